@@ -87,9 +87,8 @@ def _public(name: str) -> Any:
 
 def _reason(name: str) -> str:
     """What is said of a name that is not here."""
-    subject = REASONS.get(name) or REASONS.get(name.split(".")[0])
-    why = "" if subject is None else f": {subject} are not there yet"
-    return f"ti.{name} is not here{why}"
+    reason = REASONS.get(name) or REASONS.get(name.split(".")[0])
+    return f"ti.{name} is not here" + ("" if reason is None else f": {reason}")
 
 
 def _missing(name: str) -> MissingNameError:

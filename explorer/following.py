@@ -29,7 +29,7 @@ from ..kernels.language.calling import run_at_once
 from ..kernels.language.record import Call
 from ..kernels.program.archive import ArchiveError
 from ..kernels.sparse.layout import FULL, OUTSIDE
-from ..kernels.sparse.lower import FULL_TEXT, OUTSIDE_TEXT
+from ..kernels.sparse.pools import FULL_TEXT, OUTSIDE_TEXT
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions

@@ -6,13 +6,13 @@ slot twice, none that is free in use, the zeros that inactive cells share still 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout
+from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout, nowhere
 from ..sparse.recorded import UsedTree
 from .storage import TOP, TreeStorage
 
@@ -63,7 +63,13 @@ def _of_tree(used: UsedTree, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
     """Whether the kernels have what says which cells of a node are active."""
-    kinds = (("pool", "table"), ("mask", "mask"), ("length", "length"))
+    kinds = (
+        ("pool", "table"),
+        ("mask", "mask"),
+        ("length", "length"),
+        ("directory", "keys"),
+        ("directory", "at"),
+    )
     return all(
         f"{stem}{k}" in here
         for k in used.tree.path(node)
@@ -79,8 +85,11 @@ def _bad_slots(
     node_k = storage.tree.nodes[node]
     if not node_k.has.pool or f"free{node}" not in here:
         return 0
-    entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
-    slots = here[f"table{node}"][entries.ravel()]
+    if node_k.has.directory:
+        slots = storage.active_in(node, containers, {})[0]
+    else:
+        entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
+        slots = here[f"table{node}"][entries.ravel()]
     slots = np.sort(slots[slots != 0])
     row = here["counters"][node]
     free, taken, n_freed = int(row[FREE]), int(row[TAKEN]), int(row[FREED])
@@ -123,6 +132,12 @@ def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> 
     return found
 
 
+def _is_within(rows: Array, ends: Sequence[int]) -> bool:
+    """Whether all numbers of each row are below its end, and not negative."""
+    pairs = zip(rows, ends, strict=True)
+    return all(not row.size or 0 <= row.min() <= row.max() < n for row, n in pairs)
+
+
 def is_sound(layout: Layout, here: Mapping[str, Array]) -> bool:
     """Whether no number in the states of a tree leads out of its arrays."""
     counters = here.get("counters")
@@ -137,14 +152,12 @@ def is_sound(layout: Layout, here: Mapping[str, Array]) -> bool:
                 and not 0 <= int(array.min()) <= int(array.max()) < end
             ):
                 return False
-        listed = here.get(f"list{k}")
-        if listed is not None:
-            ends = (n_items, *layout.tree.shape(k))
-            if any(
-                row.size and not 0 <= row.min() <= row.max() < n
-                for row, n in zip(listed, ends, strict=True)
-            ):
-                return False
+        listed, at = here.get(f"list{k}"), here.get(f"at{k}")
+        shape = layout.tree.shape(k)
+        if at is not None and not _is_within(at, (nowhere(n_slots) + 1, *shape)):
+            return False
+        if listed is not None and not _is_within(listed, (n_items, *shape)):
+            return False
         if counters is not None:
             row = counters[k]
             if row.min() < 0 or max(row[FREE], row[FREED], row[TAKEN], row[FRESH]) > n_slots + 1:

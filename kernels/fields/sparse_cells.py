@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .matrix import Matrix
+from .place import fail
 from .storage import TreeStorage
 
 if TYPE_CHECKING:
@@ -60,8 +62,16 @@ class SparseCells:
         return int(self.storage.activate(self.node, [np.asarray([i]) for i in index])[0])
 
     def dense(self, shape: tuple[int, ...]) -> Array:
-        """All elements: components, then indices; zero where inactive."""
-        result = np.zeros((*self.values.shape[:-1], *shape), self.values.dtype)
+        """All elements: components, then indices; zero where inactive. LanguageError where that is more than there is memory."""
+        whole = (*self.values.shape[:-1], *shape)
+        try:
+            result = np.zeros(whole, self.values.dtype)
+        except (MemoryError, ValueError):
+            n_gib = prod(whole) * self.values.itemsize / (1 << 30)
+            fail(
+                f"an array of all elements of this sparse field, {' x '.join(map(str, whole))}, takes {n_gib:,.0f} GiB, "
+                "more than there is memory: copy the active ones in a kernel"
+            )
         active = self.storage.active(self.node)
         item, _ = self.storage.find(self.node, active)
         place: tuple[Any, ...] = (..., *active)

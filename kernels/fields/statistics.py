@@ -137,6 +137,8 @@ def _active(storage: TreeStorage, number: int) -> int:
 
 def _table_bytes(storage: TreeStorage, number: int, containers: int) -> int:
     node = storage.tree.nodes[number]
+    if node.has.directory:  # a key and a slot of each place that somebody has
+        return 12 * _active(storage, number)
     n = 4 * node.entries if node.has.pool else 0
     n += 8 * words(node.cells) if node.has.mask else 0
     n += 4 if node.has.length else 0

@@ -6,16 +6,13 @@ Indices are arrays, one for each axis of the node, all of one length, and inside
 from __future__ import annotations
 
 import itertools
-import mmap
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.structure import StructureTree
 from ..sparse.layout import (
     CHANGED,
     FREE,
@@ -24,42 +21,15 @@ from ..sparse.layout import (
     TAKEN,
     WORD,
     Layout,
-    Section,
     words,
 )
+from .arena import Arena
+from .directory import Directory
 from .place import fail
 
 Array = NDArray[Any]
 Indices = Sequence[Array]
-_PAGE = 4096
-_HUGE_PAGE = 1 << 21
 TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's one cell
-
-
-class Arena:
-    """Zeros in address space: pages get memory when they are written. `dense`: sections of pools, which fill up from the front and
-    are on huge pages where the machine has them.
-    """
-
-    def __init__(self, sections: dict[str, Section], dense: Collection[str] = ()) -> None:
-        offsets, end = {}, 0
-        for key, s in sections.items():
-            page = _HUGE_PAGE if key in dense and s.n_bytes >= 2 * _HUGE_PAGE else _PAGE
-            offsets[key] = end = -(-end // page) * page
-            end += -(-max(s.n_bytes, 1) // page) * page
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-        try:
-            memory = mmap.mmap(-1, end, flags)
-            raw = np.frombuffer(memory, np.uint8)
-        except (OSError, OverflowError) as error:
-            raise MemoryError(f"{end} bytes: {error}") from None
-        for key in dense if hasattr(mmap, "MADV_HUGEPAGE") else ():
-            with suppress(OSError):  # a kernel without them
-                memory.madvise(mmap.MADV_HUGEPAGE, offsets[key], sections[key].n_bytes)
-        self.arrays: dict[str, Array] = {
-            key: raw[offsets[key] : offsets[key] + s.n_bytes].view(s.dtype.numpy).reshape(s.shape)
-            for key, s in sections.items()
-        }
 
 
 class TreeStorage:
@@ -71,12 +41,8 @@ class TreeStorage:
         if arrays is not None:
             self.arrays = arrays
             return
-        t = layout.tree
-        pooled = [
-            f"field{k}"
-            for k, f in enumerate(layout.fields)
-            if any(t.nodes[n].has.pool for n in t.path(f.node))
-        ]
+        numbered = enumerate(layout.fields)
+        pooled = [f"field{k}" for k, f in numbered if layout.tree.last(f.node, "pool") >= 0]
         self.arrays = Arena(layout.sections, pooled).arrays
         counters = self.arrays["counters"]
         counters[:-1, FRESH] = 1
@@ -110,13 +76,21 @@ class TreeStorage:
             if node_k.has.length:
                 active &= cell < self.arrays[f"length{k}"][container]
             if node_k.has.pool:
-                entry = container * node_k.entries + cell // node_k.chunk
+                entry = self._entry(k, container, cell)
                 slot = self.arrays[f"table{k}"][entry].astype(np.int64)
                 active &= slot != 0
                 container = slot * node_k.chunk + cell % node_k.chunk
             else:
                 container = container * node_k.cells + cell
         return container, active
+
+    def _entry(self, node: int, container: Array, cell: Array) -> Array:
+        """The entry of each cell in the table of a node."""
+        node_k = self.tree.nodes[node]
+        if node_k.has.directory:
+            return Directory(self.layout, self.arrays, node).find(container, cell)
+        entry: Array = container * node_k.entries + cell // node_k.chunk
+        return entry
 
     def containers(self, node: int, indices: Indices) -> tuple[Array, Array]:
         """The container of a node in each cell of the node above, and whether that cell is active."""
@@ -142,13 +116,19 @@ class TreeStorage:
             if node_k.has.length:
                 np.maximum.at(self.arrays[f"length{k}"], container, cell + 1)
             if node_k.has.pool:
-                entry = container * node_k.entries + cell // node_k.chunk
+                entry = self._entry(k, container, cell)
+                if node_k.has.directory:
+                    self.settle(k)  # what it gives up is not what is claimed now
+                    entry = Directory(self.layout, self.arrays, k).claim(container, cell)
                 table = self.arrays[f"table{k}"]
                 wanted = self._chunks(k, np.unique(container)) if node_k.has.length else entry
                 new = np.unique(wanted[table[wanted] == 0])
                 if len(new):
                     table[new] = self._taken(k, len(new))
                     self._changed(k)
+                if node_k.has.directory:
+                    at = self._above(node, k, indices)
+                    self.arrays[f"at{k}"][:, table[entry]] = [entry, *at]
                 container = table[entry].astype(np.int64) * node_k.chunk + cell % node_k.chunk
             else:
                 container = container * node_k.cells + cell
@@ -200,17 +180,20 @@ class TreeStorage:
             self._changed(node)
             self._clear_items(node, np.unique(item[active]))
             return
-        t = self.tree
         container = np.zeros(len(item), np.int64)
         if node_k.parent >= 0:
-            upper = [
-                x // prod(t.split(node, a)[len(t.path(node_k.parent)) :])
-                for x, a in zip(indices, t.axes(node), strict=True)
-                if a in t.axes(node_k.parent)
-            ]
-            container = self.find(node_k.parent, upper)[0]
-        entry = container * node_k.entries + self._cells(node, node, indices)
+            container = self.find(node_k.parent, self._above(node, node_k.parent, indices))[0]
+        entry = self._entry(node, container, self._cells(node, node, indices))
         self._give_back(node, np.unique(entry[active]))
+
+    def _above(self, node: int, upper: int, indices: Indices) -> list[Array]:
+        """The indices of the cell of a node above that each cell is in."""
+        t = self.tree
+        return [
+            x // prod(t.split(node, a)[len(t.path(upper)) :])
+            for x, a in zip(indices, t.axes(node), strict=True)
+            if a in t.axes(upper)
+        ]
 
     def deactivate_all(self, node: int) -> None:
         """Makes all cells of a node inactive, and all that are in them; of a dense node, those of the nodes below."""
@@ -222,8 +205,11 @@ class TreeStorage:
         for k, (n_containers, n_items) in used.items():
             node_k = self.tree.nodes[k]
             counters = self.arrays["counters"]
-            if node_k.has.pool:
+            if node_k.has.directory:
+                Directory(self.layout, self.arrays, k).empty(n_items)
+            elif node_k.has.pool:
                 self.arrays[f"table{k}"][: n_containers * node_k.entries] = 0
+            if node_k.has.pool:
                 counters[k, [FREE, TAKEN, FREED]] = 0
                 counters[k, FRESH] = 1
             if node_k.has.mask:
@@ -259,6 +245,10 @@ class TreeStorage:
         `found` are the indices of the cells of the node above.
         """
         node_k = self.tree.nodes[node]
+        if node_k.has.directory:
+            slots, at = self._hashed(node)
+            own = Directory(self.layout, self.arrays, node).order(slots, containers)
+            return slots[own], {a: x[own] for a, x in at.items()}
         cell = np.tile(np.arange(node_k.cells), len(containers))
         upper = np.repeat(containers, node_k.cells)
         found = {a: np.repeat(x, node_k.cells) for a, x in found.items()}
@@ -281,12 +271,21 @@ class TreeStorage:
             return items, found
         return items[there], {a: x[there] for a, x in found.items()}
 
+    def _hashed(self, node: int) -> tuple[Array, dict[int, Array]]:
+        """The items of a hash node's active cells, and their coordinates by axis."""
+        slots = np.arange(1, self.used(node)[1])
+        at = self.arrays[f"at{node}"][1:, slots]
+        there = self.find(node, list(at))[0] == slots
+        return slots[there], dict(zip(self.tree.axes(node), at[:, there], strict=True))
+
     def blocks(self, node: int) -> tuple[Array, int]:
         """The items of a node's active cells, as first ones of blocks of so many that lie side by side."""
         starts, unit = np.zeros(1, np.int64), 1
         for k in self.tree.path(node):
             node_k = self.tree.nodes[k]
-            if node_k.has.pool and not node_k.has.length:
+            if node_k.has.directory:
+                starts, unit = self._hashed(k)[0], 1
+            elif node_k.has.pool and not node_k.has.length:
                 at = starts[:, None] * node_k.entries + np.arange(unit * node_k.entries)
                 slots = self.arrays[f"table{k}"][at.ravel()]
                 starts, unit = slots[slots != 0].astype(np.int64), 1
@@ -312,6 +311,8 @@ class TreeStorage:
             row[FRESH] = min(row[FRESH] + max(taken - free, 0), self.layout.slots[k])
             free = max(free - taken, 0)
             freed = self.arrays[f"freed{k}"][:n_freed].astype(np.int64)
+            if node_k.has.directory:
+                Directory(self.layout, self.arrays, k).leave(freed)
             self.arrays[f"free{k}"][free : free + n_freed] = freed
             row[FREE], row[TAKEN], row[FREED] = free + n_freed, 0, 0
             items = freed[:, None] * node_k.chunk + np.arange(node_k.chunk)
@@ -346,7 +347,12 @@ class TreeStorage:
     def _clear(self, node: int, containers: Array) -> None:
         """Makes all cells of containers inactive."""
         node_k = self.tree.nodes[node]
-        if node_k.has.pool:
+        if node_k.has.directory:
+            places = Directory(self.layout, self.arrays, node).within(
+                containers, self.used(node)[1]
+            )
+            self._give_back(node, places)
+        elif node_k.has.pool:
             entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
             self._give_back(node, entries.ravel())
         if node_k.has.length:
@@ -366,34 +372,3 @@ class TreeStorage:
                     self.arrays[f"field{number}"][at][items] = 0
         for child in self.tree.nodes_in(node):
             self._clear(child, items)
-
-
-class FieldView:
-    """A sparse field as the interpreter has arrays: indices of components and cells, checked by nobody; inactive ones read as 0."""
-
-    def __init__(self, storage: TreeStorage, number: int) -> None:
-        self.storage, self.number = storage, number
-        self.place = storage.layout.fields[number]
-        self.values = storage.arrays[f"field{number}"]
-        self.dtype = self.values.dtype
-        self.shape = (*self.place.components, *storage.tree.shape(self.place.node))
-
-    def split(self, indices: Sequence[Any]) -> tuple[tuple[Any, ...], Indices]:
-        n = len(self.place.components)
-        return tuple(indices[:n]), [np.asarray([int(i)]) for i in indices[n:]]
-
-    def read(self, indices: Sequence[Any]) -> Any:
-        """One number."""
-        at, cell = self.split(indices)
-        item, active = self.storage.find(self.place.node, cell)
-        return self.values[(*at, item[0])] if active[0] else self.dtype.type(0)
-
-    def write(self, indices: Sequence[Any], value: Any) -> None:
-        """Sets one number; nothing where it is inactive."""
-        at, cell = self.split(indices)
-        item, active = self.storage.find(self.place.node, cell)
-        if active[0]:
-            self.values[(*at, item[0])] = value
-
-
-__all__ = ["Arena", "FieldView", "StructureTree", "TreeStorage"]

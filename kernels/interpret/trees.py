@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..fields.storage import FieldView, TreeStorage
+from ..fields.field_view import FieldView
+from ..fields.storage import TreeStorage
 from ..ir.kernel import (
     Activate,
     Append,

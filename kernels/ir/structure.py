@@ -19,12 +19,13 @@ NodeKind = Literal["dense", "bitmasked", "pointer", "hash", "dynamic"]
 @dataclass(frozen=True)
 class Kind:
     """What a kind of node has beside its cells: `pool`, slots for cells that are there; `mask`, a bit a cell; `length`, how many
-    of its cells are there, from the first one on.
+    of its cells are there, from the first one on; `directory`: the table has places for cells that were active only, by their key.
     """
 
     pool: bool = False
     mask: bool = False
     length: bool = False
+    directory: bool = False
 
     @property
     def is_sparse(self) -> bool:
@@ -41,7 +42,7 @@ KINDS: dict[NodeKind, Kind] = {
     "dense": Kind(),
     "bitmasked": Kind(mask=True),
     "pointer": Kind(pool=True),
-    "hash": Kind(pool=True),
+    "hash": Kind(pool=True, directory=True),
     "dynamic": Kind(pool=True, length=True),
 }
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..fields.compound import MatrixType, StructType
+from ..fields.field_view import FieldView
 from ..fields.program import Program
-from ..fields.storage import FieldView, TreeStorage
+from ..fields.storage import TreeStorage
 from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const

@@ -6,6 +6,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
+from ..ir.errors import LanguageError
 from ..ir.kernel import Const, Expr
 from . import sparse
 from .elements import element_of
@@ -89,10 +90,10 @@ class References:
             case Static():
                 try:
                     return lifted(self._state, getattr(base.python, node.attr), node.attr)
-                except AttributeError:
-                    self._state.fail(
-                        f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`", node
-                    )
+                except AttributeError as e:
+                    nothing = f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`"
+                    sentence = e.sentence if isinstance(e, LanguageError) else nothing
+                    self._state.fail(sentence, node)
         return self._state.fail(
             f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}`, which is {what(base)}, in a kernel: "
             f"only arrays have .shape",

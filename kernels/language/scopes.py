@@ -141,9 +141,12 @@ class Pass:
     def activate(self, array: str, indices: tuple[Expr, ...], node: ast.AST) -> None:
         """Emits what a store to an element of a sparse field does before."""
         p = self.placed.get(array)
-        if p is None or (p.tree, p.node) in self.not_activated:
+        if p is None:
             return
-        n_axes = len(self.structures[p.tree].tree.axes(p.node))
+        tree = self.structures[p.tree].tree
+        if any((p.tree, n) in self.not_activated for n in tree.path(p.node)):
+            return
+        n_axes = len(tree.axes(p.node))
         own = indices[len(indices) - n_axes :]
         self.emit(Activate(p.tree, p.node, own, self.frame.parsed.where(node)))
 

@@ -74,7 +74,7 @@ rescale_index = _in_kernels(
 )
 no_activate = _in_kernels(
     "no_activate",
-    "`no_activate(field)`: stores of the kernel to it do not activate, and are lost where it is inactive.",
+    "`no_activate(x)` of a node or field: stores of the kernel in it do not activate, and are lost where it is inactive.",
 )
 loop_unique = _in_kernels("loop_unique", "`loop_unique(x)` is `x`: a hint, which nothing needs.")
 block_local = _in_kernels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -17,6 +17,7 @@ from ..ir.kernel import (
     Load,
     Local,
     Location,
+    LoopIndex,
     ReduceOp,
     SetLocal,
     Stmt,
@@ -26,7 +27,7 @@ from ..ir.kernel import (
 )
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.structure import StructureTree
-from .layout import BUSY, WORD, Layout, words
+from .layout import BUSY, CLAIMED, MIX, WINDOW, WORD, Layout, n_places, nowhere, words
 
 I64, U32, U64 = DType.i64, DType.u32, DType.u64
 
@@ -146,6 +147,15 @@ class Block:
         other = tuple(orelse.statements) if orelse is not None else ()
         self.put(If(condition, tuple(then.statements), other, self.where))
 
+    def repeat(self, extent: int, write: Callable[[Block, Expr], None]) -> None:
+        """What `write` makes for each index of an extent: a loop, unless it is one."""
+        inner, name = self.inner(), self.names.fresh("c")
+        write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
+        if extent > 1 and inner.statements:
+            self.loop(name, number(extent), inner)
+        elif extent == 1:
+            self.statements += inner.statements
+
     def loop(self, name: str, extent: Expr, body: Block) -> None:
         self.put(For(name, extent, tuple(body.statements), self.where))
 
@@ -166,6 +176,10 @@ class Cells:
 
     def load(self, tree: str, key: str, *indices: Expr) -> Load:
         return Load(self.array(tree, key), indices, self.dtype(tree, key))
+
+    def counter(self, tree: str, node: int, column: int) -> Load:
+        """A count of a node."""
+        return self.load(tree, "counters", number(node), number(column))
 
     # --- indices
 
@@ -212,10 +226,41 @@ class Cells:
             x = binary("bit_and", x, const(BUSY - 1, U32))
         return cast(x, I64)
 
-    def entry(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
-        """The entry of a cell in the table of a node."""
+    def entry(
+        self, t: StructureTree, node: int, container: Expr, cell: Expr, block: Block | None = None
+    ) -> Expr:
+        """The entry of a cell in the table of a node; of a hash node its place, or the one of cells that have none."""
         n = t.nodes[node]
-        return plus(times(container, n.entries), quotient(cell, n.chunk))
+        if not n.has.directory:
+            return plus(times(container, n.entries), quotient(cell, n.chunk))
+        key = self.key(t, node, container, cell)
+        key = key if block is None else block.hold("key", key)
+        found: Expr = number(nowhere(self.layouts[t.name].slots[node]))
+        for start in reversed(self.starts(t, node, key, block)):
+            for w in reversed(range(WINDOW)):
+                place = plus(start, number(w))
+                seen: Expr = self.load(t.name, f"keys{node}", place)
+                if (t.name, node) in self.busy:
+                    seen = binary("bit_and", seen, const(CLAIMED - 1, U64))
+                found = select(compare("eq", seen, key), place, found)
+        return found
+
+    def key(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
+        """The key of a cell of a hash node, which is not 0."""
+        n = t.nodes[node]
+        return cast(plus(times(container, n.entries), cell, number(1)), U64)
+
+    def starts(
+        self, t: StructureTree, node: int, key: Expr, block: Block | None
+    ) -> tuple[Expr, ...]:
+        """The first places of the windows where a key may be."""
+        bits = n_places(self.layouts[t.name].slots[node]).bit_length() - 1
+        found = []
+        for mix in MIX:
+            high = binary("shr", binary("mul", key, const(mix, U64)), const(64 - bits, U64))
+            start = cast(high, I64)
+            found.append(start if block is None else block.hold("start", start))
+        return tuple(found)
 
     def item(
         self, t: StructureTree, node: int, container: Expr, cell: Expr, slot: Expr | None
@@ -257,7 +302,7 @@ class Cells:
             if t.nodes[n].has.pool:
                 if block is not None:
                     cell = block.hold("cell", cell)
-                slot = self.slot(tree, n, self.entry(t, n, container, cell))
+                slot = self.slot(tree, n, self.entry(t, n, container, cell, block))
                 if n == last:
                     slot = select(ok, slot, number(0))
                 if block is not None:
@@ -278,11 +323,14 @@ class Cells:
         met = binary("bit_and", self.load(tree, f"mask{node}", w), bit)
         return compare("ne", met, const(0, U64))
 
-    def is_active(self, tree: str, node: int, indices: Sequence[Expr]) -> Expr:
+    def is_active(
+        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+    ) -> Expr:
         """Whether a cell is active, and all those that it is in."""
         t = self.layouts[tree].tree
         masked = t.last(node, "is_sparse")
-        ok, inside = self.inside(tree, node, indices)
+        block = block if self.has_directory(tree, node) else None  # else it is one expression
+        ok, inside = self.inside(tree, node, indices, block)
         if masked < 0:
             return ok
         # The cell of the masked node that this one is in.
@@ -290,7 +338,8 @@ class Cells:
         parent = t.nodes[masked].parent
         container: Expr = number(0)
         if parent >= 0:
-            container = self.find(tree, parent, self.above(t, masked, parent, index)).item
+            at = self.above(t, masked, parent, index)
+            container = self.find(tree, parent, at, block=block).item
         cell = self.cell(t, masked, masked, index)
         has = t.nodes[masked].has
         if has.length:
@@ -299,9 +348,13 @@ class Cells:
         elif has.mask:
             found = self.has_bit(tree, masked, container, cell)
         else:
-            slot = self.slot(tree, masked, self.entry(t, masked, container, cell))
+            slot = self.slot(tree, masked, self.entry(t, masked, container, cell, block))
             found = compare("ne", slot, number(0))
         return binary("and", ok, found)
+
+    def has_directory(self, tree: str, node: int) -> bool:
+        """Whether the walk to a cell looks for keys: written as one expression it would be long."""
+        return self.layouts[tree].tree.last(node, "directory") >= 0
 
     def above(self, t: StructureTree, node: int, upper: int, indices: Sequence[Expr]) -> list[Expr]:
         """Indices of the cell of a node above that a cell is in; of a dynamic one's container, where its axis is missing."""

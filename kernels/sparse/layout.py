@@ -13,7 +13,18 @@ WORD = 64  # bits of a word of masks
 BUSY = 1 << 31  # in a table: somebody is about to put a slot there
 MOST_BYTES = 1 << 38  # of one tree, in address space
 SPARE = 2  # slots for each cell of a pool: what a kernel gives back it cannot take again
+# Slots that a pool has at least, as long as the tree takes no more bytes than this: one loop may use many.
+_SPARE_SLOTS = (1 << 12, 1 << 10, 1 << 8)
+_SPARE_BYTES = 1 << 20
 _LEAST_SLOTS = 1 << 16  # pools are not made smaller than this
+MOST_HASHED = 1 << 20  # slots of a hash node, whatever its extents
+WINDOW = 8  # places side by side, behind each of two hashed numbers, where the key of a cell of a hash node may be
+MIX = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+)  # odd multipliers, whose high bits are hashed numbers (Knuth, vol. 3, 6.4)
+CLAIMED = 1 << 62  # in a directory: somebody is about to put a key there; keys are smaller
+_PLACES = 16  # of a directory, for each slot: a key whose windows are both full is met less than once in 10^12
 
 # Columns of `counters`, which has a row for each node and one more.
 FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
@@ -48,7 +59,8 @@ class Layout:
     """The sections of a tree with its fields, by key. Of each node: `containers`, `items`, and `slots` of its pool (0: none).
 
     `tableN`: slot of each entry; `freeN`, `freedN`: slots to be taken, and given back since the last settling; `listN`: item and
-    coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items.
+    coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items. Of a hash node an
+    entry is a place: `keysN` has the key of the cell that has it, `atN` the place and the coordinates of each slot.
     """
 
     tree: StructureTree
@@ -68,11 +80,25 @@ def words(cells: int) -> int:
     return -(-cells // WORD)
 
 
+def n_places(n_slots: int) -> int:
+    """Places that hashed numbers of a directory lead to: a power of two."""
+    return 1 << (_PLACES * n_slots - 1).bit_length()
+
+
+def nowhere(n_slots: int) -> int:
+    """The place of cells that have none, behind all others."""
+    return n_places(n_slots) + WINDOW
+
+
 def layout_of(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
 ) -> Layout:
     """The layout of a tree, pools as large as they can ever be, or as `most_bytes` leaves; LanguageError where it cannot be."""
     most = (1 << 31) - 1
+    for spare in _SPARE_SLOTS:
+        found = _layout(tree, fields, most, spare)
+        if found.n_bytes <= min(_SPARE_BYTES, most_bytes):
+            return found
     while True:
         found = _layout(tree, fields, most)
         if found.n_bytes <= most_bytes:
@@ -85,9 +111,16 @@ def layout_of(
         most //= 2
 
 
-def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> Layout:
+def _layout(
+    tree: StructureTree, fields: tuple[FieldPlace, ...], most: int, spare: int = 0
+) -> Layout:
     containers, items, slots = list[int](), list[int](), list[int]()
     n_cells = list[int]()  # of the node, in the whole tree
+    for k in range(len(tree.nodes)):
+        if max(tree.shape(k), default=1) > 1 << 31:
+            raise LanguageError(
+                f"a node of {tree.name} has the shape {tree.shape(k)}: indices are i32, so an axis has at most 2^31 cells"
+            )
     sections = {"counters": Section(DType.i64, (len(tree.nodes) + 1, COLUMNS))}
     for k, node in enumerate(tree.nodes):
         n = 1 if node.parent < 0 else items[node.parent]
@@ -97,7 +130,16 @@ def _layout(tree: StructureTree, fields: tuple[FieldPlace, ...], most: int) -> L
         if node.has.pool:
             n_entries = n * node.entries
             # Containers above that were given back have slots until they are settled, none of them twice.
-            n_slots = min(SPARE * above * node.entries, most) + 1
+            n_slots = min(max(SPARE * above * node.entries, spare), most) + 1
+            if node.has.directory:
+                n_slots = min(n_slots, MOST_HASHED)
+                if n_entries >= CLAIMED:
+                    raise LanguageError(
+                        f"the hash node of shape {tree.shape(k)} has more than 2^62 cells in all containers: make it smaller"
+                    )
+                n_entries = nowhere(n_slots) + 1
+                sections[f"keys{k}"] = Section(DType.u64, (n_entries,))
+                sections[f"at{k}"] = Section(DType.i64, (1 + len(tree.axes(k)), n_slots))
             sections[f"table{k}"] = Section(DType.u32, (n_entries,))
             sections[f"free{k}"] = Section(DType.u32, (n_slots,))
             sections[f"freed{k}"] = Section(DType.u32, (n_slots,))
@@ -139,3 +181,8 @@ def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
         if not 0 <= f.node < len(tree.nodes) or min(f.components, default=1) < 1:
             return f"a field of {tree.name} is in no node of it"
     return ""
+
+
+def pools_below(t: StructureTree, nodes: set[int]) -> list[int]:
+    """The pools at and below these nodes, upper ones first."""
+    return [k for k, n in enumerate(t.nodes) if n.has.pool and nodes & set(t.path(k))]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..ir.kernel import Expr, Local, LoopIndex, Stmt
 from ..ir.simplify import cast, compare
 from .cells import I64, Block, Cells, number, plus, times
+from .directory import over_slots
 from .layout import CHANGED, COUNT
 from .pools import Pools
 
@@ -41,7 +42,7 @@ class CellLoops:
             for k, axis in enumerate(t.axes(node))
         }
         write(inner, item, found)
-        b.loop(name, self.pools.counter(tree, node, COUNT), inner)
+        b.loop(name, self.cells.counter(tree, node, COUNT), inner)
 
     def nest(
         self,
@@ -106,7 +107,7 @@ class CellLoops:
         """The list of a node's active cells, where it is not what it was made of any more."""
         t = self.cells.layouts[tree].tree
         upper = t.last(t.nodes[node].parent, "is_listed")
-        if upper >= 0:
+        if upper >= 0 and not t.nodes[node].has.directory:
             self.make_list(b, tree, upper)
         is_kept = t.nodes[node].has.is_listed  # others are made anew for each loop that needs them
         making = b.inner()
@@ -123,7 +124,9 @@ class CellLoops:
             inner.update_local(n, "add", number(1))
 
         path = t.path(node)
-        if upper < 0:
+        if t.nodes[node].has.directory:
+            self._over_directory(making, tree, node, push)
+        elif upper < 0:
             self.nest(making, tree, path, number(0), {}, {}, push)
         else:
             rest = path[path.index(upper) + 1 :]
@@ -136,8 +139,30 @@ class CellLoops:
         self.pools.set_counter(making, tree, node, COUNT, count)
         if is_kept:
             self.pools.set_counter(making, tree, node, CHANGED, number(0))
-        is_old = compare("ne", self.pools.counter(tree, node, CHANGED), number(0))
+        is_old = compare("ne", self.cells.counter(tree, node, CHANGED), number(0))
         # A branch even where it is always taken: loops at top level are parallel.
-        always = compare("ge", self.pools.counter(tree, node, COUNT), number(0))
+        always = compare("ge", self.cells.counter(tree, node, COUNT), number(0))
         b.branch(is_old if is_kept else always, making)
         self.made.append((b.statements[-1], tree, node))
+
+    def _over_directory(
+        self,
+        b: Block,
+        tree: str,
+        node: int,
+        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+    ) -> None:
+        """A loop over the slots of a hash node whose cells are active: those that are found where their coordinates say."""
+        axes = self.cells.layouts[tree].tree.axes(node)
+
+        def look(inner: Block, slot: Expr) -> None:
+            at = [
+                inner.hold("at", self.cells.load(tree, f"at{node}", number(1 + k), slot))
+                for k in range(len(axes))
+            ]
+            there = self.cells.find(tree, node, at, block=inner)
+            below = inner.inner()
+            write(below, {node: slot}, dict(zip(axes, at, strict=True)))
+            inner.branch(compare("eq", there.item, slot), below)
+
+        over_slots(b, self.cells, tree, node, look)

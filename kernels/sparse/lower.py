@@ -15,7 +15,6 @@ from ..ir.kernel import (
     Activate,
     Append,
     ArrayParam,
-    Assert,
     Const,
     Deactivate,
     DType,
@@ -47,14 +46,12 @@ from ..ir.walk import (
     with_blocks,
 )
 from .cells import I64, Block, Cells, Found, Names, number
-from .layout import OUTSIDE, Layout
+from .layout import Layout, pools_below
 from .loops import CellLoops
 from .near import Leaf, near_load, offsets
 from .own import Own, changing, shrinks, without_own_activations, written
-from .pools import Pools, pools_below
-
-OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
-FULL_TEXT = "a tree of sparse fields is full: cells that had no room were not written"
+from .pools import Pools
+from .settling import settle, settle_between
 
 
 @dataclass(frozen=True)
@@ -127,12 +124,12 @@ class _Lowering:
             t = self.layouts[tree].tree
             upper = {t.path(s.node)[0] for s in changed if s.tree == tree}
             for n in pools_below(t, upper):
-                self.pools.settle(first, tree, n)
+                settle(first, self.pools, tree, n)
         body = self.block(self.ir.body, is_top=True)
         makers = {id(s): (top, tree, n) for top, (s, tree, n) in self.makers}
         last = Block(self.names, self.ir.where)
         for tree in sorted(self.pools.may_fail):
-            self.claim(last, tree)
+            self.pools.check(last, tree, self.ir.name)
         added = tuple(
             ArrayParam(
                 name, self.layouts[tree].sections[key].dtype, self.layouts[tree].sections[key].shape
@@ -181,18 +178,6 @@ class _Lowering:
         t = self.tree(s.tree)
         return t.below(s.node) if isinstance(s, Deactivate) else t.path(s.node)
 
-    def claim(self, b: Block, tree: str) -> None:
-        """The call ends with an error where a write was not made; the next one begins anew."""
-        last = len(self.layouts[tree].tree.nodes)
-        for column, text in ((OUTSIDE, OUTSIDE_TEXT), (1 - OUTSIDE, FULL_TEXT)):
-            seen = b.hold("failed", self.pools.counter(tree, last, column))
-            self.pools.set_counter(b, tree, last, column, number(0))
-            b.put(
-                Assert(
-                    compare("eq", seen, number(0)), f"kernel {self.ir.name}: {text}", (), b.where
-                )
-            )
-
     # --- statements
 
     def block(self, body: tuple[Stmt, ...], is_top: bool = False) -> list[Stmt]:
@@ -201,6 +186,8 @@ class _Lowering:
         for k, s in enumerate(body):
             b.where = s.where
             self.top = k if is_top else self.top
+            if is_top:
+                settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
             self.forget(s)
         self.active = kept
@@ -248,7 +235,7 @@ class _Lowering:
                 self.only_own = outer
             case While():
                 self.forget(s)
-                b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
+                self.repeat(b, s)
             case If():
                 condition = self.expr(s.condition, b)
                 b.put(
@@ -272,6 +259,21 @@ class _Lowering:
                 self.write(b, s)
             case _:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
+
+    def repeat(self, b: Block, s: While) -> None:
+        """A `while`, whose condition is computed at the end of a round where it looks for keys of hash nodes."""
+        used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length)}
+        used |= {self.placed[x.array].tree for x in loads(s.condition) if x.array in self.placed}
+        if not any(n.has.directory for tree in used for n in self.tree(tree).nodes):
+            b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
+            return
+        name = self.names.fresh("going")
+        going = b.set(name, const(True, DType.bool_))
+        round_, body = b.inner(), b.inner()
+        round_.set(name, self.expr(s.condition, round_))
+        body.statements += self.block(s.body)
+        round_.branch(going, body)
+        b.put(While(going, tuple(round_.statements), s.where))
 
     def tree(self, name: str) -> StructureTree:
         return self.layouts[name].tree
@@ -300,7 +302,7 @@ class _Lowering:
             item, guard = self._sure(b, p, [self.expr(i, b) for i in s.indices[n:]])
         else:
             indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
-            guard = self.cells.is_active(p.tree, p.node, indices)
+            guard = self.cells.is_active(p.tree, p.node, indices, b)
             item = self.cells.find(p.tree, p.node, indices, block=b).item
         place = (*components, item)
         array = self.array_of(s.array)
@@ -338,10 +340,12 @@ class _Lowering:
             case Load(array) if array in self.placed:
                 return self.load(e, b)
             case IsActive():
-                return self.cells.is_active(e.tree, e.node, [self.expr(i, b) for i in e.indices])
+                indices = [self.expr(i, b) for i in e.indices]
+                return self.cells.is_active(e.tree, e.node, indices, b)
             case Length():
                 indices = [self.expr(i, b) for i in e.indices]
-                found = self.cells.container(e.tree, e.node, indices)
+                is_long = self.cells.has_directory(e.tree, e.node)
+                found = self.cells.container(e.tree, e.node, indices, b if is_long else None)
                 n = self.cells.load(e.tree, f"length{e.node}", found.item)
                 return n if found.reads_zero else select(found.is_there, n, const(0, DType.i32))
         return mapped(e, lambda x: self.expr(x, b), lambda s: s)

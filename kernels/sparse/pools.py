@@ -1,8 +1,8 @@
-"""What changes which cells are there: activation, deactivation, append, and the settling of pools, as plain IR.
+"""What changes which cells are there: activation, deactivation and append, as plain IR.
 
 Several threads may change one entry of a table: the one that marks it BUSY takes a slot and puts it there, or takes it away; the
-others wait until it has. Slots that are given back are zeroed and can be taken from the next kernel on that takes any, which
-settles first.
+others wait until it has. Slots that are given back can be taken from the next loop at top level on (settling.py): another thread
+may still write to the cell that had one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from ..ir.kernel import DType, Expr, Local, LoopIndex, SetLocal, While
+from ..ir.kernel import Assert, DType, Expr, Local, LoopIndex, SetLocal, While
 from ..ir.simplify import binary, cast, compare, const, select, unary
-from ..ir.structure import StructureTree
 from .cells import I64, U32, U64, Block, Cells, Found, number, plus, quotient, times
-from .layout import BUSY, CHANGED, FREE, FREED, FRESH, FULL, OUTSIDE, TAKEN, words
+from .directory import claim, clear
+from .layout import (
+    BUSY,
+    CHANGED,
+    FREE,
+    FREED,
+    FRESH,
+    FULL,
+    OUTSIDE,
+    TAKEN,
+    nowhere,
+    words,
+)
+
+OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
+FULL_TEXT = "a tree of sparse fields is full: cells that had no room were not written"
 
 
 class Pools:
@@ -23,12 +37,10 @@ class Pools:
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
         self._going = ""  # the local of the loop of rounds that is being written
+        self.given_back: set[tuple[str, int]] = set()  # to be settled before slots are taken
         self.may_fail: set[str] = set()  # trees with writes that may not be made
 
     # --- counters
-
-    def counter(self, tree: str, node: int, column: int) -> Expr:
-        return self.cells.load(tree, "counters", number(node), number(column))
 
     def set_counter(self, b: Block, tree: str, node: int, column: int, value: Expr) -> None:
         b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
@@ -43,6 +55,15 @@ class Pools:
         self.may_fail.add(tree)
         last = len(self.cells.layouts[tree].tree.nodes)
         self.set_counter(b, tree, last, column, number(1))
+
+    def check(self, b: Block, tree: str, kernel: str) -> None:
+        """The call ends with an error where a write was not made; the next one begins anew."""
+        last = len(self.cells.layouts[tree].tree.nodes)
+        for column, text in ((OUTSIDE, OUTSIDE_TEXT), (FULL, FULL_TEXT)):
+            seen = b.hold("failed", self.cells.counter(tree, last, column))
+            self.set_counter(b, tree, last, column, number(0))
+            made = compare("eq", seen, number(0))
+            b.put(Assert(made, f"kernel {kernel}: {text}", (), b.where))
 
     def note_change(self, b: Block, tree: str, node: int) -> None:
         """Lists that cells of the node are in are old from now on."""
@@ -69,11 +90,10 @@ class Pools:
         b.set(item_name, number(0))
         inner = b if is_sure else b.inner()
         container: Expr = number(0)
-        done: Expr = ok
         for n in t.path(node):
             cell = inner.hold("cell", cells.cell(t, n, node, inside))
-            container, there = self._activated(inner, tree, n, container, cell)
-            done = binary("and", done, there)
+            at = cells.above(t, node, n, inside) if t.nodes[n].has.directory else ()
+            container = self._activated(inner, tree, n, container, cell, at)
         inner.set(item_name, container)
         if not is_sure:
             b.branch(ok, inner)
@@ -83,15 +103,17 @@ class Pools:
         return Found(item, ok, False)
 
     def _activated(
-        self, b: Block, tree: str, n: int, container: Expr, cell: Expr
-    ) -> tuple[Expr, Expr]:
-        """Makes a cell of one container active; its item."""
+        self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
+    ) -> Expr:
+        """Makes a cell of one container active; its item. `at`: its coordinates in a hash node."""
         t = self.cells.layouts[tree].tree
         node = t.nodes[n]
         slot: Expr | None = None
         if node.has.mask:
             self._set_bit(b, tree, n, container, cell)
-        if node.has.pool:
+        if node.has.directory:
+            slot = self._hashed(b, tree, n, container, cell, at)
+        elif node.has.pool:
             slot = self.slot_at(
                 b, tree, n, b.hold("entry", self.cells.entry(t, n, container, cell))
             )
@@ -103,7 +125,27 @@ class Pools:
             old = shorter.fetch(length, (container,), "max", behind)
             self._fill_chunks(shorter, tree, n, container, cast(old, I64), cell)
             b.branch(compare("lt", self.cells.load(tree, f"length{n}", container), behind), shorter)
-        return item, const(True, DType.bool_)
+        return item
+
+    def _hashed(
+        self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
+    ) -> Expr:
+        """The slot of a cell of a hash node, which gets a place and a slot where it has none; 0 where there is no room."""
+        names, layout = self.cells.names, self.cells.layouts[tree]
+        nobody = number(nowhere(layout.slots[n]))
+        key = b.hold("key", self.cells.key(layout.tree, n, container, cell))
+        place = names.fresh("place")
+        found = b.set(place, self.cells.entry(layout.tree, n, container, cell, b))
+        slow, full = b.inner(), b.inner()
+        claim(slow, self.cells, tree, n, key, place)
+        b.branch(compare("eq", found, nobody), slow)
+        slot = names.fresh("hashed")
+        b.set(slot, number(0))
+        inner = b.inner()
+        inner.set(slot, self.slot_at(inner, tree, n, found, at))
+        self.fail(full, tree, FULL)
+        b.branch(compare("ne", found, nobody), inner, full)
+        return Local(slot, I64)
 
     def _fill_chunks(
         self, b: Block, tree: str, n: int, container: Expr, length: Expr, cell: Expr
@@ -133,8 +175,8 @@ class Pools:
         self.note_change(setting, tree, n)
         b.branch(absent, setting)
 
-    def slot_at(self, b: Block, tree: str, n: int, entry: Expr) -> Expr:
-        """The slot of an entry, which gets one where it has none; 0 where there are no more."""
+    def slot_at(self, b: Block, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()) -> Expr:
+        """The slot of an entry, which gets one where it has none; 0 where there are no more. `at`: coordinates, in a hash node."""
         table, names = self.cells.array(tree, f"table{n}"), self.cells.names
         slot = names.fresh("slot")
         found = b.set(slot, self.cells.load(tree, f"table{n}", entry))
@@ -144,15 +186,17 @@ class Pools:
         # Ours to fill.
         filling = slow.inner()
         k = self.count(filling, tree, n, TAKEN)
-        n_free = filling.hold("n_free", self.counter(tree, n, FREE))
+        n_free = filling.hold("n_free", self.cells.counter(tree, n, FREE))
         again = compare("lt", k, n_free)
         place = select(again, binary("sub", binary("sub", n_free, number(1)), k), number(0))
         kept = cast(self.cells.load(tree, f"free{n}", place), I64)
-        fresh = plus(self.counter(tree, n, FRESH), binary("sub", k, n_free))
+        fresh = plus(self.cells.counter(tree, n, FRESH), binary("sub", k, n_free))
         taken = filling.hold("taken", select(again, kept, fresh))
         n_slots = self.cells.layouts[tree].slots[n]
         fits, full = filling.inner(), filling.inner()
         fits.set(slot, cast(taken, U32))
+        for row, x in enumerate((entry, *at) if at else ()):
+            fits.store(self.cells.array(tree, f"at{n}"), (number(row), taken), x)
         self.note_change(fits, tree, n)
         full.set(slot, zero)
         self.fail(full, tree, FULL)
@@ -250,7 +294,7 @@ class Pools:
         cells, t = self.cells, self.cells.layouts[tree].tree
         has = t.nodes[n].has
         if has.pool:
-            self._give_back(b, tree, n, b.hold("entry", cells.entry(t, n, container, cell)))
+            self._give_back(b, tree, n, b.hold("entry", cells.entry(t, n, container, cell, b)))
             return
         w, bit = cells.bit(t, n, container, cell)
         w, bit = b.hold("word", w), b.hold("bit", bit)
@@ -261,7 +305,7 @@ class Pools:
         clearing = b.inner()
         clearing.fetch(mask, (w,), "bit_and", unary("bit_not", bit))
         self.note_change(clearing, tree, n)
-        self._clear_item(clearing, tree, n, cells.item(t, n, container, cell, None))
+        self.clear_item(clearing, tree, n, cells.item(t, n, container, cell, None))
         b.branch(present, clearing)
 
     def _give_back(self, b: Block, tree: str, n: int, entry: Expr) -> None:
@@ -283,9 +327,10 @@ class Pools:
         """Makes all cells of a container inactive."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
-        if node.has.pool:
-            self._loop(
-                b,
+        if node.has.directory:
+            clear(b, cells, tree, n, container, self._give_back)
+        elif node.has.pool:
+            b.repeat(
                 node.entries,
                 lambda inner, e: self._give_back(
                     inner, tree, n, plus(times(container, node.entries), e)
@@ -295,8 +340,7 @@ class Pools:
             b.store(cells.array(tree, f"length{n}"), (container,), const(0, DType.i32))
         if node.has.mask:
             n_words, mask = words(node.cells), cells.array(tree, f"mask{n}")
-            self._loop(
-                b,
+            b.repeat(
                 n_words,
                 lambda inner, w: inner.store(
                     mask, (plus(times(container, n_words), w),), const(0, U64)
@@ -304,25 +348,14 @@ class Pools:
             )
             self.note_change(b, tree, n)
         if not node.has.pool:
-            self._loop(
-                b,
+            b.repeat(
                 node.cells,
-                lambda inner, c: self._clear_item(
+                lambda inner, c: self.clear_item(
                     inner, tree, n, plus(times(container, node.cells), c)
                 ),
             )
 
-    def _loop(self, b: Block, extent: int, write: Callable[[Block, Expr], None]) -> None:
-        inner = b.inner()
-        name = self.cells.names.fresh("c")
-        write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
-        if extent > 1:
-            if inner.statements:
-                b.loop(name, number(extent), inner)
-        else:
-            b.statements += inner.statements
-
-    def _clear_item(self, b: Block, tree: str, n: int, item: Expr) -> None:
+    def clear_item(self, b: Block, tree: str, n: int, item: Expr) -> None:
         """Makes what is in a cell zero: its fields, and containers below."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
@@ -337,42 +370,3 @@ class Pools:
     ) -> None:
         for at in itertools.product(*map(range, components)):
             b.store(array, (*map(number, at), item), const(0, dtype))
-
-    # --- settling
-
-    def settle(self, b: Block, tree: str, n: int) -> None:
-        """What was taken is taken, and what was given back is zero and can be taken, of a pool and of those below."""
-        cells, t = self.cells, self.cells.layouts[tree].tree
-        taken, free = (
-            b.hold(stem, self.counter(tree, n, column))
-            for stem, column in (("taken", TAKEN), ("free", FREE))
-        )
-        more = binary("max", binary("sub", taken, free), number(0))
-        fresh = binary(
-            "min", plus(self.counter(tree, n, FRESH), more), number(cells.layouts[tree].slots[n])
-        )
-        left = b.hold("left", binary("max", binary("sub", free, taken), number(0)))
-        freed = b.hold("freed", self.counter(tree, n, FREED))
-        self.set_counter(b, tree, n, FRESH, fresh)
-        self.set_counter(b, tree, n, TAKEN, number(0))
-        name = cells.names.fresh("k")
-        inner = b.inner()
-        k = LoopIndex(name, I64)
-        slot = inner.hold("slot", cells.load(tree, f"freed{n}", k))
-        inner.store(cells.array(tree, f"free{n}"), (plus(left, k),), slot)
-        chunk = t.nodes[n].chunk
-        self._loop(
-            inner,
-            chunk,
-            lambda deeper, c: self._clear_item(
-                deeper, tree, n, plus(times(cast(slot, I64), chunk), c)
-            ),
-        )
-        b.loop(name, freed, inner)
-        self.set_counter(b, tree, n, FREE, plus(left, freed))
-        self.set_counter(b, tree, n, FREED, number(0))
-
-
-def pools_below(t: StructureTree, nodes: set[int]) -> list[int]:
-    """The pools at and below these nodes, upper ones first."""
-    return [k for k, n in enumerate(t.nodes) if n.has.pool and nodes & set(t.path(k))]

@@ -161,3 +161,25 @@ def test_truth_values() -> None:
     assert y.to_numpy().dtype == bool
     x.fill(True)
     assert x.to_numpy().sum() == 10
+
+
+def test_slots_that_a_loop_gives_back_are_taken_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a pool with as many slots as it has cells, and as many to spare."""
+    monkeypatch.setattr("kernelscape.kernels.sparse.layout._SPARE_SLOTS", ())
+    x = ks.field(ks.i32)
+    node = ks.root.pointer(ks.i, 4)
+    node.dense(ks.i, 2).place(x)
+
+    @ks.kernel
+    def renew():
+        for _ in ks.static(range(4)):
+            for i in range(4):
+                ks.deactivate(node, [i])
+            for i in range(8):
+                x[i] += i + 1
+
+    for _ in range(3):
+        renew()
+        assert list(x.to_numpy()) == list(range(1, 9))

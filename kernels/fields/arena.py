@@ -1,0 +1,48 @@
+"""The memory of a tree of sparse fields."""
+
+from __future__ import annotations
+
+import mmap
+import platform
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sparse.layout import Section
+
+Array = NDArray[Any]
+_PAGE = 4096
+_HUGE_PAGE = 1 << 21
+# Without it Linux refuses more than there is memory. Python has the name from 3.13 on; the number is that of x86 and ARM.
+_NUMBER = 0x4000 if platform.machine() in ("x86_64", "aarch64") and sys.platform == "linux" else 0
+_NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", _NUMBER)
+
+
+class Arena:
+    """Zeros in address space: pages get memory when they are written. `dense`: sections of pools, which fill up from the front and
+    are on huge pages where the machine has them.
+    """
+
+    def __init__(self, sections: dict[str, Section], dense: Collection[str] = ()) -> None:
+        offsets, end = {}, 0
+        for key, s in sections.items():
+            page = _HUGE_PAGE if key in dense and s.n_bytes >= 2 * _HUGE_PAGE else _PAGE
+            offsets[key] = end = -(-end // page) * page
+            end += -(-max(s.n_bytes, 1) // page) * page
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        try:
+            memory = mmap.mmap(-1, end, flags)
+            raw = np.frombuffer(memory, np.uint8)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"{end} bytes: {error}") from None
+        for key in dense if hasattr(mmap, "MADV_HUGEPAGE") else ():
+            with suppress(OSError):  # a kernel without them
+                memory.madvise(mmap.MADV_HUGEPAGE, offsets[key], sections[key].n_bytes)
+        self.arrays: dict[str, Array] = {
+            key: raw[offsets[key] : offsets[key] + s.n_bytes].view(s.dtype.numpy).reshape(s.shape)
+            for key, s in sections.items()
+        }

@@ -1,0 +1,85 @@
+"""The directory of a hash node in memory, as Python looks at it: keys of cells in two windows of places each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sparse.layout import MIX, WINDOW, Layout, n_places, nowhere
+from .place import fail
+
+Array = NDArray[Any]
+
+
+class Directory:
+    """Of one node of a tree. Containers and cells are arrays of one length; a place is an entry of the node's table."""
+
+    def __init__(self, layout: Layout, arrays: Mapping[str, Array], node: int) -> None:
+        self.entries = layout.tree.nodes[node].entries
+        self.n_slots = layout.slots[node]
+        self.keys, self.table, self.at = (arrays[f"{k}{node}"] for k in ("keys", "table", "at"))
+
+    def _key(self, container: Array, cell: Array) -> Array:
+        return (container * self.entries + cell + 1).astype(np.uint64)
+
+    def _places(self, key: Array) -> list[Array]:
+        """Where each key may be, in the order in which places are claimed."""
+        shift = np.uint64(64 - (n_places(self.n_slots).bit_length() - 1))
+        starts = [((key * np.uint64(mix)) >> shift).astype(np.int64) for mix in MIX]
+        return [start + w for start in starts for w in range(WINDOW)]
+
+    def find(self, container: Array, cell: Array) -> Array:
+        """The places of cells, the one behind all others for those that have none."""
+        key = self._key(container, cell)
+        found = np.full(len(key), nowhere(self.n_slots))
+        for p in self._places(key):
+            found = np.where(self.keys[p] == key, p, found)
+        return found
+
+    def claim(self, container: Array, cell: Array) -> Array:
+        """The places of cells, which have one then. LanguageError where there is none."""
+        found = self.find(container, cell)
+        key = self._key(container, cell)
+        for p in self._places(key):
+            (left,) = np.nonzero((found == nowhere(self.n_slots)) & (self.keys[p] == 0))
+            places, first = np.unique(p[left], return_index=True)
+            self.keys[places] = key[left[first]]
+            found = np.where(self.keys[p] == key, p, found)
+        if (found == nowhere(self.n_slots)).any():
+            fail("the tree is full: a hash node has no place for one of its cells")
+        return found
+
+    def leave(self, slots: Array) -> None:
+        """Makes the places of slots that were given back free, unless their cells have others."""
+        places = self.at[0, slots]
+        self.keys[places[self.table[places] == 0]] = 0
+
+    def within(self, containers: Array, n_slots: int) -> Array:
+        """The places of cells with slots that are in some containers; `n_slots` slots may be in use."""
+        slots = np.arange(1, n_slots)
+        places = self.at[0, slots]
+        own = (self.keys[places].astype(np.int64) - 1) // self.entries
+        found: Array = places[(self.table[places] == slots) & np.isin(own, containers)]
+        return found
+
+    def order(self, slots: Array, containers: Array) -> Array:
+        """Which of these slots are in some containers, in the order of the containers and of the cells in each."""
+        if not len(containers):
+            return np.zeros(0, np.int64)
+        cells = self.keys[self.at[0, slots]].astype(np.int64) - 1
+        own, cell = cells // self.entries, cells % self.entries
+        by_number: Array = np.argsort(containers)
+        at = np.searchsorted(containers[by_number], own)
+        rank: Array = by_number[np.minimum(at, len(containers) - 1)]
+        (found,) = np.nonzero(containers[rank] == own)
+        ordered: Array = found[np.lexsort((cell[found], rank[found]))]
+        return ordered
+
+    def empty(self, n_slots: int) -> None:
+        """Makes all places free."""
+        places = self.at[0, 1:n_slots]
+        self.keys[places] = 0
+        self.table[places] = 0

@@ -1,0 +1,100 @@
+"""The directories of hash nodes: open addressing in two windows of places, as plain IR.
+
+A cell that becomes active claims a place for its key and keeps it until its slot is settled. So a node of 2^40 cells takes memory
+for those that are active, and a look-up reads at most two lines of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.kernel import DType, Expr, LoopIndex, While
+from ..ir.simplify import binary, cast, compare, const, select
+from .cells import I64, U32, U64, Block, Cells, number, plus, quotient
+from .layout import CLAIMED, FREE, FRESH, TAKEN, WINDOW
+
+
+def claim(b: Block, cells: Cells, tree: str, n: int, key: Expr, place: str) -> None:
+    """Gives a key the first place of its windows that no other has; the local `place` stays as it is where there is none.
+
+    All look at the places in one order, and none becomes free while kernels run: so no key has two.
+    """
+    keys, names = cells.array(tree, f"keys{n}"), cells.names
+    first, second = cells.starts(cells.layouts[tree].tree, n, key, b)
+    zero, claimed = const(0, U64), const(CLAIMED, U64)
+    w, going = names.fresh("w"), names.fresh("going")
+    at = b.set(w, number(0))
+    is_going = b.set(going, const(True, DType.bool_))
+    round_ = b.inner()
+    near, far = plus(first, at), plus(second, binary("sub", at, number(WINDOW)))
+    p = round_.hold("p", select(compare("lt", at, number(WINDOW)), near, far))
+    seen = round_.fetch(keys, (p,), "bit_or", zero)
+    has = round_.hold("has", binary("bit_and", seen, const(CLAIMED - 1, U64)))
+
+    def stop(block: Block) -> None:
+        block.set(going, const(False, DType.bool_))
+
+    free, mine, undo = round_.inner(), round_.inner(), round_.inner()
+    old = free.fetch(keys, (p,), "bit_or", claimed)
+    mine.store(keys, (p,), key)
+    mine.set(place, p)
+    stop(mine)
+    undo.store(keys, (p,), old)  # somebody put a key there between
+    other = free.inner()
+    other.branch(compare("lt", old, claimed), undo)
+    free.branch(compare("eq", old, zero), mine, other)
+    own, next_, last = round_.inner(), round_.inner(), round_.inner()
+    own.set(place, p)
+    stop(own)
+    next_.update_local(w, "add", number(1))
+    stop(last)
+    next_.branch(compare("ge", at, number(2 * WINDOW)), last)
+    behind, taken = round_.inner(), round_.inner()
+    behind.branch(compare("ne", has, zero), next_)  # else who claimed it is waited for
+    taken.branch(compare("eq", has, key), own, behind)
+    round_.branch(compare("eq", seen, zero), free, taken)
+    b.put(While(is_going, tuple(round_.statements), b.where))
+
+
+def leave(b: Block, cells: Cells, tree: str, n: int, slot: Expr) -> None:
+    """The place of a slot that was given back is free, unless its cell has got another slot since."""
+    place = b.hold("place", cells.load(tree, f"at{n}", number(0), slot))
+    leaving = b.inner()
+    leaving.store(cells.array(tree, f"keys{n}"), (place,), const(0, U64))
+    b.branch(compare("eq", cells.load(tree, f"table{n}", place), const(0, U32)), leaving)
+
+
+def over_slots(
+    b: Block, cells: Cells, tree: str, n: int, write: Callable[[Block, Expr], None]
+) -> None:
+    """A loop over all slots of a pool that were ever taken."""
+    fresh, free, taken = (cells.counter(tree, n, c) for c in (FRESH, FREE, TAKEN))
+    more = binary("max", binary("sub", taken, free), number(0))
+    most = number(cells.layouts[tree].slots[n])
+    count = binary("sub", binary("min", plus(fresh, more), most), number(1))
+    name, inner = cells.names.fresh("s"), b.inner()
+    write(inner, inner.hold("slot", plus(LoopIndex(name, I64), number(1))))
+    b.loop(name, b.hold("n_slots", count), inner)
+
+
+def clear(
+    b: Block,
+    cells: Cells,
+    tree: str,
+    n: int,
+    container: Expr,
+    give_back: Callable[[Block, str, int, Expr], None],
+) -> None:
+    """Gives back the slots of a hash node that are in one container, of all that there are."""
+    entries = cells.layouts[tree].tree.nodes[n].entries
+
+    def look(inner: Block, slot: Expr) -> None:
+        place = inner.hold("place", cells.load(tree, f"at{n}", number(0), slot))
+        key = binary("bit_and", cells.load(tree, f"keys{n}", place), const(CLAIMED - 1, U64))
+        own = quotient(binary("sub", cast(key, I64), number(1)), entries)
+        mine = inner.inner()
+        give_back(mine, tree, n, place)
+        is_used = compare("eq", cells.slot(tree, n, place), slot)
+        inner.branch(binary("and", is_used, compare("eq", own, container)), mine)
+
+    over_slots(b, cells, tree, n, look)

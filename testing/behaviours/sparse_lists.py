@@ -1,0 +1,469 @@
+"""Sparse fields: lists of dynamic nodes."""
+
+import numpy as np
+import taichi as ti
+
+from .seeing import refused
+
+
+def appends_count_the_length():
+    x = ti.field(ti.i32)
+    node = ti.root.dynamic(ti.i, 64, chunk_size=8)
+    node.place(x)
+    n = ti.field(ti.i32, shape=2)
+
+    @ti.kernel
+    def work():
+        n[0] = ti.length(node, [])
+        for i in range(20):
+            ti.append(node, [], i)
+
+    @ti.kernel
+    def look():
+        n[1] = ti.length(node, [])
+
+    work()
+    look()
+    return [n.to_numpy(), sorted(x.to_numpy().tolist())]
+
+
+def appends_to_one_list_a_row():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=6)
+    node = ti.root.dense(ti.i, 6).dynamic(ti.j, 16, chunk_size=4)
+    node.place(x)
+
+    @ti.kernel
+    def work():
+        for i in range(6):
+            for j in range(i * 2):
+                ti.append(node, i, j * 10 + i)
+        for i in range(6):
+            n[i] = ti.length(node, i)
+
+    work()
+    return [n.to_numpy(), x.to_numpy()]
+
+
+def append_gives_the_index():
+    x, at = ti.field(ti.i32), ti.field(ti.i32, shape=3)
+    node = ti.root.dynamic(ti.i, 16)
+    node.place(x)
+
+    @ti.kernel
+    def work():
+        for _ in range(1):
+            for k in range(3):
+                at[k] = ti.append(node, [], 5 * k)
+
+    work()
+    return [at.to_numpy(), x.to_numpy()]
+
+
+def methods_append_and_count():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=3)
+    ti.root.dense(ti.i, 3).dynamic(ti.j, 8).place(x)
+
+    @ti.kernel
+    def work():
+        for i in range(3):
+            for j in range(i):
+                x[i].append(i + j)
+            n[i] = x[i].length()
+
+    work()
+    return [n.to_numpy(), x.to_numpy()]
+
+
+def methods_of_a_list_without_other_axes():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
+    ti.root.dynamic(ti.i, 8).place(x)
+
+    @ti.kernel
+    def work():
+        for _ in range(1):
+            x.append(4)
+            x.append(6)
+            n[0] = x.length()
+            x.deactivate()
+            n[1] = x.length()
+
+    work()
+    return n.to_numpy()
+
+
+def loops_visit_what_was_appended():
+    x, seen = ti.field(ti.i32), ti.field(ti.i32, shape=(3, 8))
+    ti.root.dense(ti.i, 3).dynamic(ti.j, 8, chunk_size=2).place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(3):
+            for j in range(2 * i + 1):
+                x[i].append(j)
+
+    @ti.kernel
+    def visit():
+        for i, j in x:
+            seen[i, j] += 1 + x[i, j]
+
+    fill()
+    visit()
+    return seen.to_numpy()
+
+
+def loops_over_a_dynamic_node():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
+    node = ti.root.dynamic(ti.i, 32, chunk_size=4)
+    node.place(x)
+
+    @ti.kernel
+    def count():
+        for i in node:
+            n[None] += i
+
+    for i in range(9):
+        x[i] = i
+    count()
+    return n[None]
+
+
+def stores_behind_the_end_make_the_list_longer():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
+    node = ti.root.dynamic(ti.i, 32, chunk_size=4)
+    node.place(x)
+
+    @ti.kernel
+    def write():
+        x[9] = 3
+
+    @ti.kernel
+    def look():
+        n[None] = ti.length(node, [])
+
+    write()
+    look()
+    return [n[None], x.to_numpy()]
+
+
+def is_active_of_cells_of_a_list():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=8)
+    node = ti.root.dynamic(ti.i, 8, chunk_size=4)
+    node.place(x)
+
+    @ti.kernel
+    def look():
+        for i in n:
+            n[i] = ti.is_active(node, [i])
+
+    x[4] = 3
+    look()
+    return n.to_numpy()
+
+
+def deactivation_empties_a_list():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    node = ti.root.dense(ti.i, 4).dynamic(ti.j, 8, chunk_size=2)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(4):
+            for j in range(5):
+                ti.append(node, i, j + 1)
+
+    @ti.kernel
+    def clear():
+        for i in range(4):
+            if i % 2:
+                ti.deactivate(node, i)
+
+    @ti.kernel
+    def look():
+        for i in n:
+            n[i] = ti.length(node, i)
+
+    fill()
+    clear()
+    look()
+    return [n.to_numpy(), x.to_numpy()]
+
+
+def lists_grow_again_after_they_were_emptied():
+    x = ti.field(ti.i32)
+    node = ti.root.dynamic(ti.i, 64, chunk_size=4)
+    node.place(x)
+
+    @ti.kernel
+    def fill(n: ti.i32):
+        for i in range(n):
+            ti.append(node, [], i + 1)
+
+    @ti.kernel
+    def clear():
+        ti.deactivate(node, [])
+
+    found = []
+    for n in (30, 3, 17):
+        clear()
+        fill(n)
+        found.append(sorted(x.to_numpy().tolist()))
+    return found
+
+
+def chunks_that_do_not_divide_the_extent():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
+    node = ti.root.dynamic(ti.i, 50, chunk_size=16)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(50):
+            ti.append(node, [], i)
+        n[None] = ti.length(node, [])
+
+    fill()
+    return [n[None], sorted(x.to_numpy().tolist())]
+
+
+def chunks_of_one_cell():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
+    node = ti.root.dynamic(ti.i, 16, chunk_size=1)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(10):
+            ti.append(node, [], i)
+        n[None] = ti.length(node, [])
+
+    fill()
+    return [n[None], sorted(x.to_numpy().tolist())]
+
+
+def structs_are_appended():
+    pair = ti.types.struct(a=ti.i32, b=ti.f32)
+    x = pair.field()
+    ti.root.dynamic(ti.i, 32, chunk_size=8).place(x)
+
+    @ti.kernel
+    def fill() -> ti.i32:
+        for i in range(12):
+            if i % 3 == 0:
+                x.append(pair(i, i * 0.5))
+        return x.length()
+
+    n = fill()
+    found = x.to_numpy()
+    return [n, sorted(found["a"].tolist()), float(found["b"].sum())]
+
+
+def structs_with_vectors_are_appended():
+    body = ti.types.struct(p=ti.types.vector(2, ti.f32), m=ti.i32)
+    x = body.field()
+    ti.root.dense(ti.i, 2).dynamic(ti.j, 8).place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(2):
+            for k in range(i + 2):
+                x[i].append(body([k, i], k + 10 * i))
+
+    fill()
+    return [x.p.to_numpy(), x.m.to_numpy()]
+
+
+def several_fields_in_one_list():
+    x, y, n = ti.field(ti.i32), ti.field(ti.f32), ti.field(ti.i32, shape=())
+    node = ti.root.dynamic(ti.i, 16, chunk_size=4)
+    node.place(x, y)
+
+    @ti.kernel
+    def fill():
+        for i in range(6):
+            x[i] = i
+            y[i] = i * 0.5
+
+    @ti.kernel
+    def look():
+        n[None] = ti.length(node, [])
+        for i in y:
+            y[i] += x[i]
+
+    fill()
+    look()
+    return [n[None], x.to_numpy(), y.to_numpy()]
+
+
+def lists_below_pointers():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    block = ti.root.pointer(ti.i, 4)
+    node = block.dynamic(ti.j, 8, chunk_size=2)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for k in range(3):
+            ti.append(node, 1, k + 1)
+            ti.append(node, 3, k + 7)
+
+    @ti.kernel
+    def look():
+        for i in range(4):
+            n[i] = ti.length(node, i) + 10 * ti.is_active(block, [i])
+
+    fill()
+    look()
+    first = n.to_numpy()
+    return [first, np.sort(x.to_numpy(), axis=1)]
+
+
+def pointers_with_lists_are_deactivated():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    block = ti.root.pointer(ti.i, 4)
+    node = block.dynamic(ti.j, 8, chunk_size=2)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(4):
+            for j in range(i + 1):
+                ti.append(node, i, j + 1)
+
+    @ti.kernel
+    def clear():
+        ti.deactivate(block, [2])
+
+    @ti.kernel
+    def look():
+        for i in range(4):
+            n[i] = ti.length(node, i)
+
+    fill()
+    clear()
+    fill()
+    look()
+    return n.to_numpy()
+
+
+def lists_of_particles_of_cells():
+    p, x = ti.Vector.field(2, ti.f32, shape=12), ti.field(ti.i32)
+    node = ti.root.dense(ti.ij, (3, 3)).dynamic(ti.k, 16, chunk_size=4)
+    node.place(x)
+    n = ti.field(ti.i32, shape=(3, 3))
+
+    @ti.kernel
+    def sort():
+        for k in p:
+            cell = ti.cast(p[k] * 3, ti.i32)
+            ti.append(node, cell, k)
+        for i, j in n:
+            n[i, j] = ti.length(node, [i, j])
+
+    generator = np.random.default_rng(3)
+    p.from_numpy(generator.random((12, 2), np.float32))
+    sort()
+    return [n.to_numpy(), np.sort(x.to_numpy(), axis=2)]
+
+
+def lengths_are_bounds_of_loops():
+    x, sums = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    node = ti.root.dense(ti.i, 4).dynamic(ti.j, 8)
+    node.place(x)
+
+    @ti.kernel
+    def work():
+        for i in range(4):
+            for j in range(i):
+                ti.append(node, i, j + 1)
+        for i in range(4):
+            for j in range(ti.length(node, i)):
+                sums[i] += x[i, j]
+
+    work()
+    return sums.to_numpy()
+
+
+def what_is_read_behind_the_end_of_a_list_is_zero():
+    x, y = ti.field(ti.i32), ti.field(ti.i32, shape=16)
+    ti.root.dynamic(ti.i, 16, chunk_size=4).place(x)
+
+    @ti.kernel
+    def read():
+        for i in y:
+            y[i] = x[i]
+
+    for i in range(5):
+        x[i] = i + 1
+    read()
+    return y.to_numpy()
+
+
+def deactivate_all_of_lists():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
+    node = ti.root.dense(ti.i, 2).dynamic(ti.j, 8)
+    node.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(2):
+            ti.append(node, i, 7)
+
+    @ti.kernel
+    def look():
+        for i in n:
+            n[i] = ti.length(node, i)
+
+    fill()
+    fill()
+    node.deactivate_all()
+    fill()
+    look()
+    return [n.to_numpy(), x.to_numpy()]
+
+
+def dynamic_nodes_have_one_axis():
+    return refused(lambda: ti.root.dynamic(ti.ij, (4, 4)))
+
+
+def lists_of_lists():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    a = ti.root.dynamic(ti.i, 4, chunk_size=2)
+    b = a.dynamic(ti.j, 8, chunk_size=4)
+    b.place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(3):
+            for j in range(i + 1):
+                ti.append(b, i, i + j + 1)
+
+    @ti.kernel
+    def look():
+        for i in range(3):
+            n[i] = ti.length(b, i)
+
+    fill()
+    look()
+    return [n.to_numpy(), x.to_numpy()]
+
+
+def rows_in_lists_of_dense_cells():
+    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
+    node = ti.root.dynamic(ti.i, 8, chunk_size=2)
+    node.dense(ti.j, 3).place(x)
+
+    @ti.kernel
+    def fill():
+        for i in range(4):
+            for j in range(3):
+                x[i, j] = i * 10 + j
+
+    @ti.kernel
+    def look():
+        n[0] = ti.length(node, [])
+        for _i, _j in x:
+            n[1] += 1
+
+    fill()
+    look()
+    return [n.to_numpy(), x.to_numpy()]
