@@ -1,0 +1,272 @@
+"""Programs that an optimiser of sequences on sparse fields gets wrong if it forgets a premise: tasks without what is needless, one
+after the other, against the kernels as they were written, for three periods.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.fields.canonical import canonical
+from kernelscape.kernels.language.record import record_program
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.testing.run_tasks import run_tasks
+
+PERIODS = 3
+
+
+@pytest.fixture(autouse=True)
+def program() -> Iterator[None]:
+    ks.init(arch=ks.cpu)
+    yield
+    ks.reset()
+
+
+class Fields:
+    """x, u and v in one tree, y and z in trees of their own, a list of whole numbers, and numbers."""
+
+    def __init__(self) -> None:
+        self.x, self.u, self.v, self.y, self.z, self.n, self.s, self.t = (
+            ks.field(ks.i32) for _ in range(8)
+        )
+        self.block = ks.root.pointer(ks.i, 4)
+        self.block.dense(ks.i, 4).place(self.x, self.u, self.v)
+        self.half = ks.root.pointer(ks.i, 2)
+        self.half.dense(ks.i, 4).place(self.y)
+        self.bits = ks.root.bitmasked(ks.i, 16)
+        self.bits.place(self.z)
+        self.list = ks.root.dynamic(ks.i, 64, chunk_size=4)
+        self.list.place(self.n)
+        ks.root.place(self.s, self.t)
+
+
+@ks.kernel
+def fill(x: ks.template(), low: ks.template(), n: ks.template(), value: int) -> None:
+    for i in range(n):
+        x[i + low] = value
+
+
+@ks.kernel
+def put(x: ks.template(), value: int) -> None:
+    for i in x:
+        x[i] = value
+
+
+@ks.kernel
+def add(u: ks.template(), v: ks.template(), a: int) -> None:
+    for i in v:
+        u[i] += a * v[i]
+
+
+@ks.kernel
+def down(x: ks.template(), y: ks.template()) -> None:
+    for i in x:
+        y[i // 2] += x[i]
+
+
+@ks.kernel
+def down_where(x: ks.template(), y: ks.template()) -> None:
+    for i in x:
+        if x[i] > 2:
+            y[i // 2] += 1
+
+
+@ks.kernel
+def down_if(x: ks.template(), y: ks.template(), s: ks.template()) -> None:
+    for i in x:
+        if s[None] > 0:
+            y[i // 2] += 1
+
+
+@ks.kernel
+def total(x: ks.template(), s: ks.template()) -> None:
+    for i in x:
+        s[None] += x[i]
+
+
+@ks.kernel
+def empty(node: ks.template(), n: ks.template()) -> None:
+    for i in range(n):
+        ks.deactivate(node, i)
+
+
+@ks.kernel
+def collect(x: ks.template(), n: ks.template()) -> None:
+    for i in x:
+        if x[i] % 2 == 1:
+            n.append(x[i])
+
+
+@ks.kernel
+def double(n: ks.template()) -> None:
+    for i in n:
+        n[i] *= 2
+
+
+@ks.kernel
+def drop(n: ks.template()) -> None:
+    n.deactivate()
+
+
+@ks.kernel
+def step_of(x: ks.template(), s: ks.template(), d: int) -> None:
+    for i in x:
+        if i % 2 == 0:
+            x[i] = x[i] + d
+    s[None] += d
+
+
+def ret_reduce(f: Fields) -> None:
+    fill(f.x, 0, 6, 1)
+    total(f.x, f.s)
+    total(f.u, f.t)
+    total(f.x, f.s)
+
+
+def args_differ(f: Fields) -> None:
+    fill(f.v, 0, 8, 1)
+    add(f.u, f.v, 1)
+    add(f.u, f.v, 2)
+
+
+def args_differ_indep(f: Fields) -> None:
+    fill(f.x, 0, 4, 1)
+    fill(f.x, 4, 4, 2)
+
+
+def deact_demote(f: Fields) -> None:
+    fill(f.x, 0, 16, 1)
+    down(f.x, f.y)
+    empty(f.half, 2)
+    down(f.x, f.y)
+
+
+def deact_demote_cell(f: Fields) -> None:
+    fill(f.x, 0, 16, 1)
+    down(f.x, f.z)
+    empty(f.bits, 5)
+    down(f.x, f.z)
+
+
+def dse_partial(f: Fields) -> None:
+    fill(f.u, 0, 16, 1)
+    fill(f.u, 0, 8, 2)
+    total(f.u, f.s)
+
+
+def dse_range_activation(f: Fields) -> None:
+    fill(f.x, 0, 9, 1)
+    put(f.x, 7)
+    total(f.x, f.s)
+
+
+def dse_sparse_grow(f: Fields) -> None:
+    fill(f.x, 0, 4, 1)
+    put(f.x, 7)
+    fill(f.x, 4, 8, 1)
+    put(f.x, 5)
+    total(f.x, f.s)
+
+
+def activation_where_data_decide(f: Fields) -> None:
+    fill(f.x, 0, 8, 1)
+    down_where(f.x, f.y)
+    fill(f.x, 4, 8, 3)
+    down_where(f.x, f.y)
+
+
+def activation_where_a_number_decides(f: Fields) -> None:
+    fill(f.x, 0, 8, 1)
+    down_if(f.x, f.y, f.s)
+    total(f.x, f.s)
+    down_if(f.x, f.y, f.s)
+    down_if(f.x, f.y, f.s)
+
+
+def append_and_iterate(f: Fields) -> None:
+    fill(f.x, 0, 8, 3)
+    drop(f.n)
+    collect(f.x, f.n)
+    double(f.n)
+    collect(f.x, f.n)
+    total(f.n, f.s)
+
+
+def conditional_overwrite(f: Fields) -> None:
+    fill(f.x, 0, 12, 1)
+    step_of(f.x, f.s, 2)
+    put(f.x, 4)
+    step_of(f.x, f.s, 3)
+
+
+def same_range_of_another_shape(f: Fields) -> None:
+    fill(f.x, 0, 12, 1)
+    fill(f.y, 0, 6, 1)
+    fill(f.x, 2, 12, 2)
+    down(f.x, f.y)
+    down(f.u, f.y)
+
+
+def many_mixed(f: Fields) -> None:
+    for k in range(3):
+        fill(f.x, 4 * k, 4, k)
+        add(f.u, f.x, k + 1)
+        down(f.u, f.z)
+        put(f.v, k)
+        if k == 1:
+            empty(f.block, 1)
+        add(f.v, f.u, 2)
+        down(f.v, f.y)
+        total(f.y, f.s)
+
+
+PROBES = (
+    ret_reduce,
+    args_differ,
+    args_differ_indep,
+    deact_demote,
+    deact_demote_cell,
+    dse_partial,
+    dse_range_activation,
+    dse_sparse_grow,
+    activation_where_data_decide,
+    activation_where_a_number_decides,
+    append_and_iterate,
+    conditional_overwrite,
+    same_range_of_another_shape,
+    many_mixed,
+)
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda p: p.__name__)
+def test_tasks_do_what_the_kernels_say(probe: Callable[[Fields], None]) -> None:
+    fields = Fields()
+
+    def step() -> None:
+        probe(fields)
+
+    recording, arrays = record_program(step, ())
+    problem = normalise(recording)
+    assert len(problem.tasks) >= len(recording.calls)
+    found: dict[str, Any] = {name: a.copy() for name, a in arrays.items()}
+    for _ in range(PERIODS):
+        found |= run_tasks(problem, found, {})
+        with ks.interpret():
+            step()
+        got, wanted = (canonical(recording.trees, x) for x in (found, arrays))
+        for name, a in wanted.items():
+            np.testing.assert_array_equal(got[name], a, err_msg=name)
+        assert not any(got[f"{t.tree.name}.sound"].any() for t in recording.trees)
+
+
+def test_what_is_needless_is_left_out_of_the_probes() -> None:
+    def lists(probe: Callable[[Fields], None]) -> list[str]:
+        fields = Fields()
+        problem = normalise(record_program(lambda: probe(fields), ())[0])
+        return [t.name for t in problem.tasks if "_list" in t.target.array]
+
+    assert len(lists(conditional_overwrite)) == 1
+    assert len(lists(args_differ)) == 1
+    assert len(lists(dse_sparse_grow)) == 2
+    assert len(lists(deact_demote)) == 1
