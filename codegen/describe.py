@@ -95,18 +95,24 @@ def count_starts(candidate: Candidate) -> Starts:
     """Launches, teams and barriers of one call of a complete candidate."""
     plan, target = read_plan(candidate), candidate.space.target
     launches = launches_of(plan, target)
-    n_launches, n_teams = _WORDS[target.kind].starts(candidate, launches)
-    n_barriers = sum(_meetings(plan, launch.nodes) for launch in launches)
+    n_launches, n_teams = _WORDS[target.kind].starts(candidate, plan, launches)
+    n_barriers = sum(_runs(plan, x) * _meetings(plan, x.nodes) for x in launches)
     return Starts(n_launches, n_teams, n_barriers)
 
 
-def _teams(_: Candidate, launches: Sequence[Launch]) -> tuple[int, int | None]:
-    return len(launches), sum(launch.is_parallel for launch in launches)
+def _teams(_: Candidate, plan: Plan, launches: Sequence[Launch]) -> tuple[int, int | None]:
+    runs = [_runs(plan, x) for x in launches]
+    return sum(runs), sum(n * x.is_parallel for n, x in zip(runs, launches, strict=True))
 
 
-def _grids(candidate: Candidate, _: Sequence[Launch]) -> tuple[int, int | None]:
+def _grids(candidate: Candidate, _: Plan, __: Sequence[Launch]) -> tuple[int, int | None]:
     """What blocks sum up together is set and combined by launches of its own."""
     return len(lower_kernels(candidate, PASSES[GPU]).launches), None
+
+
+def _runs(plan: Plan, launch: Launch) -> int:
+    """How often a call runs a launch."""
+    return plan.tasks[launch.tasks[0]].task.n_runs
 
 
 def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
@@ -133,10 +139,12 @@ def _trips(plan: Plan, node: Loop) -> int:
 
 
 def _launch(plan: Plan, roots: tuple[PlannedNode, ...]) -> str:
-    tasks = [plan.tasks[t].task.name for root in roots for t in tasks_of(root)]
+    members = [plan.tasks[t].task for root in roots for t in tasks_of(root)]
+    n_runs, tasks = members[0].n_runs, [t.name for t in members]
+    again = f", {n_runs} times" if n_runs > 1 else ""
     if len(tasks) == 1:
-        return f"{tasks[0]} in a launch of its own"
-    return f"{_listed(tasks)} in one launch"
+        return f"{tasks[0]} in a launch of its own{again}"
+    return f"{_listed(tasks)} in one launch{again}"
 
 
 def _fused(plan: Plan) -> Iterator[str]:
@@ -294,7 +302,7 @@ class _KindWords:
     where: Mapping[int, str]
     threads: Callable[[Plan], Iterator[str]]
     reductions: Callable[[Plan, Sequence[Launch]], Iterator[str]]
-    starts: Callable[[Candidate, Sequence[Launch]], tuple[int, int | None]]
+    starts: Callable[[Candidate, Plan, Sequence[Launch]], tuple[int, int | None]]
 
 
 _WORDS = {

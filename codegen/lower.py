@@ -20,7 +20,7 @@ from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, run
 from .passes.storage import Workspace
 from .plan import read_plan
-from .program import decisions, place_temporaries, sentence
+from .program import decisions, named_in, place_temporaries, sentence
 
 __all__ = ["lower", "print_source"]
 
@@ -38,7 +38,7 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
     prelude = Prelude(CHelpers())
     workspace = Workspace(target.cores, passes.apart_bytes)
     temporaries = place_temporaries(plan, workspace)
-    names = c_names([a.name for a in plan.problem.arrays] + [s.name for s in plan.problem.scalars])
+    names = c_names(named_in(plan.problem))
     functions, calls = [], []
     for k, roots in enumerate(plan.launches):
         launch = run(passes.loops, nests(plan, roots), plan)
@@ -83,4 +83,5 @@ def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
         n_threads=target.cores,
         decisions=decisions(plan),
         names=names,
+        repeats=plan.repeats,
     )

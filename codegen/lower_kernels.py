@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..kernels.ir.domain import Loop
+from ..kernels.ir.repeats import in_order, repeats_of
 from ..space.candidate import Candidate
 from .c import csyntax as c
 from .c.block import Builder
@@ -20,7 +22,7 @@ from .passes.nests import nests
 from .passes.pipeline import Passes, run
 from .passes.storage import Workspace
 from .plan import Plan, read_plan
-from .program import decisions, place_temporaries, sentence
+from .program import decisions, named_in, place_temporaries, sentence
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 
@@ -35,14 +37,13 @@ class _Lowering:
         placed = place_temporaries(self.plan, self.workspace)
         self.offsets = {array.name: offset for array, offset in placed}
         problem = self.plan.problem
-        self.names = c_names(
-            [a.name for a in problem.arrays] + [s.name for s in problem.scalars], RESERVED_CUDA
-        )
+        self.names = c_names(named_in(problem), RESERVED_CUDA)
         sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
         sizes += [loop.extent for task in problem.tasks for loop in task.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
         self.configured: list[tuple[str, Kernel, tuple[str, ...], tuple[int, ...]]] = []
+        self.around: list[tuple[Loop, ...]] = []  # of each kernel the loops that repeat it
 
     def program(self) -> Program:
         for roots in self.plan.launches:
@@ -50,6 +51,7 @@ class _Lowering:
             writer = self.writer(launch)
             kernel = writer.main()
             tasks = [self.plan.tasks[t] for t in launch.tasks]
+            n_before = len(self.functions)
             for task in tasks:
                 if task.is_atomic and not writer.kernel.is_set_already(task):
                     started = self.writer(launch).starting(task, writer.kernel)
@@ -60,6 +62,7 @@ class _Lowering:
                 if task.is_split and not writer.kernel.adds_to_result(task):
                     combined = self.writer(launch).combining(task, writer.kernel)
                     self.add(combined, f"{task.task.name}: combines what the blocks left")
+            self.around += [tasks[0].task.repeats] * (len(self.functions) - n_before)
         return Program(
             problem=self.plan.problem,
             functions=tuple(self.functions),
@@ -110,6 +113,11 @@ class _Lowering:
         self.configured.append((name, kernel, tuple(p.name for p in named), tasks))
 
     def launches(self) -> tuple[KernelLaunch, ...]:
+        """All launches as they run: those that repeat several times."""
+        once, repeats = self.launches_once(), repeats_of(self.around)
+        return tuple(once[k] for k in in_order(len(once), repeats))
+
+    def launches_once(self) -> tuple[KernelLaunch, ...]:
         found = arguments_of(self.plan.problem, self.workspace.size_bytes)
         place = {self.names.get(a.name, a.name): k for k, a in enumerate(found)}
         return tuple(

@@ -14,6 +14,7 @@ from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.kernel import For
 from ..kernels.ir.ranges import widest
+from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads, nested_statements
@@ -203,6 +204,12 @@ class Plan:
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
     cores: int  # of the target
+
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Runs of launches that run several times, outer ones first."""
+        first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
+        return repeats_of([self.problem.tasks[t].repeats for t in first])
 
     def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
         """Whether all that a task reads along a loop is packed, in blocks that have room for whole register tiles.

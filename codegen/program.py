@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kernels.ir.effects import arrays_written
-from ..kernels.ir.task import ArrayInfo
+from ..kernels.ir.task import ArrayInfo, Problem
 from ..kernels.ir.text import show_value
 from ..space import choices as ch
 from ..space.backbone import Operand
@@ -34,6 +34,12 @@ def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
     )
 
 
+def named_in(problem: Problem) -> list[str]:
+    """Names of arrays, scalars and steps, all different."""
+    named = [a.name for a in problem.arrays] + [p.name for p in problem.scalars]
+    return named + [r.index for r in problem.repeats]
+
+
 def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:
     """The temporaries that are in memory, each with its offset in the workspace."""
     placed = []
@@ -56,6 +62,11 @@ def sentence(plan: Plan, t: int) -> str:
 def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     """The decisions in words, for the header of the text; `parallel` is the word for outer dims that are shared out."""
     lines = []
+    for r in plan.repeats:
+        some = (
+            f"launch {r.first}" if r.stop == r.first + 1 else f"launches {r.first} to {r.stop - 1}"
+        )
+        lines.append(f"{some}: {r.count} times")
     for k, _ in enumerate(plan.launches):
         lines.append(
             f"launch {k}: " + ", ".join(plan.tasks[t].task.name for t in launch_tasks(plan, k))

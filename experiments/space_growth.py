@@ -130,13 +130,14 @@ def next_direction(z: types.ndarray(), p: types.ndarray(), step: types.ndarray()
 
 
 def chain(step: Callable[..., None], shape: tuple[int, ...], n_tasks: int) -> Recording:
-    """A kernel again and again, from one array to another and back."""
+    """A kernel again and again, from one array to another and back, each call a task."""
 
     def sequence(x: Any, y: Any) -> None:
         for t in range(n_tasks):
             step(*((x, y) if t % 2 == 0 else (y, x)))
 
-    return record_sequence(sequence, [np.zeros(shape, np.float32) for _ in range(2)], "chain")
+    arrays = [np.zeros(shape, np.float32) for _ in range(2)]
+    return record_sequence(sequence, arrays, "chain").unrolled()
 
 
 def multigrid() -> Recording:

@@ -70,9 +70,10 @@ class _Sequence:
     def __post_init__(self) -> None:
         stored = self.best.file.stored
         recording = stored.recorded()
-        self.calls: tuple[Call, ...] = recording.calls
+        self.calls: tuple[Call, ...] = tuple(recording.calls_in_order())
         self.trees = recording.trees
-        self.kernels = [spelled(call.ir) for call in recording.calls]
+        spelt = {id(call.ir): spelled(call.ir) for call in recording.calls}
+        self.kernels = [spelt[id(call.ir)] for call in self.calls]
         self.parameters = [p.name for p in stored.parameters]
         self.scalars = {p.name: p.dtype for p in recording.scalars}
         constant = next((p.name for p in stored.parameters if p.kind == "constant"), "")

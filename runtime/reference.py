@@ -85,7 +85,8 @@ class Reference:
             ways = {id(call.ir): choose_way(call.ir) for call in made.calls}
             known = self._seen[id(recording), wide] = _Seen(recording, made, ways)
         seen, ways = known.made, known.ways
-        is_long = sum(ways[id(call.ir)].ns for call in seen.calls) > _LONG_NS
+        expected = zip(seen.calls, seen.n_made, strict=True)
+        is_long = sum(n * ways[id(call.ir)].ns for call, n in expected) > _LONG_NS
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
             printed = ways[id(ir)].printed
@@ -116,7 +117,8 @@ class Reference:
 
     def expected_ns(self, recording: Recording) -> float:
         """About how long a run takes, once it is compiled."""
-        return sum(choose_way(call.ir).ns for call in recording.calls)
+        calls = zip(recording.calls, recording.n_made, strict=True)
+        return sum(n * choose_way(call.ir).ns for call, n in calls)
 
     def _load(self, ir: KernelIR, printed: Printed, dtypes: list[np.dtype[Any]]) -> None:
         """Compile a kernel; in a child where that was not done before, since it takes a second or more."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.task import Problem
-from .meaning import Point, free_point, holds, indexing, loads, read, reference, written
+from .meaning import Point, free_point, holds, indexing, loads, read, reference, runs, written
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
 
@@ -87,6 +87,9 @@ class Judge:
         self.next_block: dict[tuple[int, str, str], dict[Any, int]] = {}  # and the one after it
         self.region: _Region | None = None
         self.thread, self.step = 0, 0
+        self.steps: Point = {}  # numbers of the steps of repeats
+        self.n_runs = [0] * len(self.problem.tasks)
+        self.objects: list[str] = []  # of the tasks that run in one step
         self.sums: dict[int, dict[Any, list[Point]]] = defaultdict(lambda: defaultdict(list))
         self.dims: dict[str, tuple[int, str, str]] = {}
         for t, task in enumerate(self.problem.tasks):
@@ -137,7 +140,13 @@ class Judge:
             yield _Late(self.bodies[c.name], *names)
 
     def run(self) -> None:
-        self.walk([*self.dims, *self.bodies], {})
+        for tasks, steps in runs(self.problem):
+            self.steps = steps
+            for t in tasks:
+                self.n_runs[t] += 1
+            self.objects = [d for d, (t, _, _) in self.dims.items() if t in tasks]
+            self.objects += [name for name, t in self.bodies.items() if t in tasks]
+            self.walk(self.objects, {})
         missing = set(self.want) - self.seen
         if missing:
             raise IllegalError(f"never computed: {sorted(missing, key=str)[0]}")
@@ -247,8 +256,9 @@ class Judge:
     def one_late(self, late: _Late, at: dict[tuple[int, str, str], int], step: int) -> None:
         """One iteration of a late task's own loop, in tile `step` of the shared loop, which is behind."""
         now, self.step = self.step, step
-        objects = [*self.dims, *self.bodies]
-        inside = [x for x in objects if x != late.moved and self.order(x, late.moved) == INSIDE]
+        inside = [
+            x for x in self.objects if x != late.moved and self.order(x, late.moved) == INSIDE
+        ]
         self.walk(inside, at)
         self.step = now
 
@@ -320,7 +330,7 @@ class Judge:
             in_order = sorted(terms, key=lambda p: [p[x.name] for x in task.loops])
             if not task.fast_math and terms != in_order:
                 raise IllegalError(f"{task.name} adds out of order")
-            at = free_point(task, terms[0])
+            at = self.steps | free_point(task, terms[0])
             self.reads(t, "finish", task.finish, at)
             self.store(t, place, -1 if parallel else self.thread)
         self.sums[t] = defaultdict(list)
@@ -340,14 +350,16 @@ class Judge:
         if not task.is_reduction:
             self.tile[t] += 1
         for cell in product(*ranges):
-            point = dict(zip((x.name for x in task.loops), cell, strict=True))
+            point = {**self.steps, **dict(zip((x.name for x in task.loops), cell, strict=True))}
             self.reads(t, "condition", task.condition, point)
             if not holds(task, point):
                 self.write_back(t, written(task, point))
                 continue
             self.reads(t, "value", task.value, point)
             if task.is_reduction:
-                self.sums[t][written(task, point)].append(free_point(task, point) | point)
+                self.sums[t][written(task, point)].append(
+                    self.steps | free_point(task, point) | point
+                )
             else:
                 self.store(t, written(task, point), self.thread)
 
@@ -437,11 +449,12 @@ class Judge:
 
     def store(self, t: int, place: Any, thread: int) -> None:
         task = self.problem.tasks[t]
-        self.chip[t, place], self.held[t, place] = (thread, self.tile[t]), t
+        writer = t + (self.n_runs[t] - 1) * len(self.problem.tasks)
+        self.chip[t, place], self.held[t, place] = (thread, self.tile[t]), writer
         self.write_over(t, place)
         if self.choice("store", f"{task.name}.{place[0]}") == "ELIDED":
             return
-        self.memory[place] = t
+        self.memory[place] = writer
         if self.region is not None:
             self.region.writes[place].add(self.step)
 

@@ -106,27 +106,73 @@ def free_point(task: Task, at: Point) -> Point:
     return {loop.name: at[loop.name] for loop in task.loops if not loop.is_reduction}
 
 
+def runs(problem: Problem) -> Iterator[tuple[range, Point]]:
+    """Tasks that run one after the other with no step of a repeat between, as often as they do, with the numbers of the steps."""
+    groups: list[range] = []
+    for t, task in enumerate(problem.tasks):
+        if groups and problem.tasks[t - 1].repeats == task.repeats:
+            groups[-1] = range(groups[-1].start, t + 1)
+        else:
+            groups.append(range(t, t + 1))
+    yield from _steps(problem, groups, 0, {})
+
+
+def _steps(
+    problem: Problem, groups: list[range], depth: int, at: Point
+) -> Iterator[tuple[range, Point]]:
+    around = [problem.tasks[g.start].repeats for g in groups]
+    k = 0
+    while k < len(groups):
+        if len(around[k]) == depth:
+            yield groups[k], at
+            k += 1
+            continue
+        loop, first = around[k][depth], k
+        while k < len(groups) and around[k][depth : depth + 1] == (loop,):
+            k += 1
+        for step in range(loop.extent):
+            yield from _steps(problem, groups[first:k], depth + 1, {**at, loop.name: step})
+
+
 def reference(problem: Problem) -> tuple[dict[Any, int | None], dict[Any, int]]:
     """For each read (task, place in the expression, point), the task whose value it sees; None: the value before the sequence.
     And the last writer of each element.
+
+    Points have the numbers of steps, too. A writer is the number of its task, and so many times the number of tasks more as it has
+    run before.
     """
     memory: dict[Any, int] = {}
     seen: dict[Any, int | None] = {}
-    for t, task in enumerate(problem.tasks):
-        results: dict[Any, Point] = {}
-        for at in points(task):
-            for k, load in enumerate(loads(task.condition)):
-                seen[t, "condition", k, tuple(at.items())] = memory.get(read(load, at))
-            if not holds(task, at):
-                continue
-            for k, load in enumerate(loads(task.value)):
-                seen[t, "value", k, tuple(at.items())] = memory.get(read(load, at))
-            if task.is_reduction:
-                results[written(task, at)] = free_point(task, at)
-            else:
-                memory[written(task, at)] = t
-        for place, at in results.items():
-            for k, load in enumerate(loads(task.finish)):
-                seen[t, "finish", k, tuple(at.items())] = memory.get(read(load, at))
-            memory[place] = t
+    n_runs = [0] * len(problem.tasks)
+    for tasks, steps in runs(problem):
+        for t in tasks:
+            _run(problem.tasks[t], t, t + n_runs[t] * len(problem.tasks), steps, memory, seen)
+            n_runs[t] += 1
     return seen, memory
+
+
+def _run(
+    task: Task,
+    t: int,
+    writer: int,
+    steps: Point,
+    memory: dict[Any, int],
+    seen: dict[Any, int | None],
+) -> None:
+    results: dict[Any, Point] = {}
+    for point in points(task):
+        at = {**steps, **point}
+        for k, load in enumerate(loads(task.condition)):
+            seen[t, "condition", k, tuple(at.items())] = memory.get(read(load, at))
+        if not holds(task, at):
+            continue
+        for k, load in enumerate(loads(task.value)):
+            seen[t, "value", k, tuple(at.items())] = memory.get(read(load, at))
+        if task.is_reduction:
+            results[written(task, at)] = {**steps, **free_point(task, at)}
+        else:
+            memory[written(task, at)] = writer
+    for place, at in results.items():
+        for k, load in enumerate(loads(task.finish)):
+            seen[t, "finish", k, tuple(at.items())] = memory.get(read(load, at))
+        memory[place] = writer

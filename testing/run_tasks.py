@@ -42,6 +42,7 @@ from ..kernels.ir.kernel import (
     While,
 )
 from ..kernels.ir.ops import OPS
+from ..kernels.ir.repeats import with_steps
 from ..kernels.ir.task import Problem, Task
 
 Array = NDArray[Any]
@@ -69,8 +70,8 @@ def run_tasks(
         else:
             store[a.name] = np.array(arrays[a.name], dtype)
     with np.errstate(all="ignore"):
-        for task in problem.tasks:
-            _Run(store, scalars, float64).task(task)
+        for k, steps in with_steps(len(problem.tasks), problem.repeats):
+            _Run(store, scalars, float64, steps).task(problem.tasks[k])
     return {a.name: store[a.name] for a in problem.arrays if a.role != "temp"}
 
 
@@ -79,11 +80,17 @@ def _numpy(dtype: DType, float64: bool) -> np.dtype[Any]:
 
 
 class _Run:
-    def __init__(self, store: dict[str, Array], scalars: Mapping[str, Any], float64: bool) -> None:
+    def __init__(
+        self,
+        store: dict[str, Array],
+        scalars: Mapping[str, Any],
+        float64: bool,
+        steps: Mapping[str, int],
+    ) -> None:
         self.store = store
         self.scalars = scalars
         self.float64 = float64
-        self.loops: dict[str, Any] = {}  # loop -> index, or open grid of indices
+        self.loops: dict[str, Any] = dict(steps)  # loop -> index, or open grid of indices
         self.locals: dict[str, Any] = {}
         self.accumulator: Any = None
 

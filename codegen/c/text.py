@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.repeats import Repeat
 from ...kernels.ir.task import ArrayInfo, Problem
 from ..memory import ALIGNMENT_BYTES
 from . import csyntax as c
@@ -31,12 +32,13 @@ class Program:
     intrinsics: bool
     n_threads: int
     decisions: tuple[str, ...]
-    names: dict[str, str]  # identifiers of arrays and scalars
+    names: dict[str, str]  # identifiers of arrays, scalars and steps
     defined: tuple[str, ...] = ()  # names that C text of it defines for its file
     has_entry: bool = True  # a function that runs all others; kernels are launched from outside
     launches: tuple[KernelLaunch, ...] = ()  # of kernels
     index_type: str = "long"  # of loop variables
     may_fail: bool = False  # its statements may assert something
+    repeats: tuple[Repeat, ...] = ()  # of calls, outer ones first
 
 
 def arguments(program: Program) -> tuple[Argument, ...]:
@@ -140,10 +142,25 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
     if program.may_fail:
         p.line("ks_stopped = 0;")
         p.line("ks_message[0] = 0;")
-    for name, names in program.calls:
-        p.line(f"{name}({', '.join(names)});")
+    _calls(p, program)
     if program.streams:
         for text in dialect.stream_fence.splitlines():
             p.line(text)
     p.depth -= 1
     p.line("}")
+
+
+def _calls(p: Printer, program: Program) -> None:
+    """The calls of all functions, in loops where they repeat."""
+    ends: list[int] = []
+    for k, (name, names) in enumerate(program.calls):
+        for r in (r for r in program.repeats if r.first == k):
+            step = program.names[r.index]
+            p.line(f"for (long {step} = 0; {step} < {r.count}; ++{step}) {{")
+            p.depth += 1
+            ends.append(r.stop)
+        p.line(f"{name}({', '.join(names)});")
+        while ends and ends[-1] == k + 1:
+            ends.pop()
+            p.depth -= 1
+            p.line("}")

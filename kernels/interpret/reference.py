@@ -66,7 +66,7 @@ def run_calls(
 ) -> None:
     """All calls of a recording in place, on what `initial_arrays` gives."""
     numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in recording.scalars}
-    for call in recording.calls:
+    for call in recording.calls_in_order():
         run(
             call.ir,
             {p.name: found[name] for p, name in zip(call.ir.arrays, call.arrays, strict=True)},

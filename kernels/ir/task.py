@@ -13,11 +13,14 @@ statements under its outermost loop (kernels/ir/body.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 
 from .access import ALWAYS, Access, Guard
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Location, Param, ReduceOp
+from .repeats import Repeat, repeats_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,14 @@ class Task:
     fast_math: bool = True
     where: Location = field(default=NOWHERE, compare=False)  # of the assignment
     condition: Expr | None = None  # of an assignment that does not happen in all iterations
+    repeats: tuple[
+        Loop, ...
+    ] = ()  # around the task, outermost first: the program runs one step after the other
+
+    @property
+    def n_runs(self) -> int:
+        """How often a call of the sequence runs it."""
+        return prod(loop.extent for loop in self.repeats)
 
     @property
     def is_structured(self) -> bool:
@@ -110,6 +121,11 @@ class Problem:
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)
+
+    @cached_property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Runs of tasks that run several times, outer ones first."""
+        return repeats_of([t.repeats for t in self.tasks])
 
 
 def extents(task: Task) -> dict[str, int]:

@@ -349,7 +349,13 @@ def show_tasks(problem: Problem) -> str:
         lines.append(f"  array  {a.name:<{width}}  {a.dtype.name}[{shape}]  {a.role}")
     lines.extend(f"  scalar {p.name}  {p.dtype.name}" for p in problem.scalars)
     width = max((len(t.name) for t in problem.tasks), default=0)
-    lines.extend(f"  task   {t.name:<{width}}  {show_task(t)}" for t in problem.tasks)
+    for k, t in enumerate(problem.tasks):
+        around = [r for r in problem.repeats if k in r.members]
+        for depth, r in enumerate(around, 1):
+            if r.first == k:
+                lines.append(f"{'  ' * depth}repeat {r.index}<{r.count}")
+        indent = "  " * (len(around) + 1)
+        lines.append(f"{indent}task   {t.name:<{width}}  {show_task(t)}")
     return "\n".join(lines) + "\n"
 
 
@@ -367,6 +373,7 @@ def problem_key(problem: Problem) -> str:
     lines += [f"{k} {p.dtype.name}" for k, p in enumerate(problem.scalars)]
     for task in problem.tasks:
         lines.append(show_task(task, {**names, **_inner_names(task)}, _IN_KEYS))
+    lines += [f"repeat {r.first} {r.stop} {r.count}" for r in problem.repeats]
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 

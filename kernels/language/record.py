@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import numpy as np
 from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
+from ..ir.repeats import Repeat, fold, in_order, times
 from ..ir.simplify import cast, const
 from ..sparse.recorded import Logical, UsedTree
 from .annotations import resolve_annotation
@@ -49,7 +51,7 @@ class Call:
 @dataclass(frozen=True)
 class Recording:
     """A recorded sequence: its array and scalar parameters in order, its temporaries, its calls in
-    program order.
+    program order. Those that are made again and again stand there once, in `repeats`, outer ones first.
     """
 
     name: str
@@ -58,6 +60,20 @@ class Recording:
     scalars: tuple[Param, ...]
     calls: tuple[Call, ...]
     trees: tuple[UsedTree, ...] = ()  # of sparse fields
+    repeats: tuple[Repeat, ...] = ()
+
+    def calls_in_order(self) -> Iterator[Call]:
+        """The calls as they are made, one after the other."""
+        return (self.calls[k] for k in in_order(len(self.calls), self.repeats))
+
+    def unrolled(self) -> Recording:
+        """The same calls without a repeat."""
+        return replace(self, calls=tuple(self.calls_in_order()), repeats=())
+
+    @property
+    def n_made(self) -> tuple[int, ...]:
+        """How often each of `calls` is made."""
+        return times(len(self.calls), self.repeats)
 
 
 class Recorder(AbstractHolder):
@@ -67,7 +83,9 @@ class Recorder(AbstractHolder):
 
     def __init__(self, is_open: bool) -> None:
         self._is_open = is_open
-        self._calls: list[Call] = []
+        self._made = array("q")  # the calls in order, each by its number in `_different`
+        self._different: list[Call] = []
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self._arrays: list[ArrayParam] = []
         self._temps: list[ArrayParam] = []
         self._scalars: list[Param] = []
@@ -78,15 +96,21 @@ class Recorder(AbstractHolder):
         self._symbols: list[SymbolicArray] = []  # keeps ids in `_own` alive
 
     @property
+    def has_calls(self) -> bool:
+        return bool(self._made)
+
+    @property
     def calls(self) -> tuple[Call, ...]:
-        return tuple(self._calls)
+        """All calls that were made; equal ones are one object."""
+        return tuple(self._different[k] for k in self._made)
 
     def recording(self, name: str) -> Recording:
         """What was recorded up to now."""
+        kept, repeats = fold(self._made)
+        calls = tuple(self._different[self._made[k]] for k in kept)
         arrays, temps = tuple(self._arrays), tuple(self._temps)
-        return Recording(
-            name, arrays, temps, tuple(self._scalars), self.calls, tuple(self._trees.values())
-        )
+        trees = tuple(self._trees.values())
+        return Recording(name, arrays, temps, tuple(self._scalars), calls, trees, repeats)
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
         """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory
@@ -139,13 +163,20 @@ class Recorder(AbstractHolder):
             for p, a in zip(ir.arrays, arrays, strict=True)
         )
         values = tuple(_scalar(x, p.dtype) for x, p in zip(scalars, ir.scalars, strict=True))
-        self._calls.append(Call(ir, names, values, where, on.logical))
-        if on.logical is not None:
+        logical = on.logical
+        on_trees = () if logical is None else (id(logical.ir), logical.fields, logical.sections)
+        key = (id(ir), names, repr(values), on_trees)  # as texts: -0.0 is another number than 0.0
+        number = self._numbers.setdefault(key, len(self._different))
+        self._made.append(number)
+        if number < len(self._different):
+            return
+        self._different.append(Call(ir, names, values, where, logical))  # keeps the ids alive
+        if logical is not None:
             by_param = dict(zip((p.name for p in ir.arrays), names, strict=True))
             for used in on.trees:
                 tree = used.tree.name
                 before = self._trees.get(tree, used)
-                here = [(k, by_param[n]) for n, t, k in on.logical.sections if t == tree]
+                here = [(k, by_param[n]) for n, t, k in logical.sections if t == tree]
                 sections = dict.fromkeys((*before.sections, *here))
                 self._trees[tree] = replace(before, sections=tuple(sections))
 
@@ -277,7 +308,7 @@ def record_program(
             fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
         else:
             fn(*bound.args, **bound.kwargs)
-    if not recorder.calls:
+    if not recorder.has_calls:
         raise LanguageError(f"the sequence {label} calls no kernel", where)
     return recorder.recording(label), recorder.captured
 

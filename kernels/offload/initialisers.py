@@ -4,8 +4,9 @@ reads go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 from ..ir.access import Access, State, access_of
 from ..ir.affine import Affine, drop_unit_loops
@@ -19,6 +20,7 @@ from ..ir.effects import (
 )
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
 from ..ir.meeting import apart
+from ..ir.repeats import repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
 from .closed import with_fixed_order
@@ -58,7 +60,7 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
         if array not in arrays_read(other) and array not in arrays_written(other):
             continue
         is_map = other.is_structured and other.op is None and not other.is_guarded
-        if not is_map or other.target.array != array:
+        if not is_map or other.target.array != array or other.repeats != task.repeats:
             return None
         names = _same_elements(other, task)
         if names is None or other.value is None or other.dtype != task.dtype:
@@ -139,7 +141,14 @@ def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> 
             k for k, t in enumerate(work) if temp.name in (*arrays_read(t), *arrays_written(t))
         ]
         if touching and not _written_before_read([work[k] for k in touching], temp):
-            work.insert(touching[0], _zero_task(temp))
+            first = touching[0]
+            while (
+                first > 0
+                and work[first].repeats
+                and work[first - 1].repeats[:1] == work[first].repeats[:1]
+            ):
+                first -= 1  # before the repeat, not in each of its steps
+            work.insert(first, _zero_task(temp))
     return tuple(work)
 
 
@@ -163,12 +172,40 @@ def _zero_task(temp: ArrayParam) -> Task:
 def drop_dead(
     tasks: tuple[Task, ...], known: Mapping[str, ArrayParam], temps: Collection[str]
 ) -> tuple[Task, ...]:
-    """Drop tasks of which nobody sees what they write: no later task reads it, and it is written over or lies in a temporary."""
-    kept: list[Task] = []
-    for task in reversed(tasks):
-        if any(_is_seen(task, a, kept, known, temps) for a in arrays_written(task)):
-            kept.append(task)
-    return tuple(reversed(kept))
+    """Drop tasks of which nobody sees what they write: no later task reads it, and it is written over or lies in a temporary.
+
+    Tasks of a repeat that run before it in a step are later, too: in the next step.
+    """
+    kept = list(tasks)
+    n_before = -1
+    while len(kept) != n_before:  # what a later step alone read is read no more
+        n_before = len(kept)
+        for k in reversed(range(n_before)):
+            if not _is_needed(kept, k, known, temps):
+                del kept[k]
+    return tuple(kept)
+
+
+def _is_needed(
+    tasks: list[Task], k: int, known: Mapping[str, ArrayParam], temps: Collection[str]
+) -> bool:
+    return any(
+        _is_seen(tasks[k], array, later, known, temps)
+        for later in _ways_on(tasks, k)
+        for array in arrays_written(tasks[k])
+    )
+
+
+def _ways_on(tasks: list[Task], k: int) -> Iterator[list[Task]]:
+    """What may run behind task k, the last first: of each repeat around it another step, or none."""
+    around = [r for r in repeats_of([t.repeats for t in tasks]) if k in r.members]
+    for again in product((False, True), repeat=len(around)):
+        at, later = k + 1, list[Task]()
+        for r, is_again in zip(reversed(around), again, strict=True):
+            later += tasks[at : r.stop]
+            later += tasks[r.first : r.stop] if is_again else []
+            at = r.stop
+        yield [*later, *tasks[at:]][::-1]
 
 
 def _is_seen(

@@ -8,11 +8,13 @@ kept as the body of one closed task. Then the tasks of the whole sequence are cl
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.body import Closure, Reason
+from ..ir.domain import Loop
 from ..ir.effects import arrays_read, arrays_written, overwrites
 from ..ir.kernel import ArrayParam, Assert, Expr, For, SetLocal, Stmt
 from ..ir.task import ArrayInfo, Problem, Task
@@ -49,10 +51,13 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     made: list[ArrayParam] = []
     tasks: list[Task] = []
     facts = Facts({t.tree.name: t.tree for t in recording.trees})
-    for call, label in zip(recording.calls, _labels(recording), strict=True):
+    around, begins = _loops_around(recording), {r.first for r in recording.repeats}
+    for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
+        if k in begins:  # what holds before the first step may not before the second
+            facts = Facts(facts.trees)
         parts = parts_of(call, recording, facts)
         new, temps = _call_tasks(parts, label, known)
-        tasks.extend(new)
+        tasks.extend(replace(t, repeats=around[k]) for t in new)
         made.extend(temps)
         known |= {t.name: t for t in temps}
     temporaries = {t.name: t for t in (*recording.temps, *made)}
@@ -74,6 +79,17 @@ def _labels(recording: Recording) -> list[str]:
         counts[call.ir.name] = n + 1
         labels.append(f"{call.ir.name}{n}")
     return labels
+
+
+def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
+    """Of each call the loops that repeat it, outermost first. Nothing else has their names."""
+    taken = {a.name for a in (*recording.arrays, *recording.temps)}
+    taken |= {p.name for p in recording.scalars}
+    for c in recording.calls:
+        taken |= {s.loop for s in nested_statements(c.ir.body) if isinstance(s, For)}
+    names = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
+    loops = [(r, Loop(next(names), r.count, False)) for r in recording.repeats]
+    return [tuple(loop for r, loop in loops if k in r.members) for k in range(len(recording.calls))]
 
 
 def _call_tasks(

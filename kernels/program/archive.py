@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from ..ir import kernel as ir
 from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
+from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import children, local_changed, nested_statements, walk
@@ -42,6 +43,7 @@ _CLASSES: dict[str, type[Any]] = {
         UsedTree,
         Call,
         Recording,
+        Repeat,
     )
 }
 
@@ -52,13 +54,15 @@ _LATER = {
     "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted"}),
     "Call": frozenset({"logical"}),
-    "Recording": frozenset({"trees"}),
+    "Recording": frozenset({"trees", "repeats"}),
+    "Repeat": frozenset({"index"}),
 }
 # Fields that say what is checked no more: no file says so.
 _NEVER = {"KernelIR": frozenset({"trusted"}), "ArrayParam": frozenset({"is_list"})}
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
+_MOST_CALLS = 1 << 24  # that a sequence makes
 
 
 class ArchiveError(Exception):
@@ -86,6 +90,7 @@ def from_values(values: Any) -> Recording:
     _check(whole, "the sequence")
     for call in recording.calls:
         _check_call(call, whole)
+    _check_repeats(recording)
     return _on_trees(recording)
 
 
@@ -168,6 +173,15 @@ def _check_names(recording: Recording) -> None:
     for name in named:
         if not name.isidentifier():
             raise ArchiveError(f"{name!r:.60} is no name")
+
+
+def _check_repeats(recording: Recording) -> None:
+    """Repeats are of calls, nested or apart, and end some day."""
+    n_calls, repeats = len(recording.calls), recording.repeats
+    if not are_nested(n_calls, repeats) or any(r.index for r in repeats):
+        raise ArchiveError("its repeats are none of its calls, in their order")
+    if sum(times(n_calls, repeats)) > _MOST_CALLS:
+        raise ArchiveError(f"it makes more than {_MOST_CALLS} calls")
 
 
 def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
@@ -108,6 +108,31 @@ def written_over(problem: Problem) -> frozenset[int]:
         ):
             found.add(t)
     return frozenset(found)
+
+
+def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
+    """Values that a step of a repeat leaves for later ones: what the source wrote is read by the sink in the next step, before
+    it is overwritten. The source may be the sink, or come after it in the program.
+    """
+    every = [effects(task) for task in problem.tasks]
+    steady = [_steady(e, t.repeats) for e, t in zip(every, problem.tasks, strict=True)]
+    found: dict[tuple[int, int, str], Dependence] = {}
+    for r in problem.repeats:
+        for source in r.members:
+            loops = problem.tasks[source].loops
+            for state, here in _by_state(written_sets(every[source])).items():
+                shape = problem.array(state.name).shape
+                rest = range(source + 1, r.stop)
+                later = _until_covered(state, here, shape, [*rest, *r.members], steady)
+                for n, sink in enumerate(later):
+                    there = _by_state(every[sink].reads).get(state)
+                    if n < len(rest) or there is None:
+                        continue
+                    mapped = _conflict(loops, here, problem.tasks[sink].loops, there)
+                    if mapped is not None:
+                        dep = Dependence(source, sink, state.name, "flow", mapped)
+                        found.setdefault((source, sink, state.name), dep)
+    return tuple(found[key] for key in sorted(found))
 
 
 def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRead, ...]:
@@ -247,6 +272,16 @@ def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
             if extents_u[name] != extents_v[other] or found.setdefault(name, other) != other:
                 return ()
     return tuple(sorted(found.items())) if len(set(found.values())) == len(found) else ()
+
+
+def _steady(e: Effects, repeats: tuple[Loop, ...]) -> Effects:
+    """The effects without the writes whose place depends on the step: they do not cover what an earlier step wrote."""
+    names = {loop.name for loop in repeats}
+
+    def moves(x: AccessSet) -> bool:
+        return any(a.affine is None or names & {n for n, _ in a.affine.terms} for a in x.index)
+
+    return replace(e, writes=tuple((s, x, sure and not moves(x)) for s, x, sure in e.writes))
 
 
 def _until_covered(

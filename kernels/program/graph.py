@@ -10,12 +10,14 @@ identically from any of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..ir.access import State
 from ..ir.effects import effects, overwrites
+from ..ir.repeats import Repeat
 from ..ir.task import Problem
+from .dependence import carried_flows
 
 EdgeKind = Literal["flow", "anti", "output"]
 
@@ -51,13 +53,16 @@ class StateFlowGraph:
     """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task,
     state, version), sorted.
 
-    Version 0 of a state is what it held before the sequence.
+    Version 0 of a state is what it held before the sequence. What `repeats` has several steps: versions are
+    those of its first one, and `carried` are flows of values to the next.
     """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     read_versions: tuple[tuple[int, State, int], ...]
     written_versions: tuple[tuple[int, State, int], ...]
+    repeats: tuple[Repeat, ...] = ()
+    carried: tuple[Edge, ...] = ()
 
     def predecessors(self, task: int) -> tuple[int, ...]:
         """Tasks with an edge to `task`, sorted."""
@@ -73,7 +78,13 @@ def build_graph(problem: Problem) -> StateFlowGraph:
         partial = [s for s in written if not overwrites(task, s.name, problem.array(s.name).shape)]
         reads = {*(state for state, _ in found.reads), *partial}
         nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
-    return connect(nodes)
+    graph = connect(nodes)
+    written_by = {(t, s): version for t, s, version in graph.written_versions}
+    carried = set()
+    for d in carried_flows(problem):
+        state = State("value", d.array)
+        carried.add(Edge(d.source, d.sink, state, written_by[d.source, state], "flow"))
+    return replace(graph, repeats=problem.repeats, carried=tuple(sorted(carried)))
 
 
 def connect(nodes: Iterable[Node]) -> StateFlowGraph:
@@ -117,7 +128,8 @@ def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
     if sorted(chosen) != [n.task for n in graph.nodes]:
         raise ValueError(f"{chosen} is not an order of the {len(graph.nodes)} tasks of the graph")
     by_task = {n.task: n for n in graph.nodes}
-    return connect(by_task[k] for k in chosen)
+    rebuilt = connect(by_task[k] for k in chosen)
+    return replace(rebuilt, repeats=graph.repeats, carried=graph.carried)
 
 
 def show_graph(graph: StateFlowGraph) -> str:
@@ -130,4 +142,9 @@ def show_graph(graph: StateFlowGraph) -> str:
     names = {n.task: n.name for n in graph.nodes}
     for e in graph.edges:
         lines.append(f"  {names[e.source]} -> {names[e.sink]}  {e.kind} {e.state}@{e.version}")
+    for r in graph.repeats:
+        first, last = names[r.first], names[r.stop - 1]
+        lines.append(f"repeat {r.index}<{r.count}: {first}" + f" to {last}" * (first != last))
+    for e in graph.carried:
+        lines.append(f"  {names[e.source]} => {names[e.sink]}  next step {e.state}@{e.version}")
     return "\n".join(lines) + "\n"

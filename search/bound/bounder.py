@@ -65,6 +65,7 @@ class Phase:
     tasks: tuple[str, ...]
     read_bytes: tuple[tuple[str, float], ...]
     written_bytes: tuple[tuple[str, float], ...]
+    n_runs: int = 1  # in a call; the bytes are of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,9 @@ class Bounder:
                 continue
             read += a.size_bytes if a.role in ("input", "inout") else 0
             written += a.size_bytes if a.role in ("output", "inout") else 0
-        return Roofline(read, written, sum(named_flops(t) for t in self.space.problem.tasks))
+        return Roofline(
+            read, written, sum(t.n_runs * named_flops(t) for t in self.space.problem.tasks)
+        )
 
     def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
         tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
@@ -188,5 +191,5 @@ class Bounder:
                 if moved[p, common.ARRAY_WRITES]:
                     writes.append((array.name, float(moved[p, common.ARRAY_WRITES])))
             members = tuple(t.name for k, t in enumerate(tasks) if self._phase[k] == p)
-            phases.append(Phase(members, tuple(reads), tuple(writes)))
+            phases.append(Phase(members, tuple(reads), tuple(writes), tasks[p].n_runs))
         return tuple(phases)

@@ -36,7 +36,7 @@ from .core_costs import (
     arithmetic,
     element_loads,
 )
-from .overlap import MAYBE, ends_before, has_barrier, has_phases, launches, phases, threads
+from .overlap import MAYBE, barriers, ends_before, has_phases, launches, phases, threads
 from .streams import (
     ANYHOW,
     BY_EACH,
@@ -157,7 +157,12 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
                 alone = max(alone, ns)
             else:
                 longest = max(longest, ns)
-        costs[p, ALL], costs[p, ALONE] = max(longest, alone), alone
+        costs[p, ALL], costs[p, ALONE] = (
+            max(longest, alone) * tables.runs[p],
+            alone * tables.runs[p],
+        )
+        for k in range(parts.shape[1]):
+            parts[p, k] *= tables.runs[p]
 
 
 @jit_flat_internal
@@ -214,9 +219,10 @@ def lower_bound(
     threads(tables, domains, scratch.parallel)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
     # Tasks apart, with those before them; everything as one phase, because what caches keep is then subtracted once only; phases.
+    # Of repeats what runs in one step is a phase, again in each step: whatever caches hold when a step begins is subtracted again.
     for way in range(3):
         for u in range(n):
-            phase[u] = u if way == 0 else 0
+            phase[u] = u if way == 0 else tables.step[u]
             for t in range(n):
                 scratch.ends[u, t] = False
         if way == 0 and (n <= 2 or not ends_before(tables, domains, scratch.ends)):
@@ -224,7 +230,7 @@ def lower_bound(
         if way == 2:
             in_step = phases(tables, domains, scratch.parallel, phase)
             if not has_phases(phase):
-                break
+                break  # one step, in which everything is one phase
         phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
         arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
         element_loads(tables, domains, scratch.parallel, phase, scratch.costs)
@@ -239,7 +245,7 @@ def lower_bound(
     all_ns = max(all_ns, terms[MIXED])
     n_launches = launches(tables, domains, scratch.parallel, scratch.chosen)
     started = n_launches * tables.launch_ns
-    met = tables.barrier_ns if has_barrier(tables, domains, scratch.parallel) else 0.0
+    met = tables.barrier_ns * barriers(tables, domains, scratch.parallel)
     terms[LAUNCHES] = tables.call_ns + started + met
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.

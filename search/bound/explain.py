@@ -101,8 +101,8 @@ def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
 def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float, str]:
     tables, space = bounder.tables, bounder.space
     if name == "operations":
-        counted = map(SureOperations().count, space.problem.tasks)
-        return float(sum(f32 + f64 for f32, f64 in counted)), "flop"
+        counter = SureOperations()
+        return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
     if name in ("launches", "latency", "loads"):
@@ -110,8 +110,8 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)
     if name == "streams":
-        phases = bound.phases
-        return sum(n for p in phases for _, n in (*p.read_bytes, *p.written_bytes)), "B"
+        moved = (p.n_runs * n for p in bound.phases for _, n in (*p.read_bytes, *p.written_bytes))
+        return sum(moved), "B"
     cached = float(tables.capacity[-1])
     if name == "memory write":
         held, rate = cached, tables.write_rate
@@ -152,7 +152,7 @@ def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
         read = sum(n for _, n in phase.read_bytes) if name != "memory write" else 0.0
         written = sum(n for _, n in phase.written_bytes) if name.startswith("memory") else 0.0
         written = 0.0 if name == "memory read" else written
-        total += max(0.0, read + written - held_bytes)
+        total += max(0.0, read + written - held_bytes) * phase.n_runs
     return total
 
 
@@ -166,7 +166,8 @@ def _arithmetic_rates(space: Space) -> str:
 def _phase(phase: Phase) -> str:
     tasks = ", ".join(phase.tasks)
     parts = [f"{verb} {_arrays(amounts)}" for verb, amounts in _sides(phase) if amounts]
-    return f"{tasks}: " + (" and ".join(parts) if parts else "surely touches no memory")
+    again = f", {phase.n_runs} times" if phase.n_runs > 1 else ""
+    return f"{tasks}: {' and '.join(parts) if parts else 'surely touches no memory'}{again}"
 
 
 def _sides(phase: Phase) -> tuple[tuple[str, tuple[tuple[str, float], ...]], ...]:

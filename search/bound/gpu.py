@@ -229,15 +229,17 @@ def _memory(
 
 
 @jit_internal
-def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> int:
-    """Launches that are surely there: of tasks that surely share none, and one for what blocks leave to be combined."""
+def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> float:
+    """Launches that are surely there, as often as they run: of tasks that surely share none, and one for what blocks leave to be
+    combined.
+    """
     chosen = np.ones(n, np.bool_)
-    count = 0
+    count = 0.0
     for t in range(n):
         for k in range(tables.pair.shape[0]):
             if tables.pair[k].b == t and chosen[tables.pair[k].a]:
                 chosen[t] = chosen[t] and not domains[tables.pair[k].fused] & _SAME_LAUNCH
-        count += chosen[t]
+        count += chosen[t] * tables.runs[t]
     for k in range(gpu.loop.shape[0]):
         if gpu.loop[k].reduction >= 0 and domains[gpu.loop[k].reduction] == _PARTIALS:
             return count + 1
@@ -289,13 +291,18 @@ def lower_bound(
     tilings(gpu, domains, facts)
     task_facts(gpu, domains, facts, tasks, registers, line)
     meetings(gpu, domains, facts, tasks)
-    # Everything as one phase, because what L2 keeps is then subtracted once only.
-    phase[:] = 0
+    # Everything as one phase, because what L2 keeps is then subtracted once only: of repeats, in each of their steps.
+    phase[:] = tables.step
     phase_traffic(tables, domains, phase, ends, moved)
     ports = 1.0
     for t in range(n):
         ports = max(ports, tasks[t, BLOCKS_MOST])
-    whole = _memory(tables, gpu, moved[0, READS], moved[0, WRITES], 0.0, ports)
+    whole = np.zeros(4)
+    for p in range(n):
+        if phase[p] == p:
+            crossed = _memory(tables, gpu, moved[p, READS], moved[p, WRITES], 0.0, ports)
+            for k in range(len(crossed)):
+                whole[k] += crossed[k] * tables.runs[p]
     _phases(tables, domains, phase, is_first)
     phase_traffic(tables, domains, phase, ends, moved)
     _requests(gpu, domains, facts, tasks, phase, costs)
@@ -314,11 +321,11 @@ def lower_bound(
             costs[p, k] = crossed[k]
         longest = 0.0
         for k in range(N_TERMS):
-            terms[k] += costs[p, k]
+            terms[k] += costs[p, k] * tables.runs[p]
             # What is left in L2 dirty may be on its way while the next phase reads: of both, only the sum over all is sure.
             if k != MIXED:
                 longest = max(longest, costs[p, k])
-        total += longest
+        total += longest * tables.runs[p]
     for k in range(len(whole)):
         terms[k] = max(terms[k], whole[k])
         total = max(total, float(terms[k]))

@@ -110,25 +110,26 @@ def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
 
 
 @jit_flat_internal
-def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> int:
-    """Number of launches of a team that are surely there: tasks that surely share none."""
-    count = 0
+def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> float:
+    """Number of launches of a team that are surely there: tasks that surely share none, as often as they run."""
+    count = 0.0
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & SURELY else 0
         for k in range(tables.pair.shape[0]):
             is_shared = tables.pair[k].b == t and chosen[tables.pair[k].a]
             if is_shared and domains[tables.pair[k].fused] & _SAME_LAUNCH:
                 chosen[t] = 0
-        count += chosen[t]
+        count += chosen[t] * tables.runs[t]
     return count
 
 
 @jit_flat_internal
-def has_barrier(tables: BoundTables, domains: Mask, parallel: Ints) -> bool:
-    """Whether partial results of threads surely meet inside a launch, for other threads to read."""
+def barriers(tables: BoundTables, domains: Mask, parallel: Ints) -> float:
+    """How often partial results of threads surely meet inside a launch, for other threads to read."""
+    most = 0.0
     for k in range(tables.barrier.shape[0]):
         surely = domains[tables.barrier[k].kind] == _PARALLEL
         surely = surely and domains[tables.barrier[k].fused] == _SAME_LAUNCH
         if surely and parallel[tables.barrier[k].reader] & SURELY:
-            return True
-    return False
+            most = max(most, tables.runs[tables.barrier[k].reader])
+    return most

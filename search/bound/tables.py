@@ -42,6 +42,11 @@ class BoundTables(NamedTuple):
     merge: Table  # a b, the tasks; order of their outer dims
     pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
     after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
+    # repeats
+    runs: Floats  # [n_tasks] how often a call runs each task
+    step: (
+        Ints  # [n_tasks] the least of the tasks around each between which no repeat begins or ends
+    )
     # arrays: who touches them, in program order
     touch_start: Ints  # [n_arrays + 1]
     # task; is_written: it may be; store; first_flow end_flow; is_fresh: lines are written that no task of the call has read before;
@@ -79,6 +84,8 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **stream_tables(space.target),
         passes=passes(space.problem),
         after=_after(space),
+        runs=np.array([t.n_runs for t in space.problem.tasks], np.float64),
+        step=_steps(space),
         outer=_outer_dims(space, universe),
         vector=_vector_dims(space),
         merge=_merges(space),
@@ -154,6 +161,15 @@ def _after(space: Space) -> Ints:
     for between in range(n):
         after |= np.outer(after[:, between], after[between])
     return after
+
+
+def _steps(space: Space) -> Ints:
+    tasks = space.problem.tasks
+    found: list[int] = []
+    for t, task in enumerate(tasks):
+        goes_on = t > 0 and tasks[t - 1].repeats == task.repeats
+        found.append(found[-1] if goes_on else t)
+    return np.array(found, np.int64)
 
 
 def _touches(space: Space) -> dict[str, Any]:

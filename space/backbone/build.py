@@ -8,7 +8,7 @@ from itertools import product
 from ...kernels.ir.access import Access
 from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
-from ...kernels.program.dependence import Dependence, dependences, shared_reads
+from ...kernels.program.dependence import Dependence, carried_flows, dependences, shared_reads
 from . import objects
 from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
 from .patterns import operands, prefetches, rereads, shifts
@@ -35,6 +35,7 @@ def build_backbone(problem: Problem) -> Backbone:
         dependences=found,
         dims=dims,
         flows=flows,
+        carried=tuple(_carried(problem, d) for d in carried_flows(problem)),
         rereads=tuple(
             f
             for f in rereads(problem, written)
@@ -68,7 +69,8 @@ def _components(
     tasks = problem.tasks
     n_tasks = len(tasks)
     if n_tasks <= objects.launch_width(tasks):
-        return (range(n_tasks),)
+        return _steps(tasks)
+    step_of = [step for step in _steps(tasks) for _ in step]
     reach = list(range(n_tasks))  # the last task that each is connected with
     joined = {(m.a, m.b) for m in merges}
     ordered = {(d.source, d.sink) for d in found}
@@ -85,7 +87,7 @@ def _components(
         if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:
             connected.append((f.producer, f.consumer))
     for first, last in connected:
-        if last - first < objects.LAUNCH_TASKS:
+        if last - first < objects.LAUNCH_TASKS and last in step_of[first]:
             reach[first] = max(reach[first], last)
     runs, begin, end = [], 0, 0
     for t in range(n_tasks):
@@ -94,6 +96,22 @@ def _components(
             runs.append(range(begin, t + 1))
             begin = end = t + 1
     return tuple(runs)
+
+
+def _steps(tasks: tuple[Task, ...]) -> tuple[range, ...]:
+    """Runs of tasks between which no repeat begins or ends."""
+    runs, begin = [], 0
+    for t in range(1, len(tasks) + 1):
+        if t == len(tasks) or tasks[t].repeats != tasks[begin].repeats:
+            runs.append(range(begin, t))
+            begin = t
+    return tuple(runs)
+
+
+def _carried(problem: Problem, d: Dependence) -> Flow:
+    producer, consumer = problem.tasks[d.source], problem.tasks[d.sink]
+    name = f"{producer.name}=>{consumer.name}.{d.array}"
+    return Flow(d.source, d.sink, d.array, d.mapped, False, name, producer.target.axes)
 
 
 def _objects(

@@ -17,6 +17,9 @@ Two tasks may share a launch if they are in one component, less than LAUNCH_TASK
 a run of tasks, in program order, that possible merges and values on chip connect; a sequence that fits into a launch is one
 component. What tasks that
 cannot share a launch have between them is no choice: program order. So objects and constraints grow linearly with the tasks.
+
+What runs several times, one step after the other, is there once (kernels/ir/repeats.py). No component reaches over the begin or
+the end of a repeat, so each step ends all of its launches, and what a later step reads of it is in memory.
 """
 
 from __future__ import annotations
@@ -142,6 +145,7 @@ class Backbone:
     dependences: tuple[Dependence, ...]
     dims: tuple[Dim, ...]
     flows: tuple[Flow, ...]
+    carried: tuple[Flow, ...]  # from a step of a repeat to a later one
     rereads: tuple[Flow, ...]  # inputs that an earlier task has read
     operands: tuple[Operand, ...]
     prefetches: tuple[Prefetch, ...]
@@ -204,13 +208,14 @@ class Backbone:
 
     @cached_property
     def far_flows(self) -> tuple[Flow, ...]:
-        """All other flows."""
-        return tuple(f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
+        """All other flows, and those from a step of a repeat to a later one."""
+        apart = (f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
+        return (*apart, *self.carried)
 
     @cached_property
     def flows_into(self) -> Counter[tuple[int, str]]:
         """How many tasks a task has an array from."""
-        return Counter((f.consumer, f.array) for f in self.flows)
+        return Counter((f.consumer, f.array) for f in (*self.flows, *self.carried))
 
 
 def launch_width(tasks: Sequence[Task]) -> int:

@@ -53,7 +53,7 @@ def test_random_candidates_of_fifty_tasks(tmp_path, sequence, n_components):
         name: rng.uniform(-1, 1, n).astype(np.float32)
         for name, n in (("x", 67), ("y", 67), ("z", 33), ("s", 1))
     }
-    recording = record_sequence(sequence, list(arrays.values()), "long")
+    recording = record_sequence(sequence, list(arrays.values()), "long").unrolled()
     problem = normalise(recording)
     assert len(problem.tasks) == 50
     root = build_space(problem, checking.target(2, 32)).root()

@@ -51,7 +51,8 @@ def recorded(n_tasks, extent=16):
     def sequence(x, y):
         chain(x, y, n_tasks)
 
-    return record_sequence(sequence, [np.zeros(extent, np.float32) for _ in range(2)], "chain")
+    arrays = [np.zeros(extent, np.float32) for _ in range(2)]
+    return record_sequence(sequence, arrays, "chain").unrolled()
 
 
 def space_of(n_tasks, extent=16):

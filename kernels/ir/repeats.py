@@ -1,0 +1,150 @@
+"""Repeats: what of a sequence runs several times, one time after the other, and is written down once.
+
+A loop of Python around kernels calls them again and again. Where calls follow one another that equal those just before, they
+are one repeat of their period (a tandem repeat), which may hold further ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .domain import Loop
+
+# Calls that are made no more often than this stay calls: they may share loops and launches with one another.
+FEW_CALLS = 16
+_LONGEST_PERIOD = 256  # calls that repeat together
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The members `first` to `stop - 1` of a sequence run `count` times, one time after the other.
+
+    Of two repeats of a sequence one holds the other, or they have no member in common. `index` is what its steps are numbered by.
+    """
+
+    first: int
+    stop: int
+    count: int
+    index: str = ""
+
+    @property
+    def members(self) -> range:
+        return range(self.first, self.stop)
+
+
+def fold(calls: Sequence[int], few: int = FEW_CALLS) -> tuple[tuple[int, ...], tuple[Repeat, ...]]:
+    """The positions in `calls` of those that are left when repeats are written down once, and the repeats over these positions,
+    outer ones first. Equal calls have equal numbers.
+
+    What saves most calls is found first, then what repeats before it, inside it and behind it.
+    """
+    folding = _Folding(few)
+    folding.add(np.asarray(calls, np.int64), 0)
+    return tuple(folding.kept), tuple(folding.repeats)
+
+
+def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
+    """The members of a sequence as they run."""
+    return (member for member, _ in with_steps(n_members, repeats))
+
+
+def with_steps(n_members: int, repeats: Sequence[Repeat]) -> Iterator[tuple[int, dict[str, int]]]:
+    """The same, each with the numbers of the steps around it, by what they are numbered by. `repeats`: outer ones first."""
+    return _run(0, n_members, tuple(repeats), {})
+
+
+def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
+    """How often each member runs."""
+    found = [1] * n_members
+    for r in repeats:
+        for member in r.members:
+            found[member] *= r.count
+    return tuple(found)
+
+
+def are_nested(n_members: int, repeats: Sequence[Repeat]) -> bool:
+    """Whether repeats are of members, outer ones first, and each two nested or apart."""
+    ends = [n_members]
+    at = 0
+    for r in repeats:
+        while len(ends) > 1 and ends[-1] <= r.first:
+            ends.pop()
+        if not (at <= r.first < r.stop <= ends[-1]) or r.count < 1:
+            return False
+        at = r.first
+        ends.append(r.stop)
+    return True
+
+
+def repeats_of(around: Sequence[tuple[Loop, ...]]) -> tuple[Repeat, ...]:
+    """The repeats of a sequence of which each member knows the loops around it, outermost first; loops of one name are one."""
+    found: list[Repeat] = []
+    opened: list[tuple[Loop, int]] = []  # with its place in `found`
+    for k, loops in enumerate((*around, ())):
+        depth = 0
+        while depth < min(len(loops), len(opened)) and opened[depth][0] == loops[depth]:
+            depth += 1
+        for loop, place in reversed(opened[depth:]):
+            found[place] = Repeat(found[place].first, k, loop.extent, loop.name)
+        del opened[depth:]
+        for loop in loops[depth:]:
+            opened.append((loop, len(found)))
+            found.append(Repeat(k, k + 1, loop.extent, loop.name))
+    return tuple(found)
+
+
+def _run(
+    first: int, stop: int, repeats: tuple[Repeat, ...], steps: dict[str, int]
+) -> Iterator[tuple[int, dict[str, int]]]:
+    at = first
+    while repeats and at < stop:
+        outer = repeats[0]
+        yield from ((k, steps) for k in range(at, outer.first))
+        inside = tuple(r for r in repeats[1:] if r.first < outer.stop)
+        for step in range(outer.count):
+            yield from _run(outer.first, outer.stop, inside, {**steps, outer.index: step})
+        at, repeats = outer.stop, repeats[1 + len(inside) :]
+    yield from ((k, steps) for k in range(at, stop))
+
+
+class _Folding:
+    def __init__(self, few: int) -> None:
+        self.few = few
+        self.kept: list[int] = []
+        self.repeats: list[Repeat] = []
+
+    def add(self, calls: NDArray[np.int64], place: int) -> None:
+        """Takes in a run of calls that begins at `place`."""
+        found = self.most_saving(calls)
+        if found is None:
+            self.kept += range(place, place + len(calls))
+            return
+        begin, period, count = found
+        end = begin + period * count
+        self.add(calls[:begin], place)
+        number, first = len(self.repeats), len(self.kept)
+        self.repeats.append(Repeat(first, first, count))
+        self.add(calls[begin : begin + period], place + begin)
+        self.repeats[number] = Repeat(first, len(self.kept), count)
+        self.add(calls[end:], place + end)
+
+    def most_saving(self, calls: NDArray[np.int64]) -> tuple[int, int, int] | None:
+        """Where the repeat begins that saves most calls, its period and its count; of equal ones the shortest and first."""
+        n, saved, found = len(calls), 0, None
+        if n <= self.few:
+            return None
+        for period in range(1, min(n // 2, _LONGEST_PERIOD) + 1):
+            if n - period <= saved:
+                break
+            differs = np.flatnonzero(calls[period:] != calls[:-period])
+            edges = np.concatenate(([-1], differs, [n - period]))
+            lengths = np.diff(edges) - 1
+            run = int(np.argmax(lengths))
+            count = int(lengths[run]) // period + 1
+            if count > 1 and period * count > self.few and period * (count - 1) > saved:
+                saved, found = period * (count - 1), (int(edges[run]) + 1, period, count)
+        return found

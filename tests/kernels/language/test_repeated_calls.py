@@ -1,0 +1,138 @@
+"""Loops of Python around kernels, in a sequence: one repeat, whatever the number of steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.program.dependence import carried_flows
+from kernelscape.kernels.program.graph import build_graph, show_graph
+from kernelscape.testing.run_tasks import run_tasks
+
+nd = types.ndarray()
+
+
+@kernel
+def step(a: nd, b: nd):
+    for i in range(1, a.shape[0] - 1):
+        b[i] = 0.5 * (a[i - 1] + a[i + 1])
+
+
+@kernel
+def scale(a: nd, s: float):
+    for i in range(a.shape[0]):
+        a[i] = s * a[i]
+
+
+@kernel
+def copy(a: nd, b: nd):
+    for i in range(a.shape[0]):
+        b[i] = a[i]
+
+
+def swapped(a, b):
+    for _ in range(101):
+        step(a, b)
+        a, b = b, a
+
+
+def nested(a, b):
+    scale(a, 0.5)
+    for _ in range(20):
+        for _ in range(30):
+            step(a, b)
+            step(b, a)
+        scale(a, 0.99)
+    copy(a, b)
+
+
+def numbered(a, b):
+    for t in range(20):
+        scale(a, 1.0 + t)
+    copy(a, b)
+
+
+def signs(a, b):
+    for _ in range(20):
+        scale(a, 0.0)
+        scale(b, -0.0)
+
+
+def memory(a, b):
+    """What a step leaves in a temporary is read by the next."""
+    kept = ndarray(a.dtype, a.shape, name="kept")
+    for _ in range(20):
+        step(kept, b)
+        copy(a, kept)
+
+
+def of(sequence):
+    rng = np.random.default_rng(1)
+    arrays = [rng.random(8) for _ in range(2)]
+    return record_sequence(sequence, arrays), dict(zip("ab", arrays, strict=True))
+
+
+def spans(recording):
+    return [(r.first, r.stop, r.count) for r in recording.repeats]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "n_calls", "repeats"),
+    [
+        (swapped, 3, [(0, 2, 50)]),
+        (nested, 5, [(1, 4, 20), (1, 3, 30)]),
+        (numbered, 21, []),
+        (signs, 2, [(0, 2, 20)]),
+        (memory, 2, [(0, 2, 20)]),
+    ],
+)
+def test_calls_are_written_down_once(sequence, n_calls, repeats):
+    recording, arrays = of(sequence)
+    assert len(recording.calls) == n_calls
+    assert spans(recording) == repeats
+    want = run_reference(recording.unrolled(), arrays, {})
+    found = run_reference(recording, arrays, {})
+    by_tasks = run_tasks(normalise(recording), arrays, {})
+    for name in arrays:
+        np.testing.assert_array_equal(found[name], want[name])
+        np.testing.assert_allclose(by_tasks[name], want[name], rtol=1e-12)
+
+
+def test_a_recording_with_repeats_is_data():
+    recording, _ = of(nested)
+    values = to_values(recording)
+    assert from_values(values) == recording
+    flat = of(numbered)[0]
+    assert "repeats" not in to_values(flat)  # as files of before
+    for wrong in ([(0, 9, 2)], [(0, 2, 3), (1, 3, 2)], [(0, 1, 1 << 40)]):
+        one = values["repeats"][0]
+        edited = [{**one, "first": a, "stop": b, "count": n} for a, b, n in wrong]
+        with pytest.raises(ArchiveError):
+            from_values({**values, "repeats": edited})
+
+
+def test_what_a_step_leaves_for_the_next():
+    problem = normalise(of(memory)[0])
+    names = [t.name for t in problem.tasks]
+    assert names == ["zero_kept", "step0", "copy0"]
+    assert [t.n_runs for t in problem.tasks] == [1, 20, 20]
+    carried = {(names[d.source], names[d.sink], d.array) for d in carried_flows(problem)}
+    assert carried == {("copy0", "step0", "kept")}
+    shown = show_graph(build_graph(problem))
+    assert "repeat t<20: step0 to copy0\n" in shown
+    assert "copy0 => step0  next step value(kept)" in shown
+
+
+def test_a_store_that_the_next_step_overwrites_is_dead_but_for_the_last():
+    def overwritten(a, b):
+        for _ in range(20):
+            copy(a, b)
+            scale(a, 0.5)
+
+    problem = normalise(of(overwritten)[0])
+    assert [t.name for t in problem.tasks] == ["copy0", "scale0"]
+    assert not [d for d in carried_flows(problem) if d.array == "b"]
