@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..kernels.ir.scatter import scatters as scatters_of
 from ..space import choices as ch
 from ..space.backbone import MID
+from ..space.build import PHRASES
 from ..space.candidate import Candidate
 from ..space.targets.kind import CPU, GPU
 from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
@@ -19,7 +20,7 @@ from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
-branches, scatters, stores, packing and reductions; equal phrases of two implementations mean the same.
+branches, scatters, stores, packing, reductions and those that families add; equal phrases of two implementations mean the same.
 """
 
 _WHERE = {
@@ -38,11 +39,6 @@ _HINTS = {
     "CG": "past the caches of single multiprocessors",
     "READ_ONLY": "through the read-only path",
     "STREAM": "as streams",
-}
-_GUARDS = {
-    "BRANCH": "tests its condition in each iteration",
-    "BLEND": "stores in each iteration, where its condition does not hold what was there",
-    "STRIDE": "makes strides over what it leaves out",
 }
 _SCATTERS = {
     ch.BY_ATOMICS: "each atomically",
@@ -76,19 +72,22 @@ def describe(candidate: Candidate) -> Words:
     """The decisions of a complete candidate in words."""
     plan, words = read_plan(candidate), _WORDS[candidate.space.target.kind]
     launches = launches_of(plan, candidate.space.target)
-    return {
+    found = {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
         "fused loops": tuple(_fused(plan)),
         "loop order": tuple(_order(plan)),
         "threads": tuple(words.threads(plan)),
         "tiles": tuple(_tiles(plan)),
         "values": tuple(_values(plan, candidate, words.where)),
-        "branches": tuple(guards(plan)),
+        "branches": (),
         "scatters": tuple(scatters(plan)),
         "stores": tuple(_stores(plan)),
         "packing": tuple(_packing(plan)),
         "reductions": tuple(words.reductions(plan, launches)),
     }
+    for topic in dict.fromkeys(p.topic for p in PHRASES):
+        found[topic] = (*found.get(topic, ()), *phrases(plan, topic))
+    return found
 
 
 def count_starts(candidate: Candidate) -> Starts:
@@ -228,12 +227,13 @@ def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Itera
         )
 
 
-def guards(plan: Plan) -> Iterator[str]:
-    """How tasks leave out iterations in which they do not assign, and how they read their neighbours."""
+def phrases(plan: Plan, topic: str) -> Iterator[str]:
+    """What families say of the tasks that have their choices (`Family.phrases`)."""
+    told = [p for p in PHRASES if p.topic == topic]
     for t in plan.tasks:
-        if t.guard:
-            rows = ", with neighbours out of rows of vectors" if t.has_rows else ""
-            yield f"{t.task.name} {_GUARDS[t.guard]}{rows}"
+        said = [x for p in told if (x := p.long.get(plan.choice(p.kind, t.index)))]
+        if said:
+            yield f"{t.task.name} {', '.join(said)}"
 
 
 def scatters(plan: Plan) -> Iterator[str]:

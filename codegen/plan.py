@@ -5,7 +5,7 @@ Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 from math import prod
@@ -19,10 +19,12 @@ from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads, nested_statements
 from ..space import choices as ch
-from ..space.backbone import INNER, MID, OUTER, Flow, Operand, Prefetch, Shift
+from ..space.backbone import INNER, MID, OUTER, Dim, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
 from ..space.families.scatter import Blocks, blocks_of, tile_shape
+
+Site = int | Dim | Operand | Flow  # what a choice is about; a task is its number
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,6 @@ class TaskPlan:
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
-    guard: str = ""  # of a guarded task, a value of GUARD
-    has_rows: bool = False  # it reads neighbours out of rows of vectors
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
     ranges: dict[str, int] = field(
         default_factory=dict
@@ -204,6 +204,12 @@ class Plan:
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
     cores: int  # of the target
+    # Values by kind and by what has them, of the kinds that only their own passes read (`Variables.of_tasks` and so on).
+    choices: Mapping[str, Mapping[Site, str]] = field(default_factory=dict)
+
+    def choice(self, kind: str, site: Site) -> str:
+        """The value of a choice by its name; "" where the site has none."""
+        return self.choices.get(kind, {}).get(site, "")
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
@@ -230,7 +236,17 @@ def read_plan(candidate: Candidate) -> Plan:
     space = candidate.space
     tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
-    return Plan(space.problem, tasks, flows, launches, space.target.cores)
+    return Plan(space.problem, tasks, flows, launches, space.target.cores, _choices(candidate))
+
+
+def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:
+    v, found = candidate.space.variables, dict[str, dict[Site, str]]()
+    for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows):
+        for kind, sites in table.items():
+            for site, var in sites.items():
+                values = candidate.space.choices[var].values
+                found.setdefault(kind, {})[site] = values[candidate.value(var)]
+    return found
 
 
 def _prefetches(
@@ -304,9 +320,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
             (s for s, x in v.shift.items() if s.consumer == t and candidate.value(x) == ch.LATE),
             None,
         ),
-        guard=ch.GUARD[candidate.value(v.guard[t])] if t in v.guard else "",
         ranges=_ranges(candidate, t),
-        has_rows=t in v.rows and candidate.value(v.rows[t]) == ch.ROWS,
         scatters=_scatters(candidate, t),
     )
 

@@ -7,6 +7,7 @@ from ..kernels.ir.task import ArrayInfo, Problem
 from ..kernels.ir.text import show_value
 from ..space import choices as ch
 from ..space.backbone import Operand
+from ..space.build import PHRASES
 from .passes.storage import Workspace
 from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
 
@@ -16,7 +17,6 @@ _SCHEDULES = {
     "GUIDED": ["parts of what is left"],
     "BALANCED": ["equal work of rows"],
 }
-_GUARDS = {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"}
 _SCATTERS = {
     ch.BY_ATOMICS: "atomically",
     ch.PRIVATE: "by copies of it",
@@ -86,8 +86,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         if len(t.threads) > 1:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
-        extras += [_GUARDS[t.guard]] if t.guard else []
-        extras += ["neighbours out of rows"] * t.has_rows
+        extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
         extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
         if t.shift is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.describe import guards
+from ..codegen.describe import phrases
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
 from ..explorer.entry import explore_workload
@@ -191,7 +191,7 @@ def make_row(job: Job, options: BodyOptions) -> Row:
         "bound_ns": run.bound_ns,
         "found": run.status,
         "closed": str(run.closed),
-        "guards": list(guards(read_plan(best))),
+        "guards": list(phrases(read_plan(best), "branches")),
         "stamp": stamp(device, memory),
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.describe import Starts, Words, count_starts, describe, guards, scatters
+from ..codegen.describe import Starts, Words, count_starts, describe, phrases, scatters
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
@@ -184,7 +184,7 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             "the decisions now give another source than the one that was timed, and all but its time is of the other"
         )
-    opened = list(guards(read_plan(best)))
+    opened = list(phrases(read_plan(best), "branches"))
     if opened:
         notes.append(f"branches that are opened: {'; '.join(opened)}")
     shared = list(scatters(read_plan(best)))

@@ -15,7 +15,7 @@ from . import families
 from .backbone import build_backbone
 from .candidate import Space
 from .decisions import fix
-from .draft import Draft, Family, Variables
+from .draft import Draft, Family, Phrases, Variables
 from .engine.builder import ModelBuilder
 from .engine.rows import Places
 from .targets.cpu import CPU_KIND
@@ -35,6 +35,8 @@ def _families() -> tuple[Family, ...]:
 FAMILIES: Mapping[str, tuple[Family, ...]] = {
     kind: tuple(family for family in _families() if kind in family.rules) for kind in KINDS
 }
+
+PHRASES: tuple[Phrases, ...] = tuple(p for family in _families() for p in family.phrases)
 
 
 def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:

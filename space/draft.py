@@ -8,6 +8,7 @@ not change the result), hardware (what the target has) or dominance (what is nev
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -52,11 +53,14 @@ class Variables:
     prefetch_accumulators: dict[int, int] = field(default_factory=dict)  # by task
     store: dict[int, int] = field(default_factory=dict)  # by task, temporaries only
     shift: dict[Shift, int] = field(default_factory=dict)
-    guard: dict[int, int] = field(default_factory=dict)  # by task, guarded ones only
-    rows: dict[int, int] = field(default_factory=dict)  # by task
     scatter: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     scatter_cells: dict[int, int] = field(default_factory=dict)  # by task
     ranges: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and loop in its body
+    # Of kinds that have no line above, by kind: nobody but their families and passes need know of them.
+    of_tasks: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_operands: dict[str, dict[Operand, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_flows: dict[str, dict[Flow, int]] = field(default_factory=lambda: defaultdict(dict))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +128,27 @@ class Draft:
 Rule = Callable[[Draft], None]
 
 
+@dataclass(frozen=True)
+class Phrases:
+    """What is said of the tasks that have a choice of `kind`, by the name of its value.
+
+    `long`: in `explain`, under `topic`, behind the task's name; `short`: on top of the text. What is not there is not said.
+    """
+
+    kind: str
+    topic: str
+    long: Mapping[str, str]
+    short: Mapping[str, str]
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """What a file of space/families/ says: `declare` adds its choices, and `rules` are what it declares on each kind of target.
 
-    It is there where it has rules, be they none, for the kind. All choices come before all constraints.
+    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`.
     """
 
     name: str
     rules: Mapping[str, tuple[Rule, ...]]  # by TargetKind.name
     declare: Rule | None = None
+    phrases: tuple[Phrases, ...] = ()

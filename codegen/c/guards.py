@@ -41,6 +41,9 @@ class GuardWriter:
     def write(self, task: TaskPlan, ctx: Context) -> None:
         """Writes the body of a guarded task at a place of the tree."""
         assert task.task.condition is not None
+        plan = self.scene.plan
+        self.how = plan.choice("guard", task.index)
+        self.has_rows = plan.choice("rows", task.index) == "ROWS"
         self.values.begin_value(task, list(task.loops), ctx)
         parts = conjuncts(task.task.condition)
         residues = [(e, _residue_of(e, task)) for e in parts]
@@ -49,16 +52,16 @@ class GuardWriter:
         ctx, tail = self.without_elements(task, ctx)
         loops = list(task.loops)
         with self.scene.over(task, loops, ctx) as inner:
-            if task.guard == "STRIDE":
+            if self.how == "STRIDE":
                 self.in_strides(task, inner)
                 return
             made: list[tuple[Point, Value]] = []
             for point in self.scene.points(task, loops, inner):
-                if task.guard == "BRANCH":
+                if self.how == "BRANCH":
                     self.branch(task, point, inner, self.residues)
                     continue
                 value = self.blended(task, point, inner, tail)
-                if task.has_rows:  # rows are whole before any of them is stored
+                if self.has_rows:  # rows are whole before any of them is stored
                     array = self.scene.plan.problem.array(task.task.target.array)
                     value = self.w.name(self.w.converted(value, array.dtype), array.name)
                     made.append((point, value))
@@ -94,7 +97,7 @@ class GuardWriter:
         dtype = self.scene.plan.problem.array(task.task.target.array).dtype
 
         def read(load: ir.Load) -> Value | None:
-            return self.shifted(task, load, point, ctx) if task.has_rows and lanes else None
+            return self.shifted(task, load, point, ctx) if self.has_rows and lanes else None
 
         old = self.values.read(task, _own(task), point, ctx)
         new = self.values.value(task, task.task.value, point, ctx, read=read)

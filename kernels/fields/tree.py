@@ -7,14 +7,14 @@ elements are in the storage of its tree (storage.py).
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.structure import KINDS, NodeKind, StructureTree, TreeNode
+from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import FieldPlace, layout_of
 from .place import fail
 from .statistics import TreeStatistics, statistics_of
@@ -75,11 +75,14 @@ _MISSING = {
 
 
 class SNode:
-    """A node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`."""
+    """A node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`.
+
+    Each kind has a method of its name, which adds a node of it below: see `_adding`.
+    """
 
     def __init__(
         self,
-        kind: NodeKind | Literal["root", "place"],
+        kind: str,
         above: SNode | None,
         tree: Tree,
         cells: tuple[Axes, tuple[int, ...]] = ((), ()),
@@ -98,32 +101,6 @@ class SNode:
             if above._above is None:
                 tree.tops.append(self)
 
-    def dense(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
-        """Splits each cell; `dimensions` is one number for all axes, or one each. All cells are there."""
-        return self._node("dense", axes, dimensions)
-
-    def bitmasked(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
-        """As `dense`, with a bit for each cell that says whether it is active."""
-        return self._node("bitmasked", axes, dimensions)
-
-    def pointer(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
-        """As `dense`, but only active cells have memory."""
-        return self._node("pointer", axes, dimensions)
-
-    def hash(self, axes: Axes | Sequence[int], dimensions: int | Sequence[int]) -> SNode:
-        """As `pointer`."""
-        return self._node("hash", axes, dimensions)
-
-    def dynamic(
-        self, axis: Axes | Sequence[int], dimension: int, chunk_size: int | None = None
-    ) -> SNode:
-        """Splits each cell along one axis into a list of at most `dimension` cells, which grows by `chunk_size` at once."""
-        if len(axes_of(axis, f"{self.kind}.dynamic")) != 1:
-            fail("a dynamic node has one axis")
-        (n,) = extents_of(dimension, f"{self.kind}.dynamic")
-        (chunk,) = extents_of(min(n, 1024) if chunk_size is None else chunk_size, "chunk_size")
-        return self._node("dynamic", axis, n, min(chunk, n))
-
     def _node(self, kind: NodeKind, axes: Any, dimensions: Any, chunk: int = 1) -> SNode:
         self._check_open()
         what = f"{self.kind}.{kind}"
@@ -136,6 +113,11 @@ class SNode:
         if len(extents) != len(numbers):
             fail(f"{kind} is given {len(numbers)} axes and {len(extents)} dimensions")
         return SNode(kind, self, self.tree, (numbers, extents), chunk)
+
+    @property
+    def has(self) -> Kind | None:
+        """What its kind has; None of the root and of places."""
+        return KINDS.get(self.kind)
 
     @property
     def structure(self) -> Structure | None:
@@ -164,7 +146,7 @@ class SNode:
         """Whether it or a node above has cells that may be inactive."""
         node: SNode | None = self
         while node is not None:
-            if node.kind in KINDS and KINDS[node.kind].is_sparse:
+            if node.has is not None and node.has.is_sparse:
                 return True
             node = node._above
         return False
@@ -248,6 +230,33 @@ class SNode:
             fail("sparse fields of this tree are in use: place all fields of a tree before")
 
 
+def _adding(kind: NodeKind) -> Callable[..., SNode]:
+    """The method of SNode that adds a node of this kind."""
+
+    def splitting(
+        self: SNode, axes: Axes | Sequence[int], dimensions: int | Sequence[int]
+    ) -> SNode:
+        return self._node(kind, axes, dimensions)
+
+    def listing(
+        self: SNode, axis: Axes | Sequence[int], dimension: int, chunk_size: int | None = None
+    ) -> SNode:
+        what = f"{self.kind}.{kind}"
+        if len(axes_of(axis, what)) != 1:
+            fail(f"a {kind} node has one axis")
+        (n,) = extents_of(dimension, what)
+        (chunk,) = extents_of(min(n, 1024) if chunk_size is None else chunk_size, "chunk_size")
+        return self._node(kind, axis, n, min(chunk, n))
+
+    made = listing if KINDS[kind].length else splitting
+    made.__name__, made.__qualname__, made.__doc__ = kind, f"SNode.{kind}", KINDS[kind].says
+    return made
+
+
+for _kind in KINDS:
+    setattr(SNode, _kind, _adding(_kind))
+
+
 class Structure:
     """A tree with sparse fields that is in use: its nodes and fields by number, and its memory."""
 
@@ -260,7 +269,7 @@ class Structure:
 
         def visit(node: SNode, parent: int) -> None:
             number = len(nodes)
-            assert node.kind != "root" and node.kind != "place"
+            assert node.kind in KINDS
             nodes.append(TreeNode(node.kind, parent, node.axes, node.extents, node.chunk))
             self.numbers[id(node)] = number
             for below in node.below:

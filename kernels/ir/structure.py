@@ -11,17 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal
 
-NodeKind = Literal["dense", "bitmasked", "pointer", "hash", "dynamic"]
+NodeKind = str  # a row of KINDS
 
 
 @dataclass(frozen=True)
 class Kind:
     """What a kind of node has beside its cells: `pool`, slots for cells that are there; `mask`, a bit a cell; `length`, how many
     of its cells are there, from the first one on; `directory`: the table has places for cells that were active only, by their key.
+    `says`: what its method of `SNode` does, for people.
     """
 
+    says: str
     pool: bool = False
     mask: bool = False
     length: bool = False
@@ -39,11 +40,21 @@ class Kind:
 
 
 KINDS: dict[NodeKind, Kind] = {
-    "dense": Kind(),
-    "bitmasked": Kind(mask=True),
-    "pointer": Kind(pool=True),
-    "hash": Kind(pool=True, directory=True),
-    "dynamic": Kind(pool=True, length=True),
+    "dense": Kind(
+        "Splits each cell; `dimensions` is one number for all axes, or one each. All cells are there."
+    ),
+    "bitmasked": Kind(
+        "As `dense`, with a bit for each cell that says whether it is active.", mask=True
+    ),
+    "pointer": Kind("As `dense`, but only active cells have memory.", pool=True),
+    "hash": Kind(
+        "As `pointer`, with places for the cells that were active only.", pool=True, directory=True
+    ),
+    "dynamic": Kind(
+        "Splits each cell along one axis into a list of at most `dimension` cells, which grows by `chunk_size` at once.",
+        pool=True,
+        length=True,
+    ),
 }
 
 

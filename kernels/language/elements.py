@@ -86,7 +86,8 @@ def list_node(base: ArrayRef | StructArray) -> SNode | None:
     if not isinstance(base.source, AbstractLeaf):
         return None
     node = base.source.parent()
-    return node if node is not None and node.kind == "dynamic" else None
+    has_length = node is not None and node.has is not None and node.has.length
+    return node if has_length else None
 
 
 def with_component(

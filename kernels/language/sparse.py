@@ -149,8 +149,9 @@ def call(
         return _rescaled(state, given_values[0], second, given_values[2], node)
     snode = node_of(state, given_values[0], node)
     indices = _indices(expressions, given_values[1], node)
-    is_list = target in (append, length) or (target is deactivate and snode.kind == "dynamic")
-    if is_list and snode.kind != "dynamic":
+    has_length = snode.has is not None and snode.has.length
+    is_list = target in (append, length) or (target is deactivate and has_length)
+    if is_list and not has_length:
         state.fail(f"`{ast.unparse(node)}` takes a dynamic node, not a {snode.kind} one", node)
     cell = snode.parent() if is_list else snode
     n_axes = len(cell.shape) if cell is not None else 0

@@ -416,7 +416,7 @@ class _Lowering:
             """The leaf around, where that is the one dense node below a list, whose slots stay as they are."""
             parent, node = t.nodes[s.node].parent, t.nodes[s.node]
             is_fixed = (s.tree, listed) not in self.cells.busy
-            if not elements or node.kind != "dense" or parent != listed or not is_fixed:
+            if not elements or node.has.is_sparse or parent != listed or not is_fixed:
                 return None
             if t.axes(listed) != t.axes(s.node):
                 return None

@@ -57,7 +57,8 @@ class Own:
         ours, others = ours[n_common:], others[n_common:]
         nodes = self.tree.nodes
         return len(ours) == len(others) and all(
-            nodes[a].kind == nodes[b].kind == "dense"
+            not nodes[a].has.is_sparse
+            and not nodes[b].has.is_sparse
             and (nodes[a].axes, nodes[a].extents) == (nodes[b].axes, nodes[b].extents)
             for a, b in zip(ours, others, strict=True)
         )

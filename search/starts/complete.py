@@ -350,11 +350,11 @@ class _Wanted:
             self.want(var, *((ch.STREAM_LOAD, ch.CA) if once else (ch.CA,)))
         for var in self.v.shift.values():
             self.want(var, *_first_of(sketch.shift, ch.IN_STEP, ch.LATE))
-        for t, var in self.v.guard.items():
+        for t, var in self.v.of_tasks["guard"].items():
             # What cannot be in vectors is in strides where it can, and leaves the rest out.
             in_vectors = t in self.roles.vector
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
-        for var in self.v.rows.values():
+        for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
         for var in self.v.scatter.values():
             self.want(var, self.threads.scatter, ch.SERIAL, ch.BY_ATOMICS)

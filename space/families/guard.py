@@ -9,7 +9,7 @@ from ...kernels.ir.domain import Residue
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Problem, Task
 from ..backbone import INNER
-from ..draft import Draft, Family, all_but, bits
+from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
 from .tiling import DIM_KIND, UNROLL, VECTOR
 
@@ -36,7 +36,7 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if task.is_guarded:
             name = (f"{task.name}.{task.target.array}",)
-            s.v.guard[t] = s.b.add("guard", name, GUARD, guards_of(s, task))
+            s.v.of_tasks["guard"][t] = s.b.add("guard", name, GUARD, guards_of(s, task))
 
 
 def guards_of(s: Draft, task: Task) -> int:
@@ -80,7 +80,7 @@ class WholePeriods:
 
 def guarded_vectors(s: Draft) -> None:
     """Semantics: a vector stores all of its lanes."""
-    for t, var in s.v.guard.items():
+    for t, var in s.v.of_tasks["guard"].items():
         for d in s.dims_at(t, INNER):
             scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
             s.b.clause("vectors blend", [(var, bits(BLEND)), scalar])
@@ -88,7 +88,7 @@ def guarded_vectors(s: Draft) -> None:
 
 def strides(s: Draft) -> None:
     """Coherence: a register tile in strides has whole periods of the residue, as copies of the body."""
-    for t, var in s.v.guard.items():
+    for t, var in s.v.of_tasks["guard"].items():
         stride = stride_of(s.problem, s.problem.tasks[t])
         if stride is None:
             continue
@@ -100,4 +100,19 @@ def strides(s: Draft) -> None:
         s.b.table2("whole periods", var, s.v.size[d], whole, share=whole)
 
 
-FAMILY = Family("guard", {CPU: (guarded_vectors, strides), GPU: (guarded_vectors,)}, declare)
+# --- words -----------------------------------------------------------------------------------
+
+PHRASES = Phrases(
+    "guard",
+    "branches",
+    {
+        "BRANCH": "tests its condition in each iteration",
+        "BLEND": "stores in each iteration, where its condition does not hold what was there",
+        "STRIDE": "makes strides over what it leaves out",
+    },
+    {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"},
+)
+
+FAMILY = Family(
+    "guard", {CPU: (guarded_vectors, strides), GPU: (guarded_vectors,)}, declare, (PHRASES,)
+)

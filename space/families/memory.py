@@ -150,12 +150,13 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
             pair = (var, v.reduction[d])
             b.table2("register flow", *pair, register_whole, share=register_whole)
             free.append((v.reduction[d], bits(*SPLIT)))
-    if f.producer in v.guard:
+    guards = v.of_tasks["guard"]
+    if f.producer in guards:
         from .guard import BLEND, GUARD  # built on this family
 
-        blended = (v.guard[f.producer], bits(BLEND))
+        blended = (guards[f.producer], bits(BLEND))
         b.clause("registers blend", [(var, all_but(MEM_SPACE, REGISTER)), blended])
-        free.append((v.guard[f.producer], all_but(GUARD, BLEND)))
+        free.append((guards[f.producer], all_but(GUARD, BLEND)))
     mapped = {c for _, c in f.index_pairs}
     for d in s.dims_at(f.consumer, OUTER):
         if d.loop.name not in mapped:

@@ -8,7 +8,7 @@ from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
 from ..backbone import INNER
-from ..draft import Draft, Family, bits
+from ..draft import Draft, Family, Phrases, bits
 from ..targets.kind import CPU
 from .tiling import VECTOR
 
@@ -25,7 +25,7 @@ def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         if row_loop(s.problem, task) and may_blend(task, s.problem):
             name = (f"{task.name}.{task.target.array}",)
-            s.v.rows[t] = s.b.add("rows", name, ROWS_KIND)
+            s.v.of_tasks["rows"][t] = s.b.add("rows", name, ROWS_KIND)
 
 
 def row_loop(problem: Problem, task: Task) -> str:
@@ -56,10 +56,17 @@ def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
 
 def rows_of_vectors(s: Draft) -> None:
     """Coherence: rows are of vectors along the loop of neighbours."""
-    for t, var in s.v.rows.items():
+    for t, var in s.v.of_tasks["rows"].items():
         loop = row_loop(s.problem, s.problem.tasks[t])
         inner = s.v.kind[s.backbone.dim(t, loop, INNER)]
         s.b.clause("rows of vectors", [(var, bits(WALK)), (inner, bits(VECTOR))])
 
 
-FAMILY = Family("rows", {CPU: (rows_of_vectors,)}, declare)
+PHRASES = Phrases(
+    "rows",
+    "branches",
+    {"ROWS": "with neighbours out of rows of vectors"},
+    {"ROWS": "neighbours out of rows"},
+)
+
+FAMILY = Family("rows", {CPU: (rows_of_vectors,)}, declare, (PHRASES,))

@@ -158,7 +158,8 @@ def drawn(sequence: Any, shape: tuple[int, int], dtype: Any, width: int, seed: i
     candidates = []
     for k in range(CANDIDATES):
         wanted = root
-        for var in (*root.space.variables.guard.values(), *root.space.variables.rows.values()):
+        of_tasks = root.space.variables.of_tasks
+        for var in (*of_tasks["guard"].values(), *of_tasks["rows"].values()):
             values = wanted.values(var)
             made = wanted.decide(var, 1 << values[(k + 1) % len(values)])
             wanted = made if isinstance(made, Candidate) else wanted
@@ -179,6 +180,7 @@ def test_guarded_tasks_compute_what_the_interpreter_does(
     assert inputs
     assert candidates
     sources = [checking.source_of(c) for c in candidates]
+    compiler = compiler if shutil.which(compiler) else "gcc"
     stem = f"{sequence.__name__}_{width}"
     flags = FEWER_PASSES if compiler == "gcc" else ()
     for built in checking.build_all(sources, folder, stem, compiler=compiler, more_flags=flags):
@@ -200,7 +202,10 @@ def test_a_blend_hands_over_what_was_there_where_it_assigns_nothing() -> None:
     problem = normalise(record_sequence(opposites, tuple(arrays), name="guards"))
     v = (space := build_space(problem, checking.target(2, 16))).variables
     made: Any = space.root()
-    for var, value in ((v.guard[0], ch.BLEND), *((x, ch.REGISTER) for x in v.mem_space.values())):
+    for var, value in (
+        (v.of_tasks["guard"][0], ch.BLEND),
+        *((x, ch.REGISTER) for x in v.mem_space.values()),
+    ):
         made = made.decide(var, 1 << value)
         assert isinstance(made, Candidate)
     assert v.mem_space
@@ -213,7 +218,7 @@ def test_words_say_how_branches_were_opened() -> None:
     _, candidates = drawn(red_black, (6, 53), np.float32, 16, 3)
     for candidate in candidates:
         v = candidate.space.variables
-        how = [ch.GUARD[candidate.value(x)] for x in v.guard.values()]
+        how = [ch.GUARD[candidate.value(x)] for x in v.of_tasks["guard"].values()]
         words = {"BRANCH": "tests its", "BLEND": "stores in each", "STRIDE": "makes strides"}
         found = describe(candidate)["branches"]
         assert len(found) == len(how) == 2
