@@ -13,6 +13,7 @@ from .scatter import added, cleared
 from .scene import Scene
 
 Statements = tuple[c.CStmt, ...]
+_AHEAD = 8  # iterations from which on what they read is there in time: some 200 ns
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,32 @@ def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Sta
     scene.w.used.discard(k)
     number = c.Index(c.Id(memory.sort.order.name), c.Id(k))
     own = c.Declare("long", at.iteration.name, number, constant=True)
-    loop = c.For(k, at.begin, at.end, 1, (own, *body))
+    loop = c.For(k, at.begin, at.end, 1, (own, *_asked(scene, task, at, c.Id(k)), *body))
     return (*opening, loop, *(_flush(scene, task, x, corners) for x in tiled))
+
+
+def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
+    """What a later iteration reads that lies by its number is asked for: numbers that are neighbours in a block are far apart."""
+    memory, w = scene.scatters[task.index], scene.w
+    assert memory.sort is not None and task.task.body is not None
+    loop = task.loops[0].loop.name
+    places: dict[str, c.CExpr] = {}
+    later = c.Id(w.fresh(f"{loop}_later"))
+    w.used.discard(later.name)
+    for s in task.task.body.sites:
+        array = scene.plan.problem.array(s.state.name)
+        along = [x.affine for x in s.index]
+        steps = [dict(a.terms).get(loop, 0) if a is not None else 0 for a in along]
+        stride = sum(n * k for n, k in zip(steps, row_strides(array.shape), strict=True))
+        if stride and s.op == "load":
+            index = c.Bin("*", later, c.number(stride)) if stride > 1 else later
+            places.setdefault(array.name, c.Index(scene.global_array(array.name), index))
+    places |= {x.name: c.Index(c.Id(x.name), later) for x in memory.sort.kept.values()}
+    ahead = c.linear(((k, 1),), _AHEAD)
+    last = c.Bin("-", at.end, c.Num("1"))
+    number = c.Index(c.Id(memory.sort.order.name), c.minimum(ahead, last))
+    calls = (c.Evaluate(c.Call(c.PREFETCH, (c.Un("&", x),))) for x in places.values())
+    return (c.Declare("long", later.name, number, constant=True), *calls) if places else ()
 
 
 def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_shared: bool) -> c.CStmt:
