@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..kernels.ir.kernel import DType, Expr, For, KernelIR, ReduceOp, Stmt, Update
+from ..kernels.ir.kernel import DType, Expr, For, KernelIR, Location, ReduceOp, Stmt, Update
 from ..kernels.ir.ranges import RowStarts
 from .c.lanes import Lanes
+from .c.wavefronts import Wave
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,20 @@ class LoopStep:
 
 
 @dataclass(frozen=True)
+class WaveStep:
+    """A sweep that runs by wavefronts, by as many as `threads`, and where it begins."""
+
+    wave: Wave
+    threads: int
+    where: Location
+
+
+@dataclass(frozen=True)
 class KernelPlan:
     """What runs, in order; statements that are no loops are run by the caller. `cores`: most threads of a team."""
 
     ir: KernelIR
-    steps: tuple[Stmt | LoopStep, ...]
+    steps: tuple[Stmt | LoopStep | WaveStep, ...]
     cores: int
 
 

@@ -31,9 +31,10 @@ from .c.names import c_names
 from .c.shares import balanced, guided
 from .c.source import ENTRY
 from .c.text import Program
-from .c.usage import parameters, without_unused
+from .c.usage import parameters, thread_parameters, without_unused
 from .c.vectors import Prelude, type_name
-from .kernel_plan import KernelPlan, LoopStep, Share, Sum, nest_of
+from .c.wavefronts import wavefront
+from .kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep, nest_of
 from .memory import ALIGNMENT_BYTES
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
@@ -103,10 +104,12 @@ class _Lowering:
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.plan.ir.body))
         own.stop = self.w.fresh("stop") if asserts else ""
         with self.w.scope() as body:
-            plain = tuple(s for s in self.plan.steps if not isinstance(s, LoopStep))
+            plain = tuple(s for s in self.plan.steps if not isinstance(s, LoopStep | WaveStep))
             own.declare_locals(plain)
             for step in self.plan.steps:
-                if isinstance(step, LoopStep):
+                if isinstance(step, WaveStep):
+                    self.wave(step)
+                elif isinstance(step, LoopStep):
                     self.loop(step, own)
                     if asserts:
                         self.w.write(c.If(c.Id("ks_stopped"), (c.Goto(own.stop),)))
@@ -115,6 +118,29 @@ class _Lowering:
             if asserts:
                 self.w.write(c.Label(own.stop))
         return without_unused(tuple(body.statements))
+
+    def wave(self, step: WaveStep) -> None:
+        """A sweep by wavefronts. Threads find what others wrote behind a barrier: no pointer to it may claim to be the only one."""
+        writer = self.writer()
+        with self.w.scope() as made:
+            for s in wavefront(self.w, writer.v, step.wave, writer.iteration):
+                self.w.write(s)
+        body = without_unused(tuple(made.statements))
+        named = parameters(self.problem, body, self.names)
+        own = thread_parameters(self.problem, body, self.names)
+        name = f"launch_{len(self.functions)}"
+        self.functions.append(
+            c.Function(
+                name,
+                named,
+                body,
+                True,
+                thread_parameters=own,
+                threads=c.number(step.threads),
+            )
+        )
+        stored = tuple(p.name for p in named if not p.type.startswith("const ") and p.restrict)
+        self.w.write(c.RunClosed(name, tuple(c.Id(p.name) for p in named), stored))
 
     # --- loops
 
@@ -386,8 +412,13 @@ def _constant(loop: ir.For) -> int:
 _SCHEDULES = {"GUIDED": "in parts of what is left", "BALANCED": "by the work of their rows"}
 
 
-def _words(step: ir.Stmt | LoopStep) -> str:
+def _words(step: ir.Stmt | LoopStep | WaveStep) -> str:
     """A step for people."""
+    if isinstance(step, WaveStep):
+        wave, order = step.wave, "diagonals" if step.wave.along_diagonals else "rows"
+        tiles = f"tiles of {wave.rows} x {wave.columns} in {order}, skewed by {wave.sweep.skew}"
+        who = "threads" if step.threads > 1 else "one thread"
+        return f"line {step.where.line}: {who}, wavefronts of {tiles}"
     if not isinstance(step, LoopStep):
         return f"line {step.where.line}: one thread"
     parts = ["threads" if step.is_shared else "one thread"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from .access import AccessSet, AxisMap, Guard
@@ -94,15 +94,45 @@ def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bo
 
 @lru_cache(maxsize=1 << 14)
 def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) -> bool:
-    system = _System()
-    steps = {}
+    distances = {}
     for k, loop in enumerate(loops):
         reach = loop.extent - 1
-        system.bounds["d:" + loop.name] = (
+        distances[loop.name] = (
             (0, 0) if k < level else (1, reach) if k == level else (-reach, reach)
         )
-        steps["b:" + loop.name] = combine(
-            [(1, Affine(0, (("a:" + loop.name, 1),))), (1, Affine(0, (("d:" + loop.name, 1),)))]
+    return _meet(a, b, distances, ())
+
+
+def crosses(a: AccessSet, b: AccessSet, loops: tuple[Loop, Loop], skew: int) -> bool:
+    """Whether `a` may touch an element in an earlier iteration of the first of two loops than `b` does, and yet at an index of the
+    second one that, with `skew` times that of the first added to both, is not smaller.
+    """
+    outer, inner = loops
+    reach, across = outer.extent - 1, inner.extent - 1
+    distances = {outer.name: (1, reach), inner.name: (-across, across)}
+    # across + skew * along <= 0
+    slack = ("d:slack", (0, across))
+    moved = Affine(0, tuple(sorted((("d:" + inner.name, 1), ("d:slack", 1)))))
+    equation = combine([(1, moved), (skew, Affine(0, (("d:" + outer.name, 1),)))])
+    return reach > 0 and _meet(a, b, distances, (equation,), dict([slack]))
+
+
+def _meet(
+    a: AccessSet,
+    b: AccessSet,
+    distances: Mapping[str, tuple[int, int]],
+    equations: Sequence[Affine],
+    more: Mapping[str, tuple[int, int]] | None = None,
+) -> bool:
+    """Whether they may touch one element in iterations of common loops so far apart, where equations hold of the distances."""
+    system = _System()
+    system.bounds.update(more or {})
+    system.equations += equations
+    steps = {}
+    for name, bounds in distances.items():
+        system.bounds["d:" + name] = bounds
+        steps["b:" + name] = combine(
+            [(1, Affine(0, (("a:" + name, 1),))), (1, Affine(0, (("d:" + name, 1),)))]
         )
     left, right = system.side("a:", a), system.side("b:", b)
     for name, step in steps.items():

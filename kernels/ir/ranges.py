@@ -132,7 +132,7 @@ def _only_adds_up(loop: For, every: Sequence[Stmt], fast_math: bool) -> bool:
     return (
         not any(sums.keys() & _read(s) for s in inside)
         and not any(own & ({local_changed(s)} | _read(s)) for s in elsewhere)
-        and _sets_first(loop.body, own)
+        and sets_first(loop.body, own)
     )
 
 
@@ -141,7 +141,7 @@ def _read(s: Stmt) -> set[str]:
     return {x.name for e in children(s) for x in walk(e) if isinstance(x, Local)}
 
 
-def _sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
+def sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
     """Whether each of these locals is set before anything else is done with it."""
     ready: set[str] = set()
     for s in body:

@@ -13,7 +13,7 @@ from itertools import combinations
 from math import prod
 
 from ...codegen.c.lanes import Lanes
-from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum
+from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
 from ...codegen.lower_kernel import problem_of
 from ...kernels.ir.access import AccessSet
 from ...kernels.ir.body import Closure, Reason, Site, analyse
@@ -44,6 +44,7 @@ from ...kernels.ir.ranges import is_uneven, row_starts
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
 from .lanes import lanes_of, ranges_of
+from .waves import wave_at
 
 # A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
 _TEAM_PAYS_NS = 30_000.0
@@ -66,9 +67,16 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
     """The plan of a kernel on a machine with so many cores and registers of so many bytes; 0: no loop runs in lanes."""
     body = unique_loops(ir.body)
     shared = _shared_locals(body)
-    steps: list[Stmt | LoopStep] = []
-    for s in body:
-        if isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
+    steps: list[Stmt | LoopStep | WaveStep] = []
+    behind = 0  # what the last wavefronts run
+    for k, s in enumerate(body):
+        if k < behind:
+            continue
+        wave = wave_at(body, k, cores, _work_ns, _TEAM_PAYS_NS)
+        if wave is not None:
+            steps.append(wave[0])
+            behind = k + wave[1]
+        elif isinstance(s, For) and not _is_bound_to_one_thread(ir, s, shared):
             step = _loop_step(ir, s, shared, cores)
             free = step.independent | _by_definition(ir, s)
             ranges = _ranges(ir, s, vector_bytes)

@@ -1,0 +1,44 @@
+"""Which loops that run in order run by wavefronts, and in which tiles (codegen/c/wavefronts.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...codegen.c.wavefronts import Wave
+from ...codegen.kernel_plan import WaveStep
+from ...kernels.ir.kernel import Stmt
+from ...kernels.ir.sweeps import sweep_at
+
+# Of a tile: its rows and the two beside them are in the first cache, and so many iterations wait for none of each other; one of
+# 32 x 256 takes tens of microseconds, a barrier one.
+_ROWS, _COLUMNS = 32, 256
+_LEAST_ROWS, _LEAST_COLUMNS = 8, 32
+_PARTS = 8  # rows of tiles a thread, and tiles in each: fewer leave threads without one at the first and last diagonals
+_LEAST_NS = 2_000.0  # of a whole sweep that is worth it
+
+
+def wave_at(
+    body: Sequence[Stmt],
+    k: int,
+    cores: int,
+    work_ns: Callable[[Sequence[Stmt]], float],
+    team_pays_ns: float,
+) -> tuple[WaveStep, int] | None:
+    """The wavefronts that run what begins with statement k of a body, and of how many statements that is; None: it runs as it is.
+
+    They pay where threads share them, or where an iteration waits for the one before: of one diagonal none does.
+    """
+    found = sweep_at(body, k)
+    if found is None:
+        return None
+    sweep, n = found
+    x = sweep.inner_extent
+    middle = x.const + x.coefficient(sweep.outer) * sweep.extent // 2
+    whole_ns = sweep.extent * max(0, middle) * work_ns(sweep.inner.body)
+    threads = cores if whole_ns >= team_pays_ns else 1
+    if whole_ns < _LEAST_NS or (threads == 1 and not sweep.has_chain):
+        return None
+    rows = max(_LEAST_ROWS, min(_ROWS, sweep.extent // (_PARTS * threads)))
+    columns = max(_LEAST_COLUMNS, min(_COLUMNS, sweep.width // (_PARTS * threads)))
+    wave = Wave(sweep, rows, columns, sweep.has_chain)
+    return WaveStep(wave, threads, sweep.inner.where), n
