@@ -28,13 +28,14 @@ from .c.constants import neutral
 from .c.cprint import functions_of
 from .c.memory import CMemory, Value
 from .c.names import c_names
-from .c.shares import balanced, guided
+from .c.shares import balanced, equal, guided
 from .c.source import ENTRY
 from .c.text import Program
 from .c.usage import parameters, thread_parameters, without_unused
 from .c.vectors import Prelude, type_name
 from .c.wavefronts import wavefront
 from .kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep, nest_of
+from .kernel_words import words
 from .memory import ALIGNMENT_BYTES
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
@@ -81,7 +82,7 @@ class _Lowering:
             intrinsics=self.prelude.intrinsics,
             may_fail=self.prelude.may_fail,
             n_threads=self.plan.cores,
-            decisions=tuple(map(_words, self.plan.steps)),
+            decisions=tuple(map(words, self.plan.steps)),
             names=self.names,
             defined=(
                 *self.prelude.defined,
@@ -361,13 +362,8 @@ class _Lowering:
             array = c.Id(self.names[share.rows.array])
             first, last = balanced(self.prelude, array, dtype, share.rows, total, share.unit)
         else:
-            n_threads, unit, size = c.Id("n_threads"), c.number(share.unit), self.w.fresh("share")
-            each = c.Bin("-", c.Bin("+", total, n_threads), c.Num("1"))
-            part: c.CExpr = c.Bin("/", each, n_threads)
-            if share.unit > 1:
-                up = c.Bin("/", c.Bin("+", part, c.number(share.unit - 1)), unit)
-                part = c.Bin("*", up, unit)
-            self.w.write(c.Declare("long", size, part, constant=True))
+            size = self.w.fresh("share")
+            self.w.write(c.Declare("long", size, equal(total, share.unit), constant=True))
             first = c.minimum(c.Bin("*", c.Id("tid"), c.Id(size)), total)
             last = c.minimum(c.Bin("+", c.Id(begin), c.Id(size)), total)
         self.w.write(c.Declare("long", begin, first, constant=True))
@@ -407,27 +403,3 @@ def _extent(loop: ir.For) -> int:
 
 def _constant(loop: ir.For) -> int:
     return _extent(loop) if isinstance(loop.extent, ir.Const) else 1
-
-
-_SCHEDULES = {"GUIDED": "in parts of what is left", "BALANCED": "by the work of their rows"}
-
-
-def _words(step: ir.Stmt | LoopStep | WaveStep) -> str:
-    """A step for people."""
-    if isinstance(step, WaveStep):
-        wave, order = step.wave, "diagonals" if step.wave.along_diagonals else "rows"
-        tiles = f"tiles of {wave.rows} x {wave.columns} in {order}, skewed by {wave.sweep.skew}"
-        who = "threads" if step.threads > 1 else "one thread"
-        return f"line {step.where.line}: {who}, wavefronts of {tiles}"
-    if not isinstance(step, LoopStep):
-        return f"line {step.where.line}: one thread"
-    parts = ["threads" if step.is_shared else "one thread"]
-    if step.levels > 1:
-        parts.append(f"{step.levels} loops as one")
-    parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
-    parts += ["atomic updates"] * bool(step.atomics)
-    parts += [_SCHEDULES[step.share.schedule]] if step.share.schedule in _SCHEDULES else []
-    parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
-    if step.lanes is not None:
-        parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
-    return f"line {step.loop.where.line}: " + ", ".join(parts)

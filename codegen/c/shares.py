@@ -36,6 +36,17 @@ static inline long take_part(int64_t *next, long n, long step, long parts, long 
 }"""
 
 
+def equal(n: c.CExpr, unit: int) -> c.CExpr:
+    """How many of n iterations each thread of a team runs at most, in multiples of `unit`."""
+    n_threads = c.Id("n_threads")
+    each = c.Bin("/", c.Bin("-", c.Bin("+", n, n_threads), c.Num("1")), n_threads)
+    if unit == 1:
+        return each
+    return c.Bin(
+        "*", c.Bin("/", c.Bin("+", each, c.number(unit - 1)), c.number(unit)), c.number(unit)
+    )
+
+
 def balanced(
     prelude: Prelude, array: c.CExpr, dtype: DType, rows: RowStarts, n: c.CExpr, step: int
 ) -> tuple[c.CExpr, c.CExpr]:
