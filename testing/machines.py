@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from ..space.engine.order import MERGED, Node, forest
 from ..space.targets.target import CacheLevel, Target
+from .meaning import runs
 
 MEBI = 1 << 20
 
@@ -69,6 +71,12 @@ def root_of(space: Space) -> Candidate:
     root = space.root()
     assert isinstance(root, Candidate)
     return root
+
+
+def _of_objects(node: Node, objects: Sequence[int]) -> Node:
+    """The same tree of the objects that its numbers stand for."""
+    children = tuple(_of_objects(child, objects) for child in node.children)
+    return Node(tuple(objects[x] for x in node.objects), children)
 
 
 class IdealMachine:
@@ -125,10 +133,11 @@ class IdealMachine:
         return self.read / calls, self.written / calls
 
     def run(self) -> None:
-        n = len(self.b.order_names)
-        values = self.c.assignment()[: n * n]
-        for tree in forest(self.space.model.relation_matrix(values)):
-            self.walk(tree, {})
+        values = self.c.assignment()
+        for tasks, _ in runs(self.space.problem):
+            chosen = [x for x, t in enumerate(self.b.order_tasks) if t in tasks]
+            for tree in forest(self.space.model.relation_matrix(values, chosen)):
+                self.walk(_of_objects(tree, chosen), {})
 
     def walk(self, node: Node, at: dict[tuple[int, str, int], int]) -> None:
         bodies = [self.b.body_ids.index(k) for k in node.objects if k in self.b.body_ids]

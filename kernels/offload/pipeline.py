@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.effects import arrays_read, arrays_written, overwrites
-from ..ir.kernel import ArrayParam, Assert, Expr, For, SetLocal, Stmt
+from ..ir.effects import are_independent, arrays_read, arrays_written, overwrites
+from ..ir.kernel import ArrayParam, Assert, Expr, For, LoopIndex, SetLocal, Stmt
 from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.text import problem_key
 from ..ir.walk import (
@@ -27,11 +27,18 @@ from ..ir.walk import (
     local_changed,
     locals_read,
     nested_statements,
+    walk,
     without,
 )
 from ..sparse.derived import Facts
 from .closed import PRINTED, closed_task
-from .distribute import NotStructuredError, first_branch, flatten, unique_loops
+from .distribute import (
+    NotStructuredError,
+    constant_extent,
+    first_branch,
+    flatten,
+    unique_loops,
+)
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .parts import Parts, parts_of
 from .reductions import Split, split
@@ -39,6 +46,8 @@ from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
     from ..language.record import Recording
+
+_MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one by one
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
@@ -57,13 +66,14 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
             facts = Facts(facts.trees)
         parts = parts_of(call, recording, facts)
         new, temps = _call_tasks(parts, label, known)
-        tasks.extend(replace(t, repeats=around[k]) for t in new)
+        tasks.extend(replace(t, repeats=(*around[k], *t.repeats)) for t in new)
         made.extend(temps)
         known |= {t.name: t for t in temps}
     temporaries = {t.name: t for t in (*recording.temps, *made)}
     done = zero_temporaries(tuple(tasks), recording.temps)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
     done = _named(drop_dead(done, known, temporaries))
+    done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula)
@@ -82,14 +92,24 @@ def _labels(recording: Recording) -> list[str]:
 
 
 def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
-    """Of each call the loops that repeat it, outermost first. Nothing else has their names."""
-    taken = {a.name for a in (*recording.arrays, *recording.temps)}
-    taken |= {p.name for p in recording.scalars}
-    for c in recording.calls:
-        taken |= {s.loop for s in nested_statements(c.ir.body) if isinstance(s, For)}
-    names = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
-    loops = [(r, Loop(next(names), r.count, False)) for r in recording.repeats]
+    """Of each call the loops that repeat it, outermost first."""
+    loops = [(r, Loop(str(n), r.count, False)) for n, r in enumerate(recording.repeats)]
     return [tuple(loop for r, loop in loops if k in r.members) for k in range(len(recording.calls))]
+
+
+def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
+    """The tasks with their repeats called t, t2 and so on: as nothing `taken`, and no loop of theirs."""
+    every = dict.fromkeys(loop.name for t in tasks for loop in t.repeats)
+    taken = taken | {loop.name for t in tasks for loop in t.loops}
+    taken |= {
+        site.name for t in tasks if t.body is not None for s in t.body.sites for site in s.loops
+    }
+    free = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
+    names = dict(zip(every, free, strict=False))
+    return tuple(
+        replace(t, repeats=tuple(replace(loop, name=names[loop.name]) for loop in t.repeats))
+        for t in tasks
+    )
 
 
 def _call_tasks(
@@ -134,7 +154,54 @@ def _segment_tasks(
         return split(flat, label, kernel, known, fast_math, branch)
     except NotStructuredError as e:
         task = closed_task(body, kernel, known, fast_math, e.reason)
-        return Split((task,) if task is not None else (), ())
+        stepped = _steps(body, task, label, kernel, known, fast_math)
+        return stepped or Split((task,) if task is not None else (), ())
+
+
+def _steps(
+    body: tuple[Stmt, ...],
+    closed: Task | None,
+    label: str,
+    kernel: str,
+    known: Mapping[str, ArrayParam],
+    fast_math: bool,
+) -> Split | None:
+    """The tasks of a loop whose iterations need one another, around loops of independent ones: a repeat. None where there is none.
+
+    `closed` is the task that it is otherwise. Where the index of the loop is used inside it is not opened.
+    """
+    loop = body[0] if len(body) == 1 else None
+    if (
+        closed is None
+        or not isinstance(loop, For)
+        or not any(isinstance(s, For) for s in loop.body)
+    ):
+        return None
+    count = constant_extent(loop.extent) or 0
+    if not 1 < count <= _MOST_STEPS or _has_independent(closed) or loop.loop in _indices(loop.body):
+        return None
+    tasks: list[Task] = []
+    temps: list[ArrayParam] = []
+    for segment in _segments(_without_plain_locals(loop.body)):
+        here = {**known, **{t.name: t for t in temps}}
+        found = _segment_tasks(segment, label, kernel, here, fast_math)
+        tasks.extend(found.tasks)
+        temps.extend(found.temps)
+    if not any(map(_has_independent, tasks)):
+        return None
+    # Of each call its own: equal loops around neighbours would be one.
+    around = Loop(f"{label}/{loop.loop}", count, False)
+    return Split(tuple(replace(t, repeats=(around, *t.repeats)) for t in tasks), tuple(temps))
+
+
+def _has_independent(task: Task) -> bool:
+    return any(not x.is_reduction and are_independent(task, x) for x in task.loops if x.extent > 1)
+
+
+def _indices(body: tuple[Stmt, ...]) -> set[str]:
+    """Loops whose index occurs in statements or those nested in them."""
+    expressions = (e for s in nested_statements(body) for e in children(s))
+    return {x.loop for e in expressions for x in walk(e) if isinstance(x, LoopIndex)}
 
 
 def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:

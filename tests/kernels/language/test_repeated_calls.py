@@ -70,6 +70,41 @@ def memory(a, b):
         copy(a, kept)
 
 
+@kernel
+def sweeps(a: nd, b: nd):
+    for _ in range(7):
+        for i in range(1, a.shape[0] - 1):
+            b[i] = 0.5 * (a[i - 1] + a[i + 1])
+        for i in range(1, a.shape[0] - 1):
+            a[i] = 0.5 * (b[i - 1] + b[i + 1])
+
+
+@kernel
+def normalised(a: nd, b: nd):
+    for _ in range(7):
+        s = 0.0
+        for i in range(a.shape[0]):
+            s += a[i] * a[i]
+        for i in range(a.shape[0]):
+            a[i] = a[i] / s + b[i]
+
+
+@kernel
+def in_place(a: nd, b: nd):
+    for _ in range(7):
+        for i in range(1, a.shape[0] - 1):
+            a[i] = 0.5 * (a[i - 1] + b[i + 1])
+
+
+@kernel
+def by_step(a: nd, b: nd):
+    for t in range(7):
+        for i in range(1, a.shape[0] - 1):
+            b[i] = a[i - 1] + t
+        for i in range(1, a.shape[0] - 1):
+            a[i] = b[i - 1] + b[i + 1]
+
+
 def of(sequence):
     rng = np.random.default_rng(1)
     arrays = [rng.random(8) for _ in range(2)]
@@ -136,3 +171,27 @@ def test_a_store_that_the_next_step_overwrites_is_dead_but_for_the_last():
     problem = normalise(of(overwritten)[0])
     assert [t.name for t in problem.tasks] == ["copy0", "scale0"]
     assert not [d for d in carried_flows(problem) if d.array == "b"]
+
+
+@pytest.mark.parametrize(
+    ("fn", "n_tasks", "n_runs"),
+    [
+        (sweeps, 2, 7),
+        (normalised, 2, 7),
+        (in_place, 1, 1),  # no loop of a step has independent iterations
+        (by_step, 1, 1),  # the number of the step is used
+    ],
+)
+def test_time_loops_of_a_kernel(fn, n_tasks, n_runs):
+    def sequence(a, b):
+        fn(a, b)
+        fn(b, a)
+
+    recording, arrays = of(sequence)
+    problem = normalise(recording)
+    assert [t.n_runs for t in problem.tasks] == [n_runs] * (2 * n_tasks)
+    assert [len(r.members) for r in problem.repeats] == ([n_tasks] * 2 if n_runs > 1 else [])
+    want = run_reference(recording, arrays, {})
+    found = run_tasks(problem, arrays, {})
+    for name in arrays:
+        np.testing.assert_allclose(found[name], want[name], rtol=1e-12)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Binary, DType, Load, LoopIndex, Param, Select
 from kernelscape.kernels.ir.task import ArrayInfo, Task
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.search.bound.operations import SureOperations, named_flops
@@ -24,8 +28,9 @@ from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Along, Fusion, Sketch, Tile
 from kernelscape.space import choices as ch
+from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.targets.target import CacheLevel
+from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import (
     MEBI,
     IdealMachine,
@@ -47,16 +52,51 @@ def bounder(name: str, **sizes: int) -> Bounder:
 @cache
 def tiny_space(name: str) -> Space:
     """One core with 1 KiB of cache and no registers, so that every effect of a cache shows."""
-    target = round_target(
+    return library_space(name, tiny_target(), n=2048 if name in VECTORS else 24)
+
+
+def tiny_target() -> Target:
+    return round_target(
         cores=1,
         vector_registers=0,
         levels=(CacheLevel(name="L1", capacity_bytes=64 * TINY, read_bytes_per_ns=1e9),),
         f32_flops_per_ns=1e9,
+        f64_flops_per_ns=1e9,
         call_ns=0.0,
         launch_ns=0.0,
         add_latency_ns=0.0,
     )
-    return library_space(name, target, n=2048 if name in VECTORS else 24)
+
+
+@cache
+def repeated_space(n_elements: int, count: int) -> Space:
+    """A map, then steps that go there and back, and a sum."""
+
+    def sequence(a: Any, b: Any, r: Any) -> None:
+        _move(a, b)
+        for _ in range(count):
+            _move(b, a)
+            _move(a, b)
+        _add_up(a, r)
+
+    arrays = [np.zeros(n, np.float64) for n in (n_elements, n_elements, 1)]
+    problem = normalise(record_sequence(sequence, arrays))
+    assert sorted(t.n_runs for t in problem.tasks) == [1, 1, count, count]
+    return build_space(problem, tiny_target())
+
+
+@kernel
+def _move(a: types.ndarray(), b: types.ndarray()) -> None:  # type: ignore[valid-type]
+    for i in range(a.shape[0] - 1):
+        b[i] = 0.5 * (a[i] + a[i + 1])
+
+
+@kernel
+def _add_up(a: types.ndarray(), r: types.ndarray()) -> None:  # type: ignore[valid-type]
+    acc = 0.0
+    for i in range(a.shape[0]):
+        acc += a[i]
+    r[0] = acc
 
 
 def terms(b: Bounder, candidate: Candidate) -> dict[str, float]:
@@ -207,7 +247,27 @@ def test_bounds_grow_along_descents(name: str, seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from((*SMALL, "madd", "vadd", "sscal")), st.integers(0, 2**31))
 def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: int) -> None:
-    space = tiny_space(name)
+    _holds_on_a_simulated_machine(tiny_space(name), seed)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.sampled_from((40, 90, 150)), st.integers(0, 2**31))
+def test_bounds_of_steps_hold_on_a_simulated_machine(n_elements: int, seed: int) -> None:
+    """Of arrays that its cache holds, that it holds one of, and that it does not hold."""
+    _holds_on_a_simulated_machine(repeated_space(n_elements, 9), seed)
+
+
+def test_steps_add_up() -> None:
+    """Arrays beyond the caches are read in each step; what the caches hold may be there from the step before."""
+    few, many = (Bounder(repeated_space(4096, n)) for n in (9, 99))
+    terms = [dict(b.bound(root_of(b.space)).terms) for b in (few, many)]
+    for name in ("memory read", "memory write", "operations"):
+        assert terms[1][name] == pytest.approx(11 * terms[0][name], rel=0.1)
+    held = Bounder(repeated_space(40, 99))
+    assert "memory read" not in dict(held.bound(root_of(held.space)).terms)
+
+
+def _holds_on_a_simulated_machine(space: Space, seed: int) -> None:
     b = Bounder(space)
     rng = np.random.default_rng(seed)
     at, ns = root_of(space), b.ns(root_of(space))
