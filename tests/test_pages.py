@@ -46,6 +46,7 @@ DECISIONS = (
 _BLOCK = re.compile(r"<!-- stage: (\w+) -->\n(?:\n```\w*\n(.*?)```\n)?", re.DOTALL)
 _MOST_WORDS = 3500
 _MOST_CHARACTERS = 200  # of a line that is not a table
+_MOST_WORDS_OF_A_SENTENCE = 30
 
 
 @cache
@@ -124,3 +125,22 @@ def test_lines_of_prose_are_short(page: str) -> None:
         is_code ^= line.lstrip().startswith("```")
         if not is_code and not line.startswith(("|", "    ")):
             assert len(line) <= _MOST_CHARACTERS, line
+
+
+def sentences(text: str) -> list[str]:
+    """Of prose, list items and cells of tables; a colon or semicolon ends one too."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*[-|#])", prose)
+    cells = (c for p in paragraphs for c in (p.split("|") if p.startswith("|") else [p]))
+    return [s for c in cells for s in re.split(r"(?<=[.!?:;])\s+", c)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sentences_are_short(page: str) -> None:
+    for sentence in dict.fromkeys(sentences((ROOT / page).read_text())):
+        n_words = sum(1 for word in sentence.split() if re.search(r"\w", word))
+        assert n_words <= _MOST_WORDS_OF_A_SENTENCE, sentence
+
+
+def test_a_long_sentence_is_found() -> None:
+    assert max(len(s.split()) for s in sentences(f"One.\n\n- Two: {'word ' * 31}end. Three.")) == 32

@@ -11,6 +11,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.library import load
+from kernelscape.runtime.records.loading import load_best
 
 pytestmark = [
     pytest.mark.compiler,
@@ -37,8 +38,10 @@ def best(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "run"
     arguments = load("vadd").make_arguments({"n": N}, np.float32, np.random.default_rng(1))
     ks.explore(load("vadd").sequence, *arguments, max_evals=1, time_limit=1, directory=folder)
-    assert "ks_team_run(launch" in (folder / "kernel.c").read_text()
-    return folder / "best.json"
+    best = folder / "best.json"
+    kinds = dict(load_best(best).decisions)
+    assert kinds["dim_kind(add0.i.outer)"] == "PARALLEL"
+    return best
 
 
 @pytest.mark.parametrize(
