@@ -1,9 +1,10 @@
 """Do random programs on random trees of sparse fields leave what sets and dictionaries of Python have?
 
-    python -m kernelscape.experiments.sparse_trees [--examples 1000] [--trees 50] [--way compiled|lowered|interpreted] [--seed 1]
+    python -m kernelscape.experiments.sparse_trees [--examples 1000] [--trees 50] [--way WAY] [--seed 1]
 
 Programs store, add, activate, deactivate, append, empty lists, and loop over every level, on trees to a depth of four. Values,
 lists and active cells of every level are compared behind each step. Each tree runs in a process of its own.
+Ways are compiled, lowered, interpreted, and emulated: sequences of calls as CUDA text of random decisions, on the emulator.
 Writes experiments/results/sparse_trees.md, a row a way; the exit status is 1 where any program is wrong. 1,000 programs on 50 trees
 take about six minutes compiled, which is mostly the compiler.
 """
@@ -12,12 +13,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..kernels.language.calling import interpreted
+from ..testing import sparse_emulation
 from ..testing.calling import in_child
 from ..testing.sparse_trees import Shape, Step, at_once, check, drawn, plainly
 from .conditions import stamp, stamp_text
@@ -29,6 +33,7 @@ WAYS = {
     "compiled": "lowered to plain arrays, compiled by the engine, on all cores",
     "lowered": "lowered to plain arrays, in the interpreter of such kernels",
     "interpreted": "as they are, in the interpreter of trees",
+    "emulated": "as sequences, CUDA text of random decisions, on the emulator, against the reference",
 }
 
 
@@ -47,6 +52,20 @@ def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
         return ""
 
     return in_child(work, LIMIT_S)
+
+
+def fault_on_emulator(shape: Shape, n_sequences: int, seed: int) -> tuple[str, int]:
+    """What is wrong with random sequences on a tree, "" where nothing is; and their calls."""
+    rng, n_calls = np.random.default_rng(seed), 0
+    with tempfile.TemporaryDirectory(prefix="kernelscape-trees-") as folder:
+        for _ in range(n_sequences):
+            calls = sparse_emulation.drawn_calls(rng)
+            n_calls += len(calls)
+            recording, before = sparse_emulation.recorded(shape, calls)
+            said = sparse_emulation.fault(recording, before, seed, Path(folder))
+            if said:
+                return f"{calls}: {said}", n_calls
+    return "", n_calls
 
 
 def report(values: dict[str, Any]) -> str:
@@ -71,20 +90,24 @@ def report(values: dict[str, Any]) -> str:
 def run(way: str, examples: int, trees: int, seed: int, folder: Path | None) -> int:
     """Runs programs one way; how many trees went wrong."""
     each = -(-examples // trees)
-    cases = drawn(trees, each, seed)
+    cases = drawn(trees, each if way != "emulated" else 1, seed)
     wrong = []
+    n_steps = 0
     for k, (shape, steps) in enumerate(cases):
-        said = fault(way, shape, steps)
+        if way == "emulated":
+            said, n = fault_on_emulator(shape, each, seed + k)
+        else:
+            said, n = fault(way, shape, steps), sum(map(len, steps))
+        n_steps += n
         if said:
             wrong.append(f"{shape}: {' '.join(said.split())[:300]}".replace("|", "/"))
         print(f"{way}: {k + 1} of {len(cases)} trees, {len(wrong)} wrong", flush=True)
     taken = stamp()
-    words = Counter(what for _, steps in cases for program in steps for what, _, _ in program)
     values: dict[str, Any] = {"ways": {}} | read_results(FILE, folder)
     values["ways"][way] = {
         "programs": each * len(cases),
         "trees": len(cases),
-        "steps": sum(words.values()),
+        "steps": n_steps,
         "nodes": sum(len(shape.chain) for shape, _ in cases),
         "seed": seed,
         "load": taken["load_1min"],

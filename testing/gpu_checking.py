@@ -20,7 +20,7 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.worker.outcome import Failure
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
-from .calling import InputSet, call_once, in_child
+from .calling import InputSet, Judge, call_once, in_child
 
 SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90
 _SECONDS = 240.0  # for a text of random decisions, beside other compilers
@@ -47,16 +47,22 @@ def build(source: Source, folder: Path) -> Artifact | Failure:
     return open_device("emulator", DeviceOptions(build_folder=folder)).builder.build(source)
 
 
-def check(source: Source, inputs: Sequence[InputSet], folder: Path, seconds: int = 60) -> str:
-    """Builds a text and runs it in a child: "" when all is right, else what is wrong."""
+def check(
+    source: Source,
+    inputs: Sequence[InputSet],
+    folder: Path,
+    seconds: int = 60,
+    judge: Judge | None = None,
+) -> str:
+    """Builds a text and runs it in a child: "" when all is right, else what is wrong, which `judge` says of the values if given."""
     built = build(source, folder)
     if isinstance(built, Failure):
         return f"not built: {built.log}"
     path = built.path
-    return in_child(lambda: _run_all(path, source, inputs), seconds)
+    return in_child(lambda: _run_all(path, source, inputs, judge), seconds)
 
 
-def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
+def _run_all(path: str, source: Source, inputs: Sequence[InputSet], judge: Judge | None) -> str:
     library = ctypes.CDLL(path)
     library.emulator_error.restype = ctypes.c_char_p
     library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
@@ -66,7 +72,7 @@ def _run_all(path: str, source: Source, inputs: Sequence[InputSet]) -> str:
         order = call % len(_ORDERS)
         library.emulator_set_order(order, call)
         # Vector types are aligned, and so are arrays on a device.
-        found = call_once(entry, source, inputs[call % len(inputs)], shift=0)
+        found = call_once(entry, source, inputs[call % len(inputs)], shift=0, judge=judge)
         error = library.emulator_error()
         found = error.decode() if error is not None else found
         if found:

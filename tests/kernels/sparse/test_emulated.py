@@ -1,0 +1,37 @@
+"""Sequences on sparse fields as CUDA text: what they leave on the emulator is what the reference leaves."""
+
+import shutil
+
+import numpy as np
+import pytest
+from kernelscape.testing.sparse_trees import Shape
+
+pytest.importorskip("kernelscape.runtime.emulator")
+pytest.importorskip("kernelscape.runtime.cuda")
+from kernelscape.testing import sparse_emulation as emulation
+
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++"),
+]
+POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
+HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
+
+
+@pytest.mark.parametrize("shape", [POINTERS, HASHED])
+def test_random_candidates_leave_what_the_reference_leaves(shape: Shape, tmp_path) -> None:
+    calls = [("store", 5), ("drop", 3), ("append", 4), ("bump", 0)]
+    recording, before = emulation.recorded(shape, calls)
+    assert emulation.fault(recording, before, 2, tmp_path) == ""
+
+
+def test_states_that_differ_are_seen(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, before = emulation.recorded(POINTERS, [("store", 5)])
+    reference = emulation.run_reference
+
+    def other(*args):
+        found = reference(*args)
+        return {n: np.zeros_like(a) if "table0" in n else a for n, a in found.items()}
+
+    monkeypatch.setattr(emulation, "run_reference", other)
+    assert "cells0" in emulation.fault(recording, before, 2, tmp_path)
