@@ -23,6 +23,7 @@ from ..loops.ir import (
     Barrier,
     Body,
     InBlocks,
+    JoinedBodies,
     Late,
     Loop,
     Node,
@@ -100,6 +101,8 @@ class LaunchWriter:
         match phase:
             case Body():
                 self.body(task, ctx)
+            case JoinedBodies():
+                self.joined(phase, task, ctx)
             case _:
                 self.threads.phase(phase, task, ctx)
 
@@ -409,6 +412,15 @@ class LaunchWriter:
             for point in self.scene.points(task, list(task.loops), inner):
                 value = self.values.value(task, task.task.value, point, inner)
                 self.values.put(task, point, value, inner)
+
+    def joined(self, phase: JoinedBodies, first: TaskPlan, ctx: Context) -> None:
+        """Bodies of several tasks, as the body of the first of them."""
+        assert first.task.body is not None
+        body = replace(first.task.body, statements=phase.statements)
+        self.statements(replace(first, task=replace(first.task, body=body)), ctx)
+        for t in phase.tasks:
+            for array in arrays_written(self.scene.plan.tasks[t].task):
+                self.scene.w.forget(array)
 
     def statements(self, task: TaskPlan, ctx: Context) -> None:
         """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector."""

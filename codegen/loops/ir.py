@@ -9,6 +9,7 @@
                                                                      blocks after another, between which its threads meet
     Barrier ::=                                                      all threads of a team, or of a block of a GPU, meet
     Phase   ::= Body                                                 one register tile of a task
+              | JoinedBodies                                         of several tasks with bodies of statements, as one body
               | FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
               | PackBlock | PackFirstBlock | OpenBlock | PackRest    blocks of operands
               | StartCopies | AwaitCopies | AdvanceCopies            blocks that travel into shared memory by themselves
@@ -35,6 +36,7 @@ from enum import Enum, auto
 from math import prod
 
 from ...kernels.ir.cuts import Cut
+from ...kernels.ir.kernel import Stmt
 from ...space.backbone import MID, OUTER, Operand
 from ..plan import LoopPlan, Member, TaskPlan
 
@@ -93,6 +95,20 @@ class Body:
     """One register tile of the task."""
 
     task: int
+
+
+@dataclass(frozen=True)
+class JoinedBodies:
+    """Bodies of these tasks, one after the other in each iteration of loops that they share, as the body of the first: what they
+    have in common is computed once.
+    """
+
+    tasks: tuple[int, ...]
+    statements: tuple[Stmt, ...]
+
+    @property
+    def task(self) -> int:
+        return self.tasks[0]
 
 
 @dataclass(frozen=True)
@@ -262,7 +278,7 @@ SumPhase = (
 PackPhase = PackBlock | PackFirstBlock | OpenBlock | PackRest
 CopyPhase = StartCopies | AwaitCopies | AdvanceCopies
 ScatterPhase = ClearCopies | AddCopies | CountIterations | StartBlocks | SortIterations
-Phase = Body | SumPhase | PackPhase | CopyPhase | ScatterPhase
+Phase = Body | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
 
 
 # --- nodes ---
@@ -457,6 +473,9 @@ def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple
                 yield from paths(n.children, (*above, n))
             case Body(task):
                 yield list(above), task
+            case JoinedBodies(tasks):
+                for task in tasks:
+                    yield list(above), task
             case Late(_, children) | Alone(_, children) | InBlocks(_, _, children):
                 yield from paths(children, above)
 

@@ -14,6 +14,7 @@ from .ir import (
     Body,
     Copy,
     InBlocks,
+    JoinedBodies,
     Late,
     Launch,
     Loop,
@@ -66,6 +67,8 @@ def _line(plan: Plan, node: Node) -> str:
             return "barrier"
         case Body(task):
             return f"body of {_task(plan, task)}"
+        case JoinedBodies(tasks):
+            return f"one body of {', '.join(_task(plan, t) for t in tasks)}"
         case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
             return f"{_words(node)} {_operand(plan, t, o)}"
         case StartCopies(copies) | AwaitCopies(copies) | AdvanceCopies(copies):

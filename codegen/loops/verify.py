@@ -19,6 +19,7 @@ from .ir import (
     FinishSums,
     FlushSums,
     InBlocks,
+    JoinedBodies,
     Late,
     Launch,
     Loop,
@@ -81,6 +82,9 @@ def _places(
                 yield from _places(n.children, (*around, n))
             case Barrier():
                 pass
+            case JoinedBodies(tasks):
+                for t in tasks:
+                    yield _Place(Body(t), around)
             case _:
                 yield _Place(n, around)
 

@@ -13,6 +13,7 @@ from ..loops.ir import Launch
 from ..loops.verify import verify
 from ..plan import Plan, PlannedNode
 from .barriers import place_block_barriers, place_team_barriers
+from .joining import join_bodies
 from .map_grid import map_grid, share_block
 from .map_team import end_team, leave_alone, map_team, share_evenly
 from .nests import nests
@@ -62,6 +63,7 @@ CPU = Passes(
         end_team,
         leave_alone,
         cut_rows,
+        join_bodies,
         cut_to_triangles,
     ),
     syntax=(share_addresses,),

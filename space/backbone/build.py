@@ -208,7 +208,8 @@ def _merges(
     near = [(a, b) for a in range(n_tasks) for b in range(a + 1, min(a + width, n_tasks))]
     for a, b in near:
         if (a, b) not in between:
-            merges += [Merge(a, b, *pair) for pair in sorted(shared.get((a, b), ()))]
+            pairs = shared.get((a, b), set()) | _looking_up(problem.tasks[a], problem.tasks[b])
+            merges += [Merge(a, b, *pair) for pair in sorted(pairs)]
             continue
         pairs = set.intersection(*(set(d.mapped) for d in between[a, b]))
         merges += [Merge(a, b, *pair) for pair in sorted(pairs)]
@@ -244,6 +245,19 @@ def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
             pairs[a, b] = known | more
             found += [Merge(a, b, *pair) for pair in sorted(more)]
     return found
+
+
+def _looking_up(a: Task, b: Task) -> set[tuple[str, str]]:
+    """The loops of two bodies of statements, one by one, where both look up elements of one array at indices that they compute."""
+    if a.is_structured or b.is_structured:
+        return set()
+    computed = [
+        {access.array for access, _ in task_reads(t) if None in access.axes} for t in (a, b)
+    ]
+    extents = [[loop.extent for loop in t.loops] for t in (a, b)]
+    if extents[0] != extents[1] or not computed[0] & computed[1]:
+        return set()
+    return {(x.name, y.name) for x, y in zip(a.loops, b.loops, strict=True)}
 
 
 def _summed(task: Task) -> list[str]:

@@ -1,0 +1,150 @@
+"""Bodies of statements that follow one another in the same loops become one, in which equal values are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...kernels.ir.kernel import (
+    Assert,
+    DType,
+    For,
+    Local,
+    LocalArray,
+    LocalElement,
+    LoopIndex,
+    Print,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Update,
+    UpdateLocal,
+)
+from ...kernels.ir.numbering import numbered
+from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import nested_statements, rewrite
+from ...space.backbone import OUTER
+from ..loops.ir import Alone, Body, JoinedBodies, Late, Launch, Loop, Node
+from ..plan import Plan
+
+
+def join_bodies(launch: Launch, plan: Plan) -> Launch:
+    """Bodies next to each other whose iterations are the same, in tiles of one size, are one body."""
+    nodes = _joined(plan, launch.nodes, ())
+    return replace(launch, nodes=nodes, after=_joined(plan, launch.after, ()))
+
+
+def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tuple[Node, ...]:
+    made: list[Node] = []
+    run: list[int] = []
+    loops: dict[int, dict[str, str]] = {}
+
+    def end() -> None:
+        if len(run) > 1:
+            made.append(JoinedBodies(tuple(run), _statements(plan, run, loops)))
+        else:
+            made.extend(Body(t) for t in run)
+        run.clear()
+        loops.clear()
+
+    for n in nodes:
+        if isinstance(n, Body):
+            as_first = _same_iterations(plan, run[0] if run else n.task, n.task, around)
+            if as_first is None:
+                end()
+                as_first = _same_iterations(plan, n.task, n.task, around)
+            if as_first is not None:
+                run.append(n.task)
+                loops[n.task] = as_first
+                continue
+        end()
+        match n:
+            case Loop():
+                n = replace(n, children=_joined(plan, n.children, (*around, n)))
+            case Late() | Alone():
+                n = replace(n, children=_joined(plan, n.children, around))
+        made.append(n)
+    end()
+    return tuple(made)
+
+
+def _same_iterations(
+    plan: Plan, first: int, t: int, around: tuple[Loop, ...]
+) -> dict[str, str] | None:
+    """The loops of a task as those of another, where both have bodies of statements for the same iterations; None where not."""
+    a, b = plan.tasks[first], plan.tasks[t]
+    if a.task.body is None or b.task.body is None or not b.loops or len(a.loops) != len(b.loops):
+        return None
+    if a.task.fast_math is not b.task.fast_math:
+        return None
+    every = nested_statements((*a.task.body.statements, *b.task.body.statements))
+    if any(isinstance(s, Print | Assert) for s in every):
+        return None
+    found: dict[str, str] = {}
+    for p in b.loops:
+        mates = [
+            m.loop
+            for n in around
+            for m in n.members
+            if n.level == OUTER
+            and m.task == first
+            and any((o.task, o.loop) == (t, p.loop.name) for o in n.members)
+        ]
+        if len(mates) != 1:
+            return None
+        q = a.loop(mates[0])
+        if (q.loop.extent, q.mid, q.inner, q.is_vector) != (
+            *(p.loop.extent, p.mid, p.inner),
+            p.is_vector,
+        ):
+            return None
+        found[p.loop.name] = mates[0]
+    return found
+
+
+def _statements(
+    plan: Plan, tasks: Sequence[int], loops: dict[int, dict[str, str]]
+) -> tuple[Stmt, ...]:
+    taken = {name for t in tasks for name in loops[t].values()}
+    made: list[Stmt] = []
+    for t in tasks:
+        body = plan.tasks[t].task.body
+        assert body is not None
+        renamed = _renamed(body.statements, loops[t], taken)
+        made += renamed
+    return numbered(tuple(made), _dtypes(plan.problem))
+
+
+def _dtypes(problem: Problem) -> dict[str, DType]:
+    return {a.name: a.dtype for a in problem.arrays}
+
+
+def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> tuple[Stmt, ...]:
+    """The statements with other names for loops of their task, and names that are not `taken` for what begins in them."""
+    names = {("loop", loop): other for loop, other in loops.items()}
+
+    def fresh(kind: str, name: str) -> str:
+        """The new name of a loop or local of this body."""
+        if (kind, name) not in names:
+            k, new = 1, name
+            while new in taken:
+                k += 1
+                new = f"{name}_{k}"
+            taken.add(new)
+            names[kind, name] = new
+        return names[kind, name]
+
+    def change(x: Any) -> Any:
+        match x:
+            case Local() | LocalElement() | SetLocal() | UpdateLocal() | LocalArray():
+                return replace(x, name=fresh("local", x.name))
+            case SetElement():
+                return replace(x, name=fresh("local", x.name))
+            case Update(result=name) if name:
+                return replace(x, result=fresh("local", name))
+            case LoopIndex() | For():
+                return replace(x, loop=fresh("loop", x.loop))
+        return x
+
+    return rewrite(body, change)
