@@ -1,0 +1,147 @@
+"""Bodies of several tasks as one, with equal values computed once: candidates against the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
+from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.ir.kernel import Store
+from kernelscape.kernels.ir.walk import children, loads, nested_statements
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+from kernelscape.testing.legality import illegal
+
+pytestmark = [pytest.mark.compiler]
+nd: Any = types.ndarray()
+
+
+@kernel
+def carry(q: nd, new: nd, u: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            x = j - 0.7 * u[i, j]
+            if x < 0.0:
+                x = 0.0
+            k = min(int(x), q.shape[1] - 2)
+            f = x - k
+            new[i, j] = q[i, k] * (1.0 - f) + q[i, k + 1] * f
+
+
+@kernel
+def follow(q: nd, new: nd, u: nd):
+    """Reads what `carry` has just written, and writes it over."""
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = min(max(int(u[i, j] * 3.0), 0), q.shape[1] - 1)
+            new[i, j] = new[i, j] * 0.5 + q[i, k]
+
+
+@kernel
+def neighbours(q: nd, new: nd, u: nd):
+    """Reads what other iterations write: no loop over them may be shared."""
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = min(max(int(u[i, j] * 3.0), 0), q.shape[1] - 1)
+            new[i, j] = q[i, k] + q[i, max(j - 1, 0)]
+
+
+@kernel
+def only_some(q: nd, new: nd, u: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = min(max(int(u[i, j] * 3.0), 0), q.shape[1] - 1)
+            if q[i, k] > 0.0:
+                n = 0.0
+                while n < q[i, k]:
+                    n += 0.5
+                new[i, j] = n
+
+
+def channels(a, b, c, d, u):
+    """One array carried into two, by the same velocity."""
+    carry(a, c, u)
+    carry(b, d, u)
+
+
+def in_place(a, b, c, d, u):
+    carry(a, c, u)
+    follow(a, c, u)
+    carry(b, d, u)
+
+
+def in_the_way(a, b, c, d, u):
+    carry(a, c, u)
+    neighbours(c, d, u)
+
+
+def branching(a, b, c, d, u):
+    only_some(a, c, u)
+    only_some(a, d, u)
+    follow(a, d, u)
+
+
+def problem_of(fn: Any) -> Any:
+    rng = np.random.default_rng(1)
+    arrays = {n: rng.standard_normal((5, 37)).astype(np.float32) for n in "abcdu"}
+    recording = record_sequence(fn, tuple(arrays.values()), name="one")
+    return recording, normalise(recording), arrays
+
+
+def joined_in(candidate: Candidate) -> list[JoinedBodies]:
+    plan, target = read_plan(candidate), candidate.space.target
+    launches = launches_of(plan, target)
+    phases = (p for launch in launches for n in launch.nodes for p in phases_of(n))
+    return [p for p in phases if isinstance(p, JoinedBodies)]
+
+
+# By sequence: whether tasks are one body in some candidate.
+SEQUENCES = [(channels, True), (in_place, True), (in_the_way, False), (branching, True)]
+
+
+@pytest.mark.parametrize(("fn", "may_join"), SEQUENCES)
+def test_joined_bodies_compute_what_the_interpreter_does(
+    fn: Any, may_join: bool, tmp_path: Path
+) -> None:
+    recording, problem, arrays = problem_of(fn)
+    root = build_space(problem, checking.target(2, 32)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(7)
+    made: dict[Any, Candidate] = {}
+    with verifying():
+        for _ in range(30):
+            drawn = checking.random_candidate(root, rng)
+            if isinstance(drawn, Candidate):
+                assert illegal(drawn) == ""
+                made.setdefault(tuple(p.tasks for p in joined_in(drawn)), drawn)
+    joined = {p.tasks for c in made.values() for p in joined_in(c)}
+    assert bool(joined) == may_join
+    candidates = list(made.values())[:4]
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "joined"):
+        assert built.library is not None, built.log
+        assert checking.check(built, inputs, Way(repeats=2)) == ""
+
+
+def test_what_bodies_have_in_common_is_there_once() -> None:
+    """Of two channels the velocity is loaded once, and what is stored and loaded again is not loaded."""
+    _, problem, _ = problem_of(channels)
+    root = build_space(problem, checking.target(2, 32)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(7)
+    drawn = (checking.random_candidate(root, rng) for _ in range(60))
+    found = next(p for c in drawn if isinstance(c, Candidate) for p in joined_in(c))
+    every = [e for s in nested_statements(found.statements) for e in children(s)]
+    of_velocity = [x for e in every for x in loads(e) if x.array == "u"]
+    assert len(of_velocity) == 1
+    assert sum(isinstance(s, Store) for s in nested_statements(found.statements)) == 2
