@@ -172,6 +172,10 @@ def _threads(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         shared = [p.loop.name + _SHARES[p.schedule] for p in t.loops if p.is_parallel]
         shares = f"shares {_listed(shared)} out to the threads" if shared else "runs on one thread"
+        if t.wave is not None:
+            shares = f"runs by wavefronts of tiles of {t.wave.rows} x {t.wave.columns}" + (
+                " in diagonals" * t.wave.along_diagonals
+            )
         yield f"{t.task.name} {shares}"
 
 

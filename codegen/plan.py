@@ -23,6 +23,8 @@ from ..space.backbone import INNER, MID, OUTER, Dim, Flow, Operand, Prefetch, Sh
 from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
 from ..space.families.scatter import Blocks, blocks_of, tile_shape
+from ..space.families.wavefronts import sweep_of
+from .c.wavefronts import Wave
 
 Site = int | Dim | Operand | Flow  # what a choice is about; a task is its number
 
@@ -129,6 +131,7 @@ class TaskPlan:
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
+    wave: Wave | None = None  # of a sweep that does not run in order
     ranges: dict[str, int] = field(
         default_factory=dict
     )  # lanes of the loops in its body that run in them
@@ -158,6 +161,11 @@ class TaskPlan:
     @property
     def is_parallel(self) -> bool:
         return any(p.is_parallel for p in self.loops)
+
+    @property
+    def is_of_team(self) -> bool:
+        """Whether all threads of a team run its body together, and meet in it."""
+        return self.wave is not None
 
     @property
     def n_threads(self) -> int:
@@ -322,6 +330,7 @@ def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
         ),
         ranges=_ranges(candidate, t),
         scatters=_scatters(candidate, t),
+        wave=_wave(candidate, t),
     )
 
 
@@ -342,6 +351,18 @@ def _scatters(candidate: Candidate, t: int) -> tuple[ScatterPlan, ...]:
         elif how != ch.SERIAL:
             found.append(ScatterPlan(x, how))
     return tuple(found)
+
+
+def _wave(candidate: Candidate, t: int) -> Wave | None:
+    space, v = candidate.space, candidate.space.variables
+    order = candidate.value(v.waves[t]) if t in v.waves else ch.IN_ORDER
+    if order == ch.IN_ORDER:
+        return None
+    sweep = sweep_of(space.problem.tasks[t])
+    assert sweep is not None
+    chosen = (v.wave_sizes[t, k] for k in range(2))
+    rows, columns = (int(space.choices[x].values[candidate.value(x)]) for x in chosen)
+    return Wave(sweep, rows, columns, order == ch.BY_DIAGONALS)
 
 
 def _ranges(candidate: Candidate, t: int) -> dict[str, int]:

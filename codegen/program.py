@@ -8,6 +8,7 @@ from ..kernels.ir.text import show_value
 from ..space import choices as ch
 from ..space.backbone import Operand
 from ..space.build import PHRASES
+from .c.wavefronts import Wave
 from .passes.storage import Workspace
 from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
 
@@ -89,6 +90,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
         extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
+        extras += [_wavefronts(t.wave)] if t.wave is not None else []
         if t.shift is not None:
             behind = plan.tasks[t.shift.producer].task.name
             extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
@@ -101,6 +103,11 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
 
 def _blocks(x: ScatterPlan) -> str:
     return "" if x.blocks is None else f" of {' x '.join(map(str, x.blocks.cells))}"
+
+
+def _wavefronts(wave: Wave) -> str:
+    order = "diagonals" if wave.along_diagonals else "rows"
+    return f"wavefronts of tiles of {wave.rows} x {wave.columns} in {order}"
 
 
 def _how_packed(task: TaskPlan, o: Operand) -> str:

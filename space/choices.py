@@ -63,6 +63,7 @@ from .families.tiling import (
     UNROLL,
     VECTOR,
 )
+from .families.wavefronts import BY_DIAGONALS, BY_ROWS, IN_ORDER, WAVES
 
 __all__ = [
     "ABSENT",
@@ -75,6 +76,8 @@ __all__ = [
     "BLOCKED",
     "BRANCH",
     "BY_ATOMICS",
+    "BY_DIAGONALS",
+    "BY_ROWS",
     "BY_TEAM",
     "BY_THREAD",
     "CA",
@@ -94,6 +97,7 @@ __all__ = [
     "GUARD",
     "GUIDED",
     "INSIDE",
+    "IN_ORDER",
     "IN_STEP",
     "IN_TURN",
     "KEEP",
@@ -154,4 +158,5 @@ __all__ = [
     "UNROLL",
     "VECTOR",
     "WALK",
+    "WAVES",
 ]

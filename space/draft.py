@@ -56,6 +56,8 @@ class Variables:
     scatter: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and array
     scatter_cells: dict[int, int] = field(default_factory=dict)  # by task
     ranges: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and loop in its body
+    waves: dict[int, int] = field(default_factory=dict)  # by task, sweeps only
+    wave_sizes: dict[tuple[int, int], int] = field(default_factory=dict)  # rows 0, columns 1
     # Of kinds that have no line above, by kind: nobody but their families and passes need know of them.
     of_tasks: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))

@@ -48,6 +48,7 @@ from .strips import length_of
 from .threads import Statements, Threads
 from .triangles import Part, parts
 from .values import Values
+from .wavefronts import wavefront
 
 
 class LaunchWriter:
@@ -435,7 +436,14 @@ class LaunchWriter:
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
             writer.has_vector_functions = False  # programs are linked without them
-            writer.write(task, variables)
+            if task.wave is None:
+                writer.write(task, variables)
+                return
+            writer.is_free = task.task.fast_math
+            for statement in wavefront(self.scene.w, writer.v, task.wave, writer.iteration):
+                self.scene.w.write(statement)
+            for array in arrays_written(task.task):
+                self.scene.w.forget(array)
 
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
         """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""

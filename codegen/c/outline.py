@@ -23,6 +23,7 @@ def is_closed(scene: Scene, node: Node) -> bool:
         bool(phases)
         and _is_plain(node)
         and all(not scene.plan.tasks[p.task].task.is_structured for p in phases)
+        and not any(scene.plan.tasks[p.task].is_of_team for p in phases)
     )
 
 

@@ -200,7 +200,9 @@ def _is_serial(plan: Plan, node: Node) -> bool:
     match node:
         case Loop():
             return not has_parallel(node)
-        case Body() | StartBlocks():
+        case Body(task):
+            return not plan.tasks[task].is_of_team
+        case StartBlocks():
             return True
         case InBlocks():
             return not has_parallel(node)

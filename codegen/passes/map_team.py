@@ -38,7 +38,8 @@ def map_team(launch: Launch, plan: Plan) -> Launch:
         return Schedule[p.schedule]
 
     nodes = scheduled(launch.nodes, plan, schedule)
-    runs = Runs.TEAM if any(map(has_parallel, nodes)) else Runs.ONE_THREAD
+    is_of_team = any(plan.tasks[t].is_of_team for t in launch.tasks)
+    runs = Runs.TEAM if is_of_team or any(map(has_parallel, nodes)) else Runs.ONE_THREAD
     return replace(launch, nodes=nodes, runs=runs)
 
 
@@ -143,8 +144,8 @@ def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node
                 return True
             case CombineSums(task):
                 return launch.accumulators[task].is_small
-            case Body():
-                return True
+            case Body(task):
+                return not plan.tasks[task].is_of_team
             case _:
                 return not plan.tasks[node.task].is_parallel
 

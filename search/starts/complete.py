@@ -367,6 +367,14 @@ class _Wanted:
             is_uneven = not self.space.problem.tasks[d.task].is_structured
             by_work = is_uneven and self.threads.by_work
             self.want(var, *((ch.BALANCED, ch.GUIDED) if by_work else ()), *first)
+        # A thread alone gains by diagonals, too, where an iteration waits for the one before.
+        in_waves = (ch.BY_DIAGONALS, ch.BY_ROWS) if self.threads.by_work else ()
+        for var in self.v.waves.values():
+            self.want(var, *in_waves, ch.IN_ORDER)
+        for (_, k), var in self.v.wave_sizes.items():
+            sizes = [int(x) for x in self.space.choices[var].values]
+            fitting = [m for m, n in enumerate(sizes) if n <= (32, 256)[k]]
+            self.want(var, *reversed(fitting))
         for var in self.v.ranges.values():
             self.want(var, *_first_of(sketch.tile.ranges, ch.IN_TURN, ch.ALONG))
         for var in self.v.prefetch.values():

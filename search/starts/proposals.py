@@ -105,8 +105,10 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _has_uneven(space: Space) -> bool:
-    """Whether there are loops of bodies with uneven iterations that can be shared out in several ways."""
-    return any(not space.problem.tasks[d.task].is_structured for d in space.variables.schedule)
+    """Whether there are sweeps, or loops of bodies with uneven iterations that can be shared out in several ways."""
+    return bool(space.variables.waves) or any(
+        not space.problem.tasks[d.task].is_structured for d in space.variables.schedule
+    )
 
 
 def _stores_around_pay(space: Space) -> bool:

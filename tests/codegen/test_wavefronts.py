@@ -13,6 +13,8 @@ import pytest
 from kernelscape.codegen.c.wavefronts import Wave
 from kernelscape.codegen.kernel_plan import KernelPlan, WaveStep
 from kernelscape.codegen.lower_kernel import lower_kernel
+from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -35,10 +37,19 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.sweeps import sweep_at
 from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.language.intrinsics import loop_config
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.engine import building
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.space import choices as ch
+from kernelscape.space.build import build_space
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
 
+nd: Any = types.ndarray()
 I64, F64 = DType.i64, DType.f64
 ROWS, COLUMNS, MARGIN = 11, 9, 3
 Offset = tuple[int, int]
@@ -191,3 +202,82 @@ def test_the_engine_runs_long_sweeps_by_wavefronts_and_leaves_short_ones() -> No
     assert long.wave.along_diagonals
     assert long.wave.n_rows >= 8 * 4
     assert not any(isinstance(s, WaveStep) for s in steps(8, 4))
+
+
+@kernel(fast_math=False)
+def relax(a: nd) -> None:
+    loop_config(serialize=True)
+    for i in range(1, a.shape[0] - 1):
+        for j in range(1, a.shape[1] - 1):
+            a[i, j] = (a[i - 1, j + 1] + a[i, j - 1] + a[i, j + 1] + a[i + 1, j]) / 4.0
+
+
+@kernel(fast_math=False)
+def chains(seq: nd, best: nd) -> None:
+    n = seq.shape[0]
+    loop_config(serialize=True)
+    for r in range(n):
+        i = n - 1 - r
+        for j in range(i + 1, n):
+            most = max(best[i, j - 1], best[i + 1, j])
+            if seq[i] + seq[j] > 0.0:
+                most = max(most, best[i + 1, j - 1] + 1.0)
+            for k in range(i + 1, j):
+                most = max(most, best[i, k] + best[k + 1, j])
+            best[i, j] = most
+
+
+def relaxed(a, out):
+    relax(a)
+    doubled(a, out)
+
+
+def chained(seq, best):
+    chains(seq, best)
+
+
+@kernel
+def doubled(a: nd, out: nd) -> None:
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i, j] = 2.0 * a[i, j]
+
+
+def arrays_of(fn: Any) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(2)
+    if fn is relaxed:
+        return {
+            "a": rng.standard_normal((37, 83)).astype(np.float32),
+            "out": np.zeros((37, 83), np.float32),
+        }
+    return {
+        "seq": rng.standard_normal(41).astype(np.float32),
+        "best": np.zeros((42, 41), np.float32),
+    }
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("fn", "task"), [(relaxed, 0), (chained, 0)])
+def test_candidates_with_wavefronts_compute_what_the_interpreter_does(
+    fn: Any, task: int, tmp_path: Path
+) -> None:
+    arrays = arrays_of(fn)
+    recording = record_sequence(fn, tuple(arrays.values()), name="one")
+    problem = normalise(recording)
+    space = build_space(problem, checking.target(3, 32))
+    root: Any = space.root()
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert len(inputs) > 1
+    rng = np.random.default_rng(3)
+    sources = []
+    for order in range(len(ch.WAVES)):
+        made = root.decide(space.variables.waves[task], 1 << order)
+        made = checking.random_candidate(made, rng)
+        with verifying():
+            sources.append(checking.source_of(made))
+        assert (read_plan(made).tasks[task].wave is None) == (order == ch.IN_ORDER)
+    flags = ("-Wno-unused-function", "-Wno-unknown-pragmas")
+    for built in checking.build_all(sources, tmp_path, "one", more_flags=flags):
+        assert built.library is not None, built.log
+        assert not built.log
+        assert checking.check(built, inputs, Way(repeats=3 * len(inputs))) == "", built.source.text
