@@ -13,7 +13,7 @@ from ..space.backbone import MID
 from ..space.build import PHRASES
 from ..space.candidate import Candidate
 from ..space.targets.kind import CPU, GPU
-from .loops.ir import Barrier, Launch, Loop, Node, Owner, Schedule
+from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Owner, Schedule, has_parallel
 from .lower_kernels import lower_kernels
 from .passes.pipeline import PASSES, launches_of
 from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
@@ -119,6 +119,8 @@ def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
     for node in nodes:
         if isinstance(node, Barrier):
             n += 1
+        elif isinstance(node, InBlocks):
+            n += (node.n_colours - 1) * has_parallel(node)
         elif isinstance(node, Loop):
             n += _trips(plan, node) * _meetings(plan, node.children)
     return n

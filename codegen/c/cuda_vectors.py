@@ -94,6 +94,8 @@ class CudaHelpers(Helpers):
         c = SCALAR_TYPES[dtype.name]
         if operation.startswith(("warp_", "block_")):
             return _threads(name, operation, c)
+        if operation.startswith("fetch_"):  # nobody asks for what was there
+            operation = operation.replace("fetch_", "atomic_")
         if operation.startswith("atomic_"):
             if dtype.is_float and operation != "atomic_add":
                 prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)

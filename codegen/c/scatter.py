@@ -73,7 +73,7 @@ def body_writer(
     """What writes the body of a task at the values of these loop variables: its updates go where the plan says."""
     if not task.scatters:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
-    memory = scene.scatters[task.index]
+    memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS}
 
     def array_of(name: str) -> c.CExpr:

@@ -357,7 +357,8 @@ class _Wanted:
         for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
         for var in self.v.scatter.values():
-            self.want(var, self.threads.scatter, ch.SERIAL, ch.BY_ATOMICS)
+            how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
+            self.want(var, *_first_of(how, ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():
             sizes = [int(x) for x in self.space.choices[var].values]
             least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)

@@ -91,17 +91,19 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """All ways of updates that threads share, those that sort by blocks of several sizes, the small ones first."""
-    if not space.variables.scatter:
+    """All ways of updates that threads share. Of those that sort by blocks the middle sizes come first: small blocks take a longer
+    sort, large ones leave the first cache.
+    """
+    v = space.variables
+    if not v.scatter:
         return
-    sizes = {
-        int(x) for var in space.variables.scatter_cells.values() for x in space.choices[var].values
-    }
-    for how in (ch.TILE, ch.COLOUR, ch.SORTED):
-        for cells in sorted(sizes):
-            yield replace(greedy, threads=Along(scatter=how, cells=cells))
-    for how in (ch.PRIVATE, ch.BY_ATOMICS):
-        yield replace(greedy, threads=Along(scatter=how))
+    sizes = sorted({int(x) for var in v.scatter_cells.values() for x in space.choices[var].values})
+    middle = len(sizes) // 2
+    by_distance = sorted(sizes, key=lambda n: abs(sizes.index(n) - middle))
+    sorts = [(how, n) for n in by_distance for how in (ch.TILE, ch.SORTED, ch.COLOUR)]
+    ways = [(ch.PRIVATE, 1), *sorts[:2], (ch.BY_ATOMICS, 1), *sorts[2:]]
+    for how, cells in ways:
+        yield replace(greedy, threads=Along(scatter=how, cells=cells))
 
 
 def _has_uneven(space: Space) -> bool:

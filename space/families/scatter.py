@@ -14,16 +14,17 @@ from math import prod
 
 from ...kernels.ir.scatter import Scatter, scatters
 from ...kernels.ir.task import ArrayInfo
-from ..backbone import INNER, OUTER, Dim
+from ..backbone import INNER, MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
-from ..targets.kind import CPU
+from ..targets.gpu_facts import ATOMIC_OPERATIONS
+from ..targets.kind import CPU, GPU
 from .order import APART
-from .tiling import DIM_KIND, PARALLEL, VECTOR, kinds_of
+from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, kinds_of
 
 SERIAL, BY_ATOMICS, PRIVATE, SORTED, COLOUR, TILE = range(6)
 SCATTER = (
     "SERIAL",  # one thread makes all updates
-    "ATOMIC",  # each update is atomic
+    "ATOMIC",  # each update is atomic (the only way of a GPU's threads)
     "PRIVATE",  # each thread updates a copy of its own; the copies are combined at the end
     "SORTED",  # iterations are sorted by slab of their window along its first axis; every other slab at a time, in place
     "COLOUR",  # sorted by block of their window along all axes; blocks of one colour at a time, in place
@@ -84,7 +85,8 @@ def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> Block
 def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
         found = scatters(task, s.problem)
-        sizes = sizes_of(s, found) if found and task.loops[0].extent < MAX_SORTED else ()
+        may_sort = s.kind.has_teams and bool(found) and task.loops[0].extent < MAX_SORTED
+        sizes = sizes_of(s, found) if may_sort else ()
         for x in found:
             name = (f"{task.name}.{x.array}",)
             s.v.scatter[t, x.array] = s.b.add("scatter", name, SCATTER, values_of(s, x, sizes))
@@ -95,8 +97,12 @@ def declare(s: Draft) -> None:
 
 def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
     """The ways of one scatter by itself. Threads have room for copies where the last cache has."""
+    array = s.array(x.array)
+    if not s.kind.has_teams:
+        is_able = x.op in ATOMIC_OPERATIONS and array.dtype.size_bytes >= 4
+        return bits(SERIAL, *({BY_ATOMICS} if is_able else set()))
     values = {SERIAL, BY_ATOMICS}
-    if s.array(x.array).size_bytes * s.target.cores <= s.target.last_cache_bytes:
+    if array.size_bytes * s.target.cores <= s.target.last_cache_bytes:
         values.add(PRIVATE)
     if x.window and sizes:
         values |= {SORTED, TILE}
@@ -201,6 +207,20 @@ def updates_of_threads(s: Draft) -> None:
                 s.b.restrict(var, all_but(SCATTER, BY_ATOMICS, PRIVATE))
 
 
+def updates_of_blocks(s: Draft) -> None:
+    """Semantics and dominance: on a GPU updates are atomic where blocks or threads share them out, and nowhere else."""
+    for t, found, outer in _tasks(s):
+        mid = s.backbone.dim(t, outer.loop.name, MID)
+        for x in found:
+            var = s.v.scatter[t, x.array]
+            shared = ((outer, PARALLEL), (mid, THREAD))
+            for d, kind in shared:
+                apart = (s.v.kind[d], all_but(DIM_KIND, kind))
+                s.b.clause("updates of threads", [(var, all_but(SCATTER, SERIAL)), apart])
+            some = [(s.v.kind[d], bits(kind)) for d, kind in shared]
+            s.b.clause("updates of one thread", [(var, bits(SERIAL)), *some])
+
+
 def one_sort(s: Draft) -> None:
     """Coherence: the iterations of a task have one order; without one, blocks have the first size."""
     for t, found, _ in _tasks(s):
@@ -243,4 +263,4 @@ def room_of_tiles(s: Draft) -> None:
 
 
 _RULES = (updates_of_threads, one_sort, sorted_loops, room_of_tiles)
-FAMILY = Family("scatter", {CPU: _RULES}, declare)
+FAMILY = Family("scatter", {CPU: _RULES, GPU: (updates_of_blocks,)}, declare)

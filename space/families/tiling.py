@@ -53,7 +53,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
     if d.level == MID:
         able = {LOOP, ABSENT} if task.is_structured else {ABSENT}
         has_threads = s.kind.mid_dims_have_threads and d.loop.extent > 1
-        return bits(*able, *({THREAD} if has_threads and is_parallel(task, d) else set()))
+        return bits(*able, *({THREAD} if has_threads and may_be_shared(s, task, d) else set()))
     if d.level == OUTER:
         may_split = d.loop.extent > 1 and s.target.cores > 1 and may_be_shared(s, task, d)
         return bits(LOOP, PARALLEL) if may_split else bits(LOOP)
@@ -88,8 +88,8 @@ def is_parallel(task: Task, d: Dim) -> bool:
 
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
-    """Whether an outer dim may be shared out, where updates of the same elements are made as its threads can (scatter.py)."""
-    return is_parallel(task, d) or (s.kind.has_teams and bool(scatters(task, s.problem)))
+    """Whether a dim may be shared out, where updates of the same elements are made as threads can (scatter.py)."""
+    return is_parallel(task, d) or bool(scatters(task, s.problem))
 
 
 def vector_loops(s: Draft, task: Task) -> set[str]:

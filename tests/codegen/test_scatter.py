@@ -6,14 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.describe import describe
+from kernelscape.codegen.describe import count_starts, describe
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan import read_plan
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.scatter import scatters
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
@@ -22,28 +20,11 @@ from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.testing import checking
-from kernelscape.testing.calling import InputSet
 from kernelscape.testing.checking import Way
 
+from .scatter_cases import problem_of
+
 nd: Any = types.ndarray()
-
-
-@kernel
-def spread(x: nd, grid: nd, mass: nd):
-    for p in range(x.shape[0]):
-        i0 = ks.i32(ks.floor(x[p, 0] * 2.0)) - 1
-        j0 = ks.i32(ks.floor(x[p, 1] * 2.0)) - 1
-        for i in range(3):
-            for j in range(2):
-                if (
-                    i0 + i >= 0
-                    and i0 + i < grid.shape[0]
-                    and j0 + j >= 0
-                    and j0 + j < grid.shape[1]
-                ):
-                    for d in range(2):
-                        grid[i0 + i, j0 + j, d] += x[p, d] * (i + 1)
-                    mass[i0 + i, j0 + j] += 1
 
 
 @kernel
@@ -53,62 +34,9 @@ def histogram(key: nd, bins: nd, most: nd):
         most[key[i] % 7] = max(most[key[i] % 7], i)
 
 
-@kernel
-def count(key: nd, bins: nd):
-    for i in range(key.shape[0]):
-        if key[i] > 3:
-            bins[key[i] - 4] += i + 1
-
-
-@kernel
-def largest(key: nd, most: nd):
-    for i in range(key.shape[0]):
-        ks.atomic_max(most[key[i]], ks.f32(i))
-
-
-@kernel
-def edges(edge: nd, u: nd, f: nd):
-    for e in range(edge.shape[0]):
-        s = u[edge[e, 1]] - u[edge[e, 0]]
-        f[edge[e, 0]] += s
-        f[edge[e, 1]] -= s
-
-
-def of_particles(x: Any, grid: Any, mass: Any) -> None:
-    spread(x, grid, mass)
-
-
-def of_keys(key: Any, bins: Any, most: Any, edge: Any, u: Any, f: Any) -> None:
-    count(key, bins)
-    largest(key, most)
-    edges(edge, u, f)
-
-
-def arguments(name: str, rng: Any, n: int) -> tuple[Any, ...]:
-    if name == "particles":
-        # Some windows begin before the grid, some end behind it; many particles are in one place.
-        x = rng.uniform(-0.4, 5.4, (n, 2)).astype(np.float32)
-        x[::3] = x[0]
-        return x, np.zeros((11, 9, 2), np.float32), np.ones((11, 9), np.int32)
-    key = rng.integers(0, 23, n).astype(np.int32)
-    key[::4] = 22
-    edge = rng.integers(0, 13, (n, 2)).astype(np.int32)
-    u = rng.integers(-4, 5, 13).astype(np.float32)
-    zeros = np.zeros(19, np.int64), np.full(23, -3.0, np.float32), np.ones(13, np.float32)
-    return key, zeros[0], zeros[1], edge, u, zeros[2]
-
-
-def made(name: str, n: int = 61, cores: int = 2) -> tuple[Any, Any, list[InputSet]]:
-    """The space of a sequence, and two sets of arguments with what comes out of them."""
-    inputs, problem = [], None
-    for seed in (1, 2):
-        given = arguments(name, np.random.default_rng(seed), n)
-        fn = of_particles if name == "particles" else of_keys
-        recording = record_sequence(fn, given, name="scatter")
-        problem = normalise(recording)
-        arrays = dict(zip((a.name for a in recording.arrays), given, strict=True))
-        want = run_reference(recording, arrays, {}, dtype=np.float64)
-        inputs.append(InputSet(arrays, {}, want, 64.0, 100.0))
+def made(name: str, n: int = 61, cores: int = 2) -> tuple[Any, Any, Any]:
+    """A problem, its space, and arguments with what comes out of them."""
+    problem, inputs = problem_of(name, n)
     return problem, build_space(problem, checking.target(cores, 32)), inputs
 
 
@@ -214,8 +142,9 @@ def test_every_value_computes_what_the_interpreter_does(name: str, tmp_path: Pat
 def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> None:
     _, space, _ = made("particles")
     v = space.variables
+    outer = next(x for d, x in v.kind.items() if d.name.endswith("outer"))
     tile = ((v.scatter[0, "grid"], ch.TILE), (v.scatter[0, "mass"], ch.COLOUR))
-    candidate = complete(space, tile)
+    candidate = complete(space, (*tile, (outer, ch.PARALLEL)))
     assert candidate is not None
     plan = read_plan(candidate)
     sort = plan.tasks[0].sort
@@ -227,6 +156,9 @@ def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> No
         -1
     ] == "InBlocks"
     assert lower(candidate).workspace_bytes > 0
+    # Where threads share it out, they meet between four colours.
+    n_barriers = count_starts(candidate).n_barriers
+    assert n_barriers == 3 + sum(type(n).__name__ == "Barrier" for n in launch.nodes)
     words = describe(candidate)["scatters"]
     assert [("tile" in x, "block by block" in x) for x in words] == [(True, False), (False, True)]
 
