@@ -29,13 +29,12 @@ from . import csyntax as c
 from .block import Builder
 from .c_vectors import CHelpers
 from .cprint import expression
+from .index_facts import IndexFacts, always_accessed, beside
 from .memory import CMemory, Value
 from .names import c_names
 from .point import index_of, row_strides
 from .source import CHECK, FIND, Argument
 from .vectors import Prelude, type_name
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ def check_functions(
     """
     names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
     quick, exact = (
-        _Checker(recording, names, prelude, is_exact, plain_indices) for is_exact in (False, True)
+        CheckWriter(recording, names, prelude, is_exact, plain_indices)
+        for is_exact in (False, True)
     )
     bodies = [checker.lines() for checker in (quick, exact)]
     if not exact.sites:
@@ -112,7 +112,7 @@ def check_functions(
     return parts, tuple(exact.sites)
 
 
-class _Checker:
+class CheckWriter:
     """Writes the checks of all calls. Where `is_exact`, each ends the function; else those do that a later load relies on."""
 
     def __init__(
@@ -127,11 +127,12 @@ class _Checker:
         self.shapes = {p.name: p.shape for p in (*recording.arrays, *recording.temps)}
         self.w = Builder(prelude, names, CMemory())
         self.sites: list[IndexSite] = []
-        self.written = {
+        written = {
             dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))[name]
             for call in recording.calls
             for name in written_in(call.ir.body)
         } | {p.name for p in recording.temps}
+        self.facts = IndexFacts(written)
         self.trusted = {
             name
             for call in recording.calls
@@ -143,10 +144,7 @@ class _Checker:
         self.depth = 1
         self.kernel, self.where = "", ir.Location("", 0)
         self.loops: dict[str, c.CExpr] = {}
-        self.ranges: dict[str, Range] = {}  # of loops
-        self.data_loops: set[str] = set()  # whose extent depends on data
         self.locals: dict[str, Value] = {}  # those that indices depend on
-        self.unknown: set[str] = set()  # locals that are not known before the run
         self.proved: set[tuple[str, int, ir.Expr]] = set()
         self.around = Around()
 
@@ -161,7 +159,7 @@ class _Checker:
             renaming = Renaming(arrays=arrays, params=params)
             body = tuple(renaming.apply_stmt(s) for s in call.ir.body)
             self.kernel, self.around = call.ir.name, Around()
-            self.unknown = self.unknown_locals(body)
+            self.facts.unknown_locals(body)
             n_checks = self.n_checks
             with self.nested("{") as written:
                 self.declare(body)
@@ -169,86 +167,6 @@ class _Checker:
             if self.n_checks == n_checks:
                 del self.out[written:]
         return self.out
-
-    # --- what is known
-
-    def is_unknown(self, e: ir.Expr) -> bool:
-        """Whether it depends on what the sequence computes."""
-        return any(
-            (isinstance(x, ir.Load) and x.array in self.written)
-            or (isinstance(x, ir.Local) and x.name in self.unknown)
-            or isinstance(x, ir.LocalElement)
-            for x in walk(e)
-        )
-
-    def depends_on_data(self, e: ir.Expr) -> bool:
-        """Whether it is no affine function of loops of constant extent: those are looked at where kernels are made."""
-        form = to_affine(e)
-        return form is None or any(loop in self.data_loops for loop, _ in form.terms)
-
-    def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
-        """Locals that some assignment makes unknown, or that are set where it is not known whether."""
-        self.unknown = set()
-        while True:
-            before = len(self.unknown)
-            self.spread(body, False)
-            if len(self.unknown) == before:
-                return self.unknown
-
-    def spread(self, body: tuple[ir.Stmt, ...], is_unsure: bool) -> None:
-        for s in body:
-            unsure = is_unsure or any(self.is_unknown(e) for e in children(s))
-            match s:
-                case ir.SetLocal(name) | ir.UpdateLocal(name) if unsure:
-                    self.unknown.add(name)
-                case ir.Update(result=name) if name:
-                    self.unknown.add(name)
-                case ir.While(body=inner):
-                    self.spread(inner, True)
-                case ir.For(body=inner):
-                    self.spread(inner, unsure)
-                case ir.If(then=then, orelse=orelse):
-                    self.spread((*then, *orelse), unsure)
-
-    def range_of(self, e: ir.Expr) -> Range:
-        """Values that an integer expression may have, at most: all of its type where it may wrap around."""
-        least, most = e.dtype.range
-        low, high = self.unwrapped_range(e)
-        return (low, high) if least <= low and high <= most else (least, most)
-
-    def unwrapped_range(self, e: ir.Expr) -> Range:
-        match e:
-            case ir.Const(value):
-                return int(value), int(value)
-            case ir.LoopIndex(loop):
-                return self.ranges[loop]
-            case ir.Cast(x) if x.dtype.is_integer:
-                return self.range_of(x)
-            case ir.Select(_, a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return min(low, low2), max(high, high2)
-            case ir.Unary("neg", x):
-                low, high = self.range_of(x)
-                return -high, -low
-            case ir.Binary("add", a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return low + low2, high + high2
-            case ir.Binary("sub", a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return low - high2, high - low2
-            case ir.Binary("mul", a, b):
-                corners = [x * y for x in self.range_of(a) for y in self.range_of(b)]
-                return min(corners), max(corners)
-            case ir.Binary("min" | "max" as op, a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                pick = min if op == "min" else max
-                return pick(low, low2), pick(high, high2)
-            case ir.Binary("mod", _, ir.Const(value)) if value > 0:
-                return 0, int(value) - 1
-            case ir.Binary("floordiv", a, ir.Const(value)) if value > 0:
-                low, high = self.range_of(a)
-                return low // int(value), high // int(value)
-        return e.dtype.range
 
     # --- statements
 
@@ -290,7 +208,7 @@ class _Checker:
             needed |= new
             waiting += new
         self.locals = {}
-        for name in (n for n in values if n in needed and n not in self.unknown):
+        for name in (n for n in values if n in needed and n not in self.facts.unknown):
             dtype = values[name][0].dtype
             self.locals[name] = Value(c.Id(self.w.fresh(name)), dtype)
             self.line(f"{type_name(dtype, 0)} {expression(self.locals[name].x)} = 0;")
@@ -314,8 +232,8 @@ class _Checker:
                     for e in children(s):
                         self.look(e, False)
                 case ir.If(condition, then, orelse):
-                    self.look(condition, not self.is_unknown(condition))
-                    if not self.is_unknown(condition):
+                    self.look(condition, not self.facts.is_unknown(condition))
+                    if not self.facts.is_unknown(condition):
                         test = self.text(condition)
                         before = self.around
                         with self.nested(f"if ({test}) {{"):
@@ -333,15 +251,15 @@ class _Checker:
         self.line(f"{expression(held.x)} = {expression(value.x)};")
 
     def loop(self, s: ir.For) -> None:
-        is_unknown = self.is_unknown(s.extent)
+        is_unknown = self.facts.is_unknown(s.extent)
         self.look(s.extent, not is_unknown)
         around = self.around
         inside = in_loop(s, around)
         if is_unknown or inside is None:
             return
-        self.ranges[s.loop] = 0, self.range_of(s.extent)[1] - 1
-        if self.depends_on_data(s.extent):
-            self.data_loops.add(s.loop)
+        self.facts.ranges[s.loop] = 0, self.facts.range_of(s.extent)[1] - 1
+        if self.facts.depends_on_data(s.extent):
+            self.facts.data_loops.add(s.loop)
         name, before = self.w.fresh(s.loop), self.proved
         if not self.is_exact:
             self.proved = before | self.hoist(s)
@@ -361,9 +279,9 @@ class _Checker:
         changing = {local_changed(x) for x in nested_statements(s.body)}
         inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
         found = set[tuple[str, int, ir.Expr]]()
-        for array, indices in _always(s.body):
+        for array, indices in always_accessed(s.body):
             for axis, index in enumerate(indices if array not in self.trusted else ()):
-                rest = _beside(index, s.loop)
+                rest = beside(index, s.loop)
                 if rest is None or not self.needs_check(array, axis, index, True):
                     continue
                 parts = list(walk(rest))
@@ -391,12 +309,16 @@ class _Checker:
             self.check(e.array, e.indices, is_loaded)
 
     def needs_check(self, array: str, axis: int, index: ir.Expr, is_loaded: bool) -> bool:
-        low, high = self.range_of(index)
+        low, high = self.facts.range_of(index)
         if (low >= 0 and high < self.shapes[array][axis]) or (array, axis, index) in self.proved:
             return False
-        if self.is_unknown(index):
+        if self.facts.is_unknown(index):
             return False
-        return is_loaded or self.depends_on_data(index) or self.may_leave_unseen(array, axis, index)
+        return (
+            is_loaded
+            or self.facts.depends_on_data(index)
+            or self.may_leave_unseen(array, axis, index)
+        )
 
     def may_leave_unseen(self, array: str, axis: int, index: ir.Expr) -> bool:
         """Whether an affine index may be outside: where data decide whether it is reached, nobody has looked before."""
@@ -467,26 +389,3 @@ def _without_widening(e: ir.Expr) -> ir.Expr:
 
 def _locals(found: Iterator[ir.Expr] | Sequence[ir.Expr]) -> set[str]:
     return {x.name for e in found for x in walk(e) if isinstance(x, ir.Local)}
-
-
-def _always(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
-    """Array and indices of what the statements access whenever they run, but for loops and branches in them."""
-    for s in body:
-        if isinstance(s, ir.For | ir.If | ir.While):
-            continue
-        for e in children(s):
-            yield from ((x.array, x.indices) for x in walk(e) if isinstance(x, ir.Load))
-        if isinstance(s, ir.Store | ir.Update):
-            yield s.array, s.indices
-
-
-def _beside(e: ir.Expr, loop: str) -> ir.Expr | None:
-    """What is added to the loop's index in `e`, a sum of both; None where it is no such sum."""
-    match e:
-        case ir.LoopIndex(name) if name == loop:
-            return ir.Const(0, e.dtype)
-        case ir.Binary("add", ir.LoopIndex(name), rest) if name == loop:
-            return rest
-        case ir.Binary("add", rest, ir.LoopIndex(name)) if name == loop:
-            return rest
-    return None
