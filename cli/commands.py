@@ -146,6 +146,7 @@ def show(
 ) -> None:
     """Tasks, state-flow graph, objects and choices of a SEQUENCE, and how large its space is."""
     from ..space.decisions import fix
+    from .tree_view import tree_lines
     from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
@@ -156,6 +157,11 @@ def show(
     if talk.is_json:
         put_json(show_fields(space, settings.seed, descents, talk.verbosity))
         return
+    if workload.recording.trees:
+        say("Trees")
+        for line in tree_lines(workload.recording, workload.problem, workload.arguments):
+            say(f"  {line}")
+        say("")
     for line in show_lines(space, settings.seed, descents, talk.verbosity):
         say(line)
 

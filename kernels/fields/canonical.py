@@ -47,7 +47,7 @@ def _of_tree(used: UsedTree, arrays: Mapping[str, Array]) -> dict[str, Array]:
         if tree.nodes[node].has.is_sparse:
             indices = np.array([at[a] for a in tree.axes(node)], np.int64)
             found[f"{name}.cells{node}"] = indices
-            sound.append(_bad_slots(storage, here, node, above[0]))
+            sound.append(_bad_slots(storage, here, node, (above[0], items)))
             sound.append(_bad_list(here, node, indices, items))
     for number, f in enumerate(used.fields):
         key = f"field{number}"
@@ -79,15 +79,14 @@ def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
 
 
 def _bad_slots(
-    storage: TreeStorage, here: Mapping[str, Array], node: int, containers: Array
+    storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """Slots of a pool that two cells have, or that are in use and free at once."""
+    """Slots of a pool that two cells have, or that are in use and free at once; `cells`: containers, and items in them."""
     node_k = storage.tree.nodes[node]
     if not node_k.has.pool or f"free{node}" not in here:
         return 0
-    if node_k.has.directory:
-        slots = storage.active_in(node, containers, {})[0]
-    else:
+    containers, slots = cells
+    if not node_k.has.directory:
         entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
         slots = here[f"table{node}"][entries.ravel()]
     slots = np.sort(slots[slots != 0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -76,6 +76,34 @@ class TreeStatistics:
             ).rstrip()
             for row in rows
         )
+
+
+def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
+    """Of a tree by its memory alone. `names` are those of its fields."""
+    tree, active = storage.tree, {-1: 1}
+    found = []
+    for k, node in enumerate(tree.nodes):
+        above = active[node.parent]
+        active[k] = _active(storage, k)
+        held = active[k] if node.has.is_listed else above * node.cells
+        held = _chunked(storage, k) if node.has.length else held
+        fields = zip(storage.layout.fields, names, strict=True)
+        own = [(f, name) for f, name in fields if f.node == k]
+        found.append(
+            NodeStatistics(
+                kind=node.kind,
+                depth=len(tree.path(k)) - 1,
+                axes=node.axes,
+                extents=node.extents,
+                fields=tuple(name for _, name in own),
+                containers=above,
+                cells=above * node.cells,
+                active=active[k],
+                table_bytes=_table_bytes(storage, k, above) if tree.is_sparse(k) else 0,
+                value_bytes=sum(held * prod(f.components) * f.dtype.size_bytes for f, _ in own),
+            )
+        )
+    return TreeStatistics(tuple(found))
 
 
 def statistics_of(top: SNode) -> TreeStatistics:

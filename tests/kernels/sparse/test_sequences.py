@@ -7,6 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.cli.tree_view import tree_lines
 from kernelscape.kernels.fields.canonical import canonical, without_inactive
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem
@@ -14,6 +15,7 @@ from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.program.dependence import dependences
+from kernelscape.runtime.worker.inputs import Arguments
 
 
 @pytest.fixture(autouse=True)
@@ -191,3 +193,21 @@ def test_a_sequence_on_sparse_fields_is_kept_in_files_which_are_not_trusted() ->
     other = replace(recording.calls[1], ir=replace(recording.calls[1].ir, body=()))
     with pytest.raises(ArchiveError, match="not what its sparse fields are lowered to"):
         from_values(to_values(replace(recording, calls=(recording.calls[0], other))))
+
+
+def test_the_trees_of_a_sequence_are_shown_with_what_their_lists_cost() -> None:
+    x, y, _ = tree()
+    fill(x, 12)
+
+    def step() -> None:
+        add(x, y)
+        add(y, x)
+
+    recording, arrays, problem = recorded(step)
+    lines = list(tree_lines(recording, problem, Arguments(arrays, {})))
+    assert "bytes in use" in lines[0]
+    assert "pointer 4" in lines[2]
+    assert "50.0%" in lines[2]
+    assert lines[2].endswith("table0, list0; 1 x 4 cells looked at")
+    assert "dense 8" in lines[3]
+    assert "100.0%" in lines[3]
