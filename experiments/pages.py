@@ -45,6 +45,7 @@ from . import (
     taichi_speed,
     think_speed,
     threads,
+    time_loops,
     versions,
 )
 from .writing import RESULTS, Report, write_page
@@ -83,6 +84,7 @@ REPORTS: Mapping[str, Report] = {
     "taichi_speed": taichi_speed.report,
     "think_speed": think_speed.report,
     "threads": threads.report,
+    "time_loops": time_loops.report,
     "versions": versions.report,
 }
 
