@@ -7,7 +7,8 @@ from typing import Any
 
 from ..ir.kernel import DType
 from .compound import MatrixType, StructType
-from .field import AbstractField, MatrixField, ScalarField
+from .element_fields import MatrixField, ScalarField
+from .field import AbstractField
 from .place import fail
 from .program import element_dtype, needed_program
 from .struct_field import StructField

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..fields.field import AbstractLeaf, ScalarField
+from ..fields.element_fields import ScalarField
+from ..fields.field import AbstractLeaf
 from ..fields.matrix import Matrix
 from ..fields.struct_field import StructField
 from ..fields.structs import Struct
