@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...kernels.ir.access import index_loops
+from ...kernels.ir.cuts import cuts_of
 from ...kernels.ir.effects import task_reads
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
@@ -324,6 +325,9 @@ class _Wanted:
             return max(1, min(self.tile.vectors, d.loop.extent // lanes)) * lanes
         if self.roles.rows.get(d.task) == d.loop.name:
             return int(max(1, min(self.tile.rows, d.loop.extent)))
+        along = next((x for x in task.loops if x.name == self.roles.vector.get(d.task)), None)
+        if along is not None and along.is_reduction and not d.loop.is_reduction:
+            return int(max(1, min(self.tile.columns, d.loop.extent)))
         return 1
 
     def size(self, d: Dim, n: int) -> None:
@@ -364,8 +368,11 @@ class _Wanted:
             least = next((k for k, n in enumerate(sizes) if n >= self.threads.cells), 0)
             self.want(var, *range(least, len(sizes)), *range(least))
         for d, var in self.v.schedule.items():
-            first = _first_of(self.threads.schedule, ch.BLOCKED, ch.CYCLIC)
-            is_uneven = not self.space.problem.tasks[d.task].is_structured
+            task = self.space.problem.tasks[d.task]
+            is_cut = any(d.loop.name in cut.loops for cut in cuts_of(task))  # rows of a triangle
+            schedule = ch.CYCLIC if is_cut else self.threads.schedule
+            first = _first_of(schedule, ch.BLOCKED, ch.CYCLIC)
+            is_uneven = not task.is_structured
             by_work = is_uneven and self.threads.by_work
             self.want(var, *((ch.BALANCED, ch.GUIDED) if by_work else ()), *first)
         # A thread alone gains by diagonals, too, where an iteration waits for the one before.

@@ -53,6 +53,7 @@ def _greedy_of_cpu(space: Space) -> Sketch:
 def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
+        yield from _products_along_sums(space, greedy)
         yield from _packed_products(space, greedy)
     yield greedy
     yield from _scatters(space, greedy)
@@ -228,6 +229,16 @@ def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
     packing = Packing(every=True, depth_first=True)
     blocks = Tile(rows, vectors, blocks=tile.by_depth)
     return replace(greedy, tile=blocks, packing=packing, stores=ch.CACHED)
+
+
+def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """Products of rows by rows: vectors run along both, and a tile of results takes its sums out of their lanes at the end."""
+    roles, tasks = find_roles(space, merge=True), space.problem.tasks
+    along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
+    if any(loop.is_reduction for loop in along):
+        for block, rows, columns in ((128, 4, 3), (1, 4, 3), (128, 4, 4), (1, 4, 2)):
+            tile = Tile(rows, 1, block=block, columns=columns)
+            yield replace(greedy, tile=tile, stores=ch.CACHED)
 
 
 def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:

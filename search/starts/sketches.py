@@ -30,7 +30,8 @@ class Tile:
     """`vectors` vector registers (0: no vectors) along the contiguous loop by `rows` copies of a second one make the register tile.
 
     `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile. With `blocks` those of the loops of rows, of
-    vectors and of what is summed are, and the rows of the tile pass by each panel of vectors.
+    vectors and of what is summed are, and the rows of the tile pass by each panel of vectors. `columns`: copies of the other loops
+    of a result where vectors run along what is summed.
     """
 
     rows: int = 1
@@ -39,6 +40,7 @@ class Tile:
     block: int = 1
     blocks: Blocks | None = None
     ranges: int = ch.IN_TURN  # of loops inside bodies: a value of the choice
+    columns: int = 1
 
 
 class Axis(Enum):
@@ -162,7 +164,7 @@ class Sketch:
 
 def _words_of_tile(tile: Tile) -> Iterator[str]:
     yield f"rows{tile.rows} vectors{tile.vectors}"
-    for word, n in (("panel", tile.panel), ("block", tile.block)):
+    for word, n in (("columns", tile.columns), ("panel", tile.panel), ("block", tile.block)):
         if n > 1:
             yield f"{word}{n}"
     if tile.ranges == ch.ALONG:

@@ -11,6 +11,7 @@ from itertools import takewhile
 from math import ceil, prod
 from typing import NamedTuple
 
+from ...kernels.ir.cuts import cuts_of
 from ...space.candidate import Space
 from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target
@@ -19,6 +20,7 @@ from .roles import find_roles
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
 _TILES_AHEAD = 8  # register tiles at least, while a block is packed: the lines of what is packed with the first were not asked for
+_BLOCKS_OF_TRIANGLE = 8  # for each thread: what the last one has more is 1/8 of its work at most
 _ROWS = (12, 8, 6, 4)  # of a register tile
 _VECTORS = (4, 2)
 
@@ -91,7 +93,10 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
     held = _OWN_CACHE_SHARE * target.own_cache_bytes / size_bytes
     depth = _FIRST_CACHE_SHARE * first_cache / (width * size_bytes)
     depth = _mid_size(min(depth, held / (4 * width)))
-    own_rows = ceil(ceil(extents[roles.rows[t]] / rows) / target.cores) * rows
+    # Rows of a triangle go to the threads in turn: what one has more than another is at most one block of them.
+    is_cut = any(roles.rows[t] in cut.loops for cut in cuts_of(tasks[t]))
+    n_blocks = target.cores * (_BLOCKS_OF_TRIANGLE if is_cut else 1)
+    own_rows = ceil(ceil(extents[roles.rows[t]] / rows) / n_blocks) * rows
     row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
     by_rows = Blocks(row_block, width * _mid_size(panels), depth)

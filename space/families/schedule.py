@@ -14,7 +14,7 @@ from .tiling import PARALLEL, kinds_of, merged_equal
 BLOCKED, CYCLIC, GUIDED, BALANCED = range(4)
 SCHEDULE = (
     "BLOCKED",  # of a PARALLEL dim: each thread runs one contiguous part
-    "CYCLIC",  # tiles go to the threads in turn, so that neighbouring tiles are worked on at the same time
+    "CYCLIC",  # tiles go to the threads in turn: neighbouring tiles are worked on at the same time, long and short rows are mixed
     "GUIDED",  # of uneven iterations: who is done takes a part of what is left, from a counter that the threads share
     "BALANCED",  # of rows that follow one another: each thread has about as many rows and elements of them (by bisection)
 )
