@@ -139,6 +139,7 @@ class _Wanted:
         self.roles: Roles = find_roles(
             space,
             merge=self.fusion.loops and not self.fusion.in_sweeps,
+            sums_inside=self.fusion.sums_inside,
             columns=self.threads.axis is Axis.CONTIGUOUS,
         )
         self.sweeps = sweeps(space, self.roles)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...kernels.ir.access import flat_strides
+from ...kernels.ir.cuts import cuts_of
 from ...kernels.ir.effects import arrays_written
 from ...space import choices as ch
 from ...space.backbone import Operand
@@ -54,6 +55,7 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
         yield from _products_along_sums(space, greedy)
+        yield from _products_of_triangles(space, greedy)
         yield from _packed_products(space, greedy)
     yield greedy
     yield from _scatters(space, greedy)
@@ -231,13 +233,22 @@ def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
     return replace(greedy, tile=blocks, packing=packing, stores=ch.CACHED)
 
 
+def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """Products of an array by itself, of which half is wanted: no block of it is packed, and other tasks have rows of their own."""
+    if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
+        apart = Fusion(loops=False, sums_inside=True)
+        for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):
+            tile = Tile(rows, vectors, block=block)
+            yield replace(greedy, fusion=apart, tile=tile, stores=ch.CACHED)
+
+
 def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     """Products of rows by rows: vectors run along both, and a tile of results takes its sums out of their lanes at the end."""
     roles, tasks = find_roles(space, merge=True), space.problem.tasks
     along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
     if any(loop.is_reduction for loop in along):
-        for block, rows, columns in ((128, 4, 3), (1, 4, 3), (128, 4, 4), (1, 4, 2)):
-            tile = Tile(rows, 1, block=block, columns=columns)
+        for block, depth, columns in ((128, 256, 3), (64, 256, 3), (1, 1, 3)):
+            tile = Tile(4, 1, panel=depth, block=block, columns=columns)
             yield replace(greedy, tile=tile, stores=ch.CACHED)
 
 

@@ -29,12 +29,15 @@ class Roles:
     rank: dict[TaskLoop, int]
 
 
-def find_roles(space: Space, *, merge: bool, columns: bool = False) -> Roles:
+def find_roles(
+    space: Space, *, merge: bool, columns: bool = False, sums_inside: bool = False
+) -> Roles:
     """Roles of all loops; with `merge`, loops that may merge count as one.
 
-    `columns`: whether the loop of vectors is preferred for threads, too.
+    `columns`: whether the loop of vectors is preferred for threads, too. With `merge` or `sums_inside`, the loops that products sum
+    over are innermost.
     """
-    return _RoleFinder(space, merge, columns).roles()
+    return _RoleFinder(space, merge, columns, merge or sums_inside).roles()
 
 
 def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
@@ -52,8 +55,9 @@ def _sums_outermost(space: Space, roles: Roles, t: int) -> bool:
 
 
 class _RoleFinder:
-    def __init__(self, space: Space, merge: bool, columns: bool) -> None:
+    def __init__(self, space: Space, merge: bool, columns: bool, sums_inside: bool) -> None:
         self.space, self.merge, self.columns = space, merge, columns
+        self.sums_inside = sums_inside
         self.tasks = space.problem.tasks
         self.loops = [(t, loop) for t, task in enumerate(self.tasks) for loop in task.loops]
         self.group: dict[TaskLoop, TaskLoop] = {(t, x.name): (t, x.name) for t, x in self.loops}
@@ -148,7 +152,7 @@ class _RoleFinder:
         if parallel.get(t) == name:
             return (0, 0)
         # Of a product of three loops or more, the tile of results stays in registers.
-        if self.merge and is_reduction and len(self.tasks[t].loops) >= 3:
+        if self.sums_inside and is_reduction and len(self.tasks[t].loops) >= 3:
             return (3, place)
         return (2 if vector.get(t) == name else 1, self._earliest((t, name), place))
 

@@ -14,7 +14,8 @@ from .tiles import Blocks
 class Fusion:
     """What tasks have in common.
 
-    Tasks of which one needs the sums of another only to finish its own sum up in one loop where `sums` are together.
+    Tasks of which one needs the sums of another only to finish its own sum up in one loop where `sums` are together. Where loops
+    are apart, those that products sum over are innermost if `sums_inside`.
     """
 
     launch: bool = True  # one launch
@@ -23,6 +24,7 @@ class Fusion:
         False  # of them only for those that need no other nest than each has by itself
     )
     sums: bool = False
+    sums_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ def _words_of_fusion(fusion: Fusion) -> Iterator[str]:
         yield "launches apart"
     if not fusion.loops:
         yield "loops apart"
+    if fusion.sums_inside:
+        yield "sums inside"
     if fusion.in_sweeps:
         yield "in sweeps"
     if fusion.sums:
