@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
@@ -17,14 +19,15 @@ from kernelscape.kernels.offload.closed import closed_tasks
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.proposals import default_sketch
+from kernelscape.search.starts.proposals import default_sketch, sketches
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
 
-CANDIDATES = 3
+CANDIDATES = 3  # drawn at random
+SKETCHES = 3  # of the most promising
 pytestmark = [pytest.mark.compiler]
 nd: Any = types.ndarray()
 
@@ -150,7 +153,8 @@ def test_triangles_compute_what_the_interpreter_does(
     assert inputs
     default = complete_sketch(root, default_sketch(root.space))
     assert default is not None
-    candidates = [default, *drawn(root, 5)]
+    shown = (complete_sketch(root, x) for x in islice(sketches(root.space), SKETCHES))
+    candidates = [default, *(c for c in shown if c is not None), *drawn(root, 5)]
     sources = [checking.source_of(c) for c in candidates]
     flags = FEWER_PASSES if compiler == "gcc" else ()
     stem = f"{sequence.__name__}_{width}"
@@ -169,3 +173,17 @@ def test_a_judge_finds_nothing_in_candidates_of_triangles(sequence: Any) -> None
         for candidate in candidates:
             launches_of(read_plan(candidate), candidate.space.target)
     assert [illegal(c) for c in candidates] == [""] * len(candidates)
+
+
+def test_tiles_wholly_outside_are_left_out() -> None:
+    _, _, _, root = opened(rank_k, 37, np.float32, 32)
+    with verifying():
+        found = {}
+        for sketch in islice(sketches(root.space), SKETCHES):
+            candidate = complete_sketch(root, sketch)
+            assert candidate is not None
+            (launch,) = launches_of(read_plan(candidate), root.space.target)
+            for loop in loops_in(launch.nodes):
+                found[loop.members[0].loop] = found.get(loop.members[0].loop) or loop.within
+    assert found["j"] is not None
+    assert found["k"] is None  # every term of a sum that is wanted is
