@@ -30,7 +30,7 @@ from ..plan import Plan
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:
-    """Bodies next to each other whose iterations are the same, in tiles of one size, are one body."""
+    """Bodies next to each other whose iterations are the same, in tiles of one size, are one body; one alone in vectors is, too."""
     nodes = _joined(plan, launch.nodes, ())
     return replace(launch, nodes=nodes, after=_joined(plan, launch.after, ()))
 
@@ -41,7 +41,8 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
     loops: dict[int, dict[str, str]] = {}
 
     def end() -> None:
-        if len(run) > 1:
+        # Compilers find less in vectors with masks than in scalar code, and take long for it.
+        if len(run) > 1 or any(plan.tasks[t].vector is not None for t in run):
             made.append(JoinedBodies(tuple(run), _statements(plan, run, loops)))
         else:
             made.extend(Body(t) for t in run)

@@ -101,7 +101,7 @@ def joined_in(candidate: Candidate) -> list[JoinedBodies]:
     plan, target = read_plan(candidate), candidate.space.target
     launches = launches_of(plan, target)
     phases = (p for launch in launches for n in launch.nodes for p in phases_of(n))
-    return [p for p in phases if isinstance(p, JoinedBodies)]
+    return [p for p in phases if isinstance(p, JoinedBodies) and len(p.tasks) > 1]
 
 
 # By sequence: whether tasks are one body in some candidate.
