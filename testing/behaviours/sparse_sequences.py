@@ -451,3 +451,43 @@ def memory_of_deactivated_cells_is_used_again():
         clear()
     write(3)
     return [int(x.to_numpy().sum()), int(np.count_nonzero(x.to_numpy()))]
+
+
+def circles_grow_until_they_touch():
+    n, side = 60, 8
+    p, r = ti.Vector.field(2, ti.f32, shape=n), ti.field(ti.f32, shape=n)
+    x = ti.field(ti.i32)
+    cells = ti.root.pointer(ti.ij, side)
+    lists = cells.dynamic(ti.k, n, chunk_size=4)
+    lists.place(x)
+
+    @ti.kernel
+    def sort():
+        for k in p:
+            ti.append(lists, ti.cast(p[k] * side, ti.i32), k)
+
+    @ti.kernel
+    def grow():
+        for k in p:
+            cell = ti.cast(p[k] * side, ti.i32)
+            least = 1.0 / side
+            for a, b in ti.static(ti.ndrange((-1, 2), (-1, 2))):
+                near = cell + ti.Vector([a, b])
+                if 0 <= near[0] < side and 0 <= near[1] < side:
+                    for m in range(ti.length(lists, near)):
+                        other = x[near[0], near[1], m]
+                        if other != k:
+                            least = ti.min(least, (p[k] - p[other]).norm() / 2)
+            r[k] = least
+
+    @ti.kernel
+    def count() -> ti.i32:
+        n_cells = 0
+        for _i, _j in cells:
+            n_cells += 1
+        return n_cells
+
+    p.from_numpy(np.random.default_rng(4).random((n, 2), np.float32))
+    sort()
+    grow()
+    return [count(), r.to_numpy()]

@@ -2,6 +2,7 @@
 
 import kernelscape as ks
 import numpy as np
+import pytest
 
 N_CELLS = 256
 
@@ -37,6 +38,31 @@ def test_threads_that_activate_one_block_find_one_slot() -> None:
         add(1 << 15)
         assert (x.to_numpy() == (1 << 15) // N_CELLS).all()
         assert in_use(upper) == 4 and in_use(lower) == 32
+    ks.reset()
+
+
+@pytest.mark.parametrize("kind", ["pointer", "hash"])
+def test_threads_that_pass_each_other_find_one_slot(kind: str) -> None:
+    """Two threads activate the same cells, one in order, one back and forth around it: they meet often at the same moment."""
+    ks.init(arch=ks.cpu)
+    n = 1 << 14
+    x, at = ks.field(ks.i32), ks.field(ks.i32, 2 * n)
+    node = getattr(ks.root, kind)(ks.i, n)
+    node.place(x)
+    near = np.arange(n) + np.random.default_rng(1).integers(-300, 300, n)
+    at.from_numpy(np.concatenate([np.arange(n), near % n]).astype(np.int32))
+    counts = np.bincount(at.to_numpy(), minlength=n)
+
+    @ks.kernel
+    def add():
+        for k in range(2 * n):
+            x[at[k]] += 1
+
+    for _ in range(20):
+        node.deactivate_all()
+        add()
+        np.testing.assert_array_equal(x.to_numpy(), counts)
+        assert in_use(node) == n
     ks.reset()
 
 
