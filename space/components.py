@@ -35,8 +35,10 @@ def components_of(space: Space) -> tuple[Component, ...]:
 def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
     """Position and a task of each choice that is no order."""
     for field in fields(space.variables):
-        by_object = getattr(space.variables, field.name)
-        if field.name != "universe":  # which has values of sizes, not choices
+        found = getattr(space.variables, field.name)
+        if field.name == "universe":  # which has values of sizes, not choices
+            continue
+        for by_object in found.values() if field.name.startswith("of_") else (found,):
             yield from ((position, _task_of(what)) for what, position in by_object.items())
 
 
