@@ -14,6 +14,7 @@ from ..ir.domain import Loop
 from ..ir.effects import (
     arrays_read,
     arrays_written,
+    covers,
     effects,
     read_region,
     written_region,
@@ -229,5 +230,8 @@ def _is_seen(
             continue
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):
+            return False
+        whole = [x for s, x, overwrites in effects(other).writes if s == state and overwrites]
+        if all(any(covers(x, a, shape) for x in whole) for a in writes):
             return False
     return array not in temps

@@ -33,23 +33,27 @@ def plus(x: nd, y: nd):
 
 
 @kernel
-def triangle(x: nd, y: nd):
+def chained(x: nd, y: nd):
     for i in range(x.shape[0]):
-        for j in range(i + 1):
+        last = 0.0
+        for j in range(x.shape[0]):
             acc = 0.0
             for k in range(x.shape[1]):
                 acc += x[i, k] * x[j, k]
-            y[i, j] = acc
+            y[i, j] = acc + last
+            last = acc
 
 
 @kernel(fast_math=False)
 def exact(x: nd, y: nd):
     for i in range(x.shape[0]):
-        for j in range(i + 1):
+        last = 0.0
+        for j in range(x.shape[0]):
             acc = 0.0
             for k in range(x.shape[1]):
                 acc += x[i, k] * x[j, k]
-            y[i, j] = acc
+            y[i, j] = acc + last
+            last = acc
 
 
 @kernel
@@ -67,12 +71,12 @@ def texts(*kernels) -> list[str]:
 def programs(*kernels, n: int = 32) -> list[Program]:
     """The programs of the candidates that a search begins with."""
 
-    def sequence(x, y):
+    def sequence(x, y, z):
         for one in kernels:
-            one(x, y)
+            one(x, z if one is plus else y)
 
     x = np.ones((n, n), np.float32)
-    problem = normalise(record_sequence(sequence, (x, x.copy()), name="sequence"))
+    problem = normalise(record_sequence(sequence, (x, x.copy(), x.copy()), name="sequence"))
     space = build_space(problem, checking.target(4, 64))
     return [program_of(candidate) for _, candidate in first_candidates(space)]
 
@@ -83,7 +87,9 @@ def closed(program: Program) -> list[c.Function]:
 
 
 def test_a_closed_body_is_vectorised_and_what_is_open_beside_it_is_not() -> None:
-    for program in programs(plus, triangle):
+    for program in programs(plus, chained):
+        if any(len(innermost(f)) > 1 for f in closed(program)):
+            continue  # its range is in vectors of our own, with what is left of it behind
         assert closed(program)
         for f in closed(program):
             assert [(p.type, p.restrict, p.name) for p in f.parameters[:2]] == [
@@ -104,7 +110,7 @@ def test_a_closed_body_is_vectorised_and_what_is_open_beside_it_is_not() -> None
 def test_golden_closed_body(golden: Callable[[str, str], None]) -> None:
     """What compilers are told of it: flags of its function, sums of its loop."""
     printer = Printer(C_TEAM)
-    for f in closed(programs(triangle)[0]):
+    for f in closed(programs(chained)[0]):
         printer.function(f, 1)
     golden("\n".join((C_TEAM.closed_prelude, *printer.lines, "")), "closed_body.c.txt")
 
@@ -130,7 +136,7 @@ def test_without_closed_bodies_nothing_is_said_of_them() -> None:
 def test_compilers_take_them_without_a_word(tmp_path: Path) -> None:
     compiler = find_compiler()
     for one in (compiler, *other_compilers(compiler)):
-        for k, text in enumerate(dict.fromkeys(texts(plus, triangle, early) + texts(exact))):
+        for k, text in enumerate(dict.fromkeys(texts(plus, chained, early) + texts(exact))):
             source = tmp_path / f"{k}.c"
             source.write_text(text)
             command = one.command(source, tmp_path / f"{k}.so", ("-Wall", "-Wextra", "-Werror"))
@@ -143,7 +149,7 @@ def test_a_sum_of_a_closed_body_is_in_vectors(tmp_path: Path) -> None:
     """What the flags of the function are for: each instruction multiplies several elements."""
     compiler = find_compiler()
     source, assembly = tmp_path / "one.c", tmp_path / "one.s"
-    source.write_text(texts(triangle)[0])
+    source.write_text(texts(chained)[0])
     made = instructions([compiler.path, *compiler.flags, str(source), "-o", str(assembly)])
     if not lanes_of(made):
         pytest.skip("the assembly is of no x86")
