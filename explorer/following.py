@@ -42,7 +42,7 @@ _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """A kernel that sequences call; `text` is all that decides about its code."""
+    """A kernel that sequences call; `text` is all that decides about what it computes."""
 
     ir: KernelIR
     text: str
@@ -53,6 +53,11 @@ class _Kernel:
         run_at_once(
             self.ir, arrays, {p.name: x for p, x in zip(self.ir.scalars, values[n:], strict=True)}
         )
+
+
+def _text(ir: KernelIR) -> str:
+    """What a kernel computes; programs go on when they are edited above it, or moved."""
+    return spelled(ir, has_places=False)
 
 
 _Held = tuple[_Kernel, _Values]  # a call that waits
@@ -72,7 +77,7 @@ class _Sequence:
         recording = stored.recorded()
         self.calls: tuple[Call, ...] = tuple(recording.calls_in_order())
         self.trees = recording.trees
-        spelt = {id(call.ir): spelled(call.ir) for call in recording.calls}
+        spelt = {id(call.ir): _text(call.ir) for call in recording.calls}
         self.kernels = [spelt[id(call.ir)] for call in self.calls]
         self.parameters = [p.name for p in stored.parameters]
         self.scalars = {p.name: p.dtype for p in recording.scalars}
@@ -203,7 +208,7 @@ class Follower(AbstractFollower):
     def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
         found = self._callers.get(id(ir))
         if found is None:
-            kernel = _Kernel(ir, spelled(ir))
+            kernel = _Kernel(ir, _text(ir))
             caller = partial(self._take, kernel) if kernel.text in self._known else None
             found = self._callers[id(ir)] = kernel, caller
         return found[1]
@@ -277,7 +282,8 @@ class Follower(AbstractFollower):
         atexit.unregister(self.end)
         self.release()
         for s in self._sequences:
-            if s.n_runs == 0 and s.is_usable:
+            was_run = s.n_runs > 0 or s.n_met == len(s.calls)  # the latter ended with an error
+            if not was_run and s.is_usable:
                 _warn(f"what was found for {s.name} was never run: {_why(s)}")
         self._sequences, self._last = [], None
 

@@ -101,7 +101,7 @@ class Facts:
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
         known = {x.number: self._key(x) for x in sites if x.statement.tree not in shrunk}
         nested = {x.number for x in sites if x.around}  # others happen once
-        demoted = {n for n in nested if known[n] is not None and known[n] in self.active}
+        demoted = {n for n in nested if known.get(n) in self.active}
         own = _own_sites(s, sites, self.trees)
         for x in sites:
             if x.number not in demoted | own:

@@ -25,29 +25,29 @@ _ROOMS = (
 )
 
 
-def spelled(ir: KernelIR) -> str:
-    """All that decides about the code of a kernel."""
+def spelled(ir: KernelIR, *, has_places: bool = True) -> str:
+    """All that decides about the code of a kernel; without `has_places`, about what it computes, wherever it stands."""
     out: list[str] = []
-    _spell(ir, out.append)
+    _spell(ir, out.append, has_places)
     return "".join(out)
 
 
-def _spell(x: Any, put: Any) -> None:
+def _spell(x: Any, put: Any, has_places: bool) -> None:
     kind: Any = type(x)
     names = _names(kind)
     if names is not None:
         put(kind.__name__)
         put("(")
         for name in names:
-            _spell(getattr(x, name), put)
+            _spell(getattr(x, name), put, has_places)
             put(",")
-        if kind is Assert:
+        if has_places and kind is Assert:
             put(repr(str(x.where)))  # its message begins with it
         put(")")
     elif kind is tuple:
         put("[")
         for part in x:
-            _spell(part, put)
+            _spell(part, put, has_places)
             put(",")
         put("]")
     else:

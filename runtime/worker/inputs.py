@@ -128,7 +128,7 @@ def make_input_sets(
     changed.
 
     `more` are further arguments of the caller. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
-    arguments lead an index out of its array. Once `is_enough` there are no more sets than there are.
+    arguments lead an index out of its array, or fail an assertion. Once `is_enough` there are no more sets than there are.
     """
     if reference is None:
         from ..reference import Reference  # brings numba, see `Worker`
@@ -143,9 +143,11 @@ def make_input_sets(
     try:
         sets = [maker.unverified(first) if is_huge else maker.plain(first)]
         sets += [maker.plain(given) for given in more if not is_huge]
-        sets += [maker.plain(given) for given in maker.later(first, 0 if is_huge else _PERIODS)]
+        sets += maker.later(first, 0 if is_huge else _PERIODS)
     except IndexError as e:
         raise ArgumentsError(f"with these arguments, {e}: no kernel may leave its arrays") from e
+    except AssertionError as e:
+        raise ArgumentsError(f"with these arguments, {e}") from e
     variants = _Variants(recording, first, maker.flow, roles, rng)
     for k in range(1, n_sets):
         if is_enough() and not is_huge:
@@ -153,6 +155,8 @@ def make_input_sets(
         for drawn in variants.tries(integers_like if k == 1 else signed_like):
             try:
                 made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
+            except AssertionError:  # what is asserted may depend on values, too
+                continue
             except IndexError as e:  # which elements are reached may depend on values
                 if is_huge:
                     raise ArgumentsError(
@@ -273,16 +277,20 @@ class _Maker:
         arrays = self._before(given)
         return self._set(arrays, given, self._run(arrays, given))
 
-    def later(self, given: Arguments, n: int) -> Iterator[Arguments]:
-        """What `n` runs in a row of a sequence on sparse fields leave."""
+    def later(self, given: Arguments, n: int) -> Iterator[InputSet]:
+        """What `n` runs in a row of a sequence on sparse fields leave; fewer where a tree that grows is full before."""
         for _ in range(n if self._recording.trees else 0):
-            found = self._reference.run(self._recording, self._before(given), given.scalars)
-            arrays = {
-                p.name: found[p.name].astype(p.dtype.numpy, copy=False)
-                for p in self._recording.arrays
-            }
-            given = Arguments(arrays, given.scalars)
-            yield given
+            try:
+                found = self._reference.run(self._recording, self._before(given), given.scalars)
+                arrays = {
+                    p.name: found[p.name].astype(p.dtype.numpy, copy=False)
+                    for p in self._recording.arrays
+                }
+                given = Arguments(arrays, given.scalars)
+                made = self.plain(given)
+            except AssertionError:
+                return
+            yield made
 
     def _run(
         self, arrays: Mapping[str, Array], given: Arguments, wide: bool = True

@@ -15,7 +15,7 @@ from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.program.dependence import dependences
-from kernelscape.runtime.worker.inputs import Arguments
+from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +122,18 @@ def test_an_activation_that_was_made_before_is_needless_unless_cells_became_inac
     assert settlings(recorded(growing)[2]) == 3
 
 
+def test_one_loop_may_activate_cells_and_make_them_inactive() -> None:
+    x, _, block = tree()
+
+    @ks.kernel
+    def blink() -> None:
+        for i in range(4):
+            x[8 * i] = 1.0
+            ks.deactivate(block, i)
+
+    assert settlings(recorded(lambda: (blink(), blink()))[2]) == 2
+
+
 def test_another_range_activates_other_cells() -> None:
     x, _, _ = tree()
 
@@ -193,6 +205,22 @@ def test_a_sequence_on_sparse_fields_is_kept_in_files_which_are_not_trusted() ->
     other = replace(recording.calls[1], ir=replace(recording.calls[1].ir, body=()))
     with pytest.raises(ArchiveError, match="not what its sparse fields are lowered to"):
         from_values(to_values(replace(recording, calls=(recording.calls[0], other))))
+
+
+def test_trees_that_grow_are_verified_until_they_are_full() -> None:
+    x = ks.field(ks.i32)
+    lists = ks.root.pointer(ks.i, 2).dynamic(ks.j, 8, chunk_size=2)
+    lists.place(x)
+
+    @ks.kernel
+    def collect() -> None:
+        for i in range(6):
+            ks.append(lists, i % 2, i)
+
+    recording, arrays, problem = recorded(lambda: (collect(), collect()))
+    given = Arguments(arrays, {})
+    sets = make_input_sets(recording, problem, given, np.random.default_rng(1), n_sets=1).sets
+    assert len(sets) == 1  # the second period appends 12 more to 12 of 16
 
 
 def test_the_trees_of_a_sequence_are_shown_with_what_their_lists_cost() -> None:

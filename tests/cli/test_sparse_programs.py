@@ -1,0 +1,171 @@
+"""A program on sparse fields from exploring to following, as a user goes: run, replay, follow, show, and what is wrong is said."""
+
+from __future__ import annotations
+
+import runpy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.cli import commands as cli
+from kernelscape.kernels.fields.program import current_program
+from kernelscape.runtime import reference
+
+PROGRAM = """
+import os
+import kernelscape as ks
+
+ks.init(decisions=os.environ.get("FOUND") or None)
+x, y = ks.field(ks.f32), ks.field(ks.f32)
+block = ks.root.pointer(ks.i, CELLS)
+block.dense(ks.i, 4).place(x, y)
+items = ks.field(ks.i32)
+lists = ks.root.pointer(ks.i, 2).dynamic(ks.j, 3, chunk_size=2)
+lists.place(items)
+n = ks.field(ks.i32, shape=())
+
+@ks.kernel
+def grow():
+    for i in range(n[None]):
+        x[i] += 1.0
+
+@ks.kernel
+def add():
+    for i in x:
+        y[i] += 2.0 * x[i]
+
+@ks.kernel
+def back():
+    for i in y:
+        x[i] += 0.5 * y[i]
+
+@ks.kernel
+def collect():
+    for i in range(n[None]):
+        ks.append(lists, i % 2, i)
+
+def step():
+    grow()
+    add()
+    back()
+
+def collecting():
+    collect()
+    add()
+
+n[None] = GROWN
+"""
+
+
+def write(file: Path, cells: int = 4, grown: int = 6) -> Path:
+    file.write_text(PROGRAM.replace("CELLS", str(cells)).replace("GROWN", str(grown)))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def no_program_is_left(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reference, "_COMPILE_NS", 1e18)  # all is small: interpreted
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ks.reset()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a program that is no longer there."""
+    folder = tmp_path_factory.mktemp("found")
+    program = write(folder / "program.py")
+    command = ["run", f"{program}:step", "--max-evals", "2", "-q", "-o", str(folder / "run")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        patch.setattr(reference, "_COMPILE_NS", 1e18)
+        with pytest.raises(SystemExit) as ended:
+            cli.main(command)
+    assert not ended.value.code
+    program.unlink()
+    return folder / "run"
+
+
+def started(cells: int = 4) -> dict[str, Any]:
+    """The program, begun, in a file elsewhere."""
+    return runpy.run_path(str(write(Path("program.py"), cells)))
+
+
+def n_runs() -> int:
+    return sum(s.n_runs for s in current_program().follower._sequences)
+
+
+@pytest.mark.compiler
+def test_replaying_needs_no_program(found: Path, explore) -> None:
+    code, out, err = explore("replay", found)
+    assert code in (0, 6), err
+    assert "verified on" in out
+
+
+@pytest.mark.compiler
+def test_a_program_that_follows_leaves_what_it_leaves_alone(found: Path, monkeypatch) -> None:
+    states = []
+    for decisions in ("", str(found)):
+        monkeypatch.setenv("FOUND", decisions)
+        program = started()
+        for _ in range(3):
+            program["step"]()
+        states.append([program[name].to_numpy() for name in "xy"])
+    assert n_runs() == 3
+    np.testing.assert_allclose(states[0], states[1], rtol=1e-6)
+    assert np.count_nonzero(states[0]) == 2 * 6
+
+
+@pytest.mark.compiler
+def test_writes_that_are_not_made_end_what_follows_in_a_sentence(found: Path, monkeypatch) -> None:
+    monkeypatch.setenv("FOUND", str(found))
+    program = started()
+    program["n"][None] = 17
+    with pytest.raises(AssertionError, match=r"step: an index of a sparse field is outside"):
+        program["step"]()
+    np.testing.assert_array_equal(program["x"].to_numpy(), 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it was run
+        ks.reset()
+
+
+@pytest.mark.compiler
+def test_another_tree_is_not_that_of_the_decisions(found: Path, monkeypatch) -> None:
+    monkeypatch.setenv("FOUND", str(found))
+    program = started(cells=8)
+    program["step"]()
+    assert n_runs() == 0
+    assert program["x"][2] == 2.0
+    with pytest.warns(RuntimeWarning, match="never called its kernel grow with fields of these"):
+        ks.reset()
+
+
+def test_trees_are_shown(explore) -> None:
+    write(Path("program.py"))
+    code, out, err = explore("show", "program.py:step")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0] == "Trees"
+    assert [line.split()[0] for line in lines[2:5]] == ["node", "pointer", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("grown", "function", "wrong"),
+    [
+        (17, "step", "index of a sparse field is outside"),
+        (7, "collecting", "sparse fields is full"),
+    ],
+)
+@pytest.mark.compiler
+def test_writes_that_are_not_made_end_exploring_in_a_sentence(
+    grown: int, function: str, wrong: str, explore
+) -> None:
+    write(Path("program.py"), grown=grown)
+    code, _, err = explore("run", f"program.py:{function}", "-q")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "with these arguments, " in err and wrong in err
