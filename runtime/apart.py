@@ -15,7 +15,8 @@ import select
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -32,6 +33,35 @@ class Stopped(KeyboardInterrupt):
 
 def run_apart(work: Callable[[], T], is_over: Callable[[], bool] = lambda: False) -> T:
     """What `work` returns or raises in a child. Raises Stopped once `is_over`, MemoryError where the system ended the child."""
+    return run_together([work], 1, is_over)[0]
+
+
+def run_together(
+    works: Sequence[Callable[[], T]], n_children: int, is_over: Callable[[], bool] = lambda: False
+) -> list[T]:
+    """What each of `works` returns, in order, each in a child of its own, `n_children` of them at once. Raises what `run_apart`
+    does; no child is left then.
+    """
+    running: deque[tuple[int, int]] = deque()
+    found: list[T] = []
+    try:
+        for work in works:
+            if len(running) == n_children:
+                found.append(_wait(*running.popleft(), is_over))
+            running.append(_begin(work))
+        while running:
+            found.append(_wait(*running.popleft(), is_over))
+    finally:
+        for pid, read_fd in running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.close(read_fd)
+            os.waitpid(pid, 0)
+    return found
+
+
+def _begin(work: Callable[[], Any]) -> tuple[int, int]:
+    """A child that works: its process and the pipe of its answer."""
     read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
         # Python warns of threads of the parent: what runs here takes none of their locks.
@@ -40,6 +70,11 @@ def run_apart(work: Callable[[], T], is_over: Callable[[], bool] = lambda: False
     if pid == 0:
         _answer(work, write_fd)
     os.close(write_fd)
+    return pid, read_fd
+
+
+def _wait(pid: int, read_fd: int, is_over: Callable[[], bool]) -> Any:
+    """The answer of a child, which is gone then."""
     try:
         content = _read(read_fd, is_over)
     except BaseException:
@@ -56,8 +91,7 @@ def run_apart(work: Callable[[], T], is_over: Callable[[], bool] = lambda: False
     is_well, value = pickle.loads(content)
     if not is_well:
         raise value
-    found: T = value
-    return found
+    return value
 
 
 def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

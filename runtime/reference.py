@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,20 @@ from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.python_text import NAME, Printed, can_print, print_python
-from ..kernels.interpret.reference import initial_arrays, run_calls
-from ..kernels.interpret.work import work_of
+from ..kernels.interpret.reference import initial_arrays, run_calls, written_by
+from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import KernelIR
 from ..kernels.ir.walk import widened, written_in
 from ..kernels.language.record import Recording
 from ..space.engine.jit import own_folder
-from .apart import run_apart, shared_empty
+from .apart import run_apart, run_together, shared_empty
 
 Array = NDArray[Any]
 
-_COMPILE_NS = 1.5e9  # of a kernel, the first time
+# Of a kernel, the first time: 24 lines of a triangular product take 1.9 s, 433 lines of 27 unrolled updates 7 to 16 s.
+# Most of it is numba's typing and lowering: lower levels of optimisation save nothing.
+_COMPILE_NS = 1.5e9
+_COMPILE_NODE_NS = 1.2e7  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
 _LONG_NS = 5e7  # what is expected to take longer runs in a child
 
@@ -79,11 +82,7 @@ class Reference:
 
         Raises Stopped, and IndexError where an index leaves its array.
         """
-        known = self._seen.get((id(recording), wide))
-        if known is None:
-            made = widened(recording) if wide else recording
-            ways = {id(call.ir): choose_way(call.ir) for call in made.calls}
-            known = self._seen[id(recording), wide] = _Seen(recording, made, ways)
+        known = self._known(recording, wide)
         seen, ways = known.made, known.ways
         expected = zip(seen.calls, seen.n_made, strict=True)
         is_long = sum(n * ways[id(call.ir)].ns for call, n in expected) > _LONG_NS
@@ -100,43 +99,55 @@ class Reference:
             found = {
                 n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()
             }
-        for call in seen.calls:
-            printed = ways[id(call.ir)].printed
-            if printed is not None:
-                types = [found[name].dtype for name in call.arrays]
-                self._load(call.ir, printed, types)
+        self._load(_Needed.by(known, {n: a.dtype for n, a in found.items()}))
         if is_long:
             run_apart(lambda: run_calls(seen, found, scalars, run), self.is_over)
         else:
             run_calls(seen, found, scalars, run)
         return found
 
+    def prepare(
+        self, recordings: Sequence[tuple[Recording, bool]], dtypes: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        """Compile what runs of recordings, each `wide` or not, on arrays of these dtypes will need, at once. Raises Stopped."""
+        needed: list[_Needed] = []
+        for recording, wide in recordings:
+            known = self._known(recording, wide)
+            written = {p.name: p.dtype.numpy for p in known.made.temps}
+            changed = {n for c in known.made.calls for n in written_by(c)}
+            written |= {p.name: p.dtype.numpy for p in known.made.arrays if p.name in changed}
+            given = {
+                n: np.dtype(np.float32) if wide and t == np.float16 else t
+                for n, t in dtypes.items()
+            }
+            needed += _Needed.by(known, {**given, **written})
+        self._load(needed)
+
+    def _known(self, recording: Recording, wide: bool) -> _Seen:
+        known = self._seen.get((id(recording), wide))
+        if known is None:
+            made = widened(recording) if wide else recording
+            known = self._seen[id(recording), wide] = _Seen(recording, made, choose_ways(made))
+        return known
+
     def compiles(self, recording: Recording) -> bool:
         """Whether a kernel of the recording is compiled."""
-        return any(choose_way(call.ir).printed is not None for call in recording.calls)
+        return any(way.printed is not None for way in choose_ways(recording).values())
 
     def expected_ns(self, recording: Recording) -> float:
         """About how long a run takes, once it is compiled."""
+        ways = choose_ways(recording)
         calls = zip(recording.calls, recording.n_made, strict=True)
-        return sum(n * choose_way(call.ir).ns for call, n in calls)
+        return sum(n * ways[id(call.ir)].ns for call, n in calls)
 
-    def _load(self, ir: KernelIR, printed: Printed, dtypes: list[np.dtype[Any]]) -> None:
-        """Compile a kernel; in a child where that was not done before, since it takes a second or more."""
-        key, signature = _key(printed.text), _signature(ir, dtypes)
-        if (key, signature) in _LOADED:
-            return
-        path = _module_path(key, printed.text)
-        done = path.with_suffix(f".{_key(str(signature))}.done")
-        if not done.exists():
-
-            def compile_once() -> None:
-                _compiled(path).compile(signature)
-                done.touch()
-
-            run_apart(compile_once, self.is_over)
-        function = _compiled(path)
-        function.compile(signature)
-        _LOADED[key, signature] = function
+    def _load(self, needed: Sequence[_Needed]) -> None:
+        """Compile kernels; what was not before in children, one a core, since each takes a second or more."""
+        missing = {n.place: n for n in needed if n.place not in _LOADED}
+        n_cores = len(os.sched_getaffinity(0))
+        works = [n.compile_once for n in missing.values() if not n.done.exists()]
+        run_together(works, n_cores, self.is_over)
+        for place, n in missing.items():
+            _LOADED[place] = n.function()
 
     def _run_compiled(
         self,
@@ -145,7 +156,7 @@ class Reference:
         arrays: Mapping[str, Array],
         scalars: Mapping[str, Any],
     ) -> None:
-        given = [np.ascontiguousarray(arrays[p.name]).reshape(p.shape) for p in ir.arrays]
+        given = [_plain(arrays[p.name]).reshape(p.shape) for p in ir.arrays]
         function = _LOADED[_key(printed.text), _signature(ir, [a.dtype for a in given])]
         at = np.zeros(1, np.int64)
         numbers = [p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars]
@@ -154,15 +165,78 @@ class Reference:
             printed.places[place - 1].fail(int(at[0]))
 
 
+@dataclass(frozen=True)
+class _Needed:
+    """A kernel that is to be compiled for these types of its arguments."""
+
+    key: str
+    text: str
+    signature: tuple[Any, ...]
+
+    @classmethod
+    def by(cls, seen: _Seen, dtypes: Mapping[str, np.dtype[Any]]) -> list[_Needed]:
+        """Those of a recording whose arrays have these dtypes."""
+        made = []
+        for call in seen.made.calls:
+            printed = seen.ways[id(call.ir)].printed
+            if printed is not None:
+                signature = _signature(call.ir, [dtypes[name] for name in call.arrays])
+                made.append(cls(_key(printed.text), printed.text, signature))
+        return made
+
+    @property
+    def place(self) -> tuple[str, tuple[Any, ...]]:
+        """Where it is among what is loaded."""
+        return self.key, self.signature
+
+    @property
+    def path(self) -> Path:
+        return _module_path(self.key, self.text)
+
+    @property
+    def done(self) -> Path:
+        """Exists once numba has it on disk."""
+        return self.path.with_suffix(f".{_key(str(self.signature))}.done")
+
+    def compile_once(self) -> None:
+        """Compile it to numba's cache."""
+        self.function()
+        self.done.touch()
+
+    def function(self) -> Any:
+        """The function, of numba's cache where it is there. It takes arrays that may be written where it only reads: without the
+        last line numba would compile all of it again for those.
+        """
+        function = _compiled(self.path)
+        function.compile(self.signature)
+        function.disable_compile()
+        return function
+
+
+def _plain(array: Array) -> Array:
+    """As numba's signatures say it is: in C's order and aligned."""
+    found = np.ascontiguousarray(array)
+    return found if found.flags.aligned else found.copy()
+
+
 # Functions by the key of their text and the types of their arguments.
 _LOADED: dict[tuple[str, tuple[Any, ...]], Any] = {}
 
 
-def choose_way(ir: KernelIR) -> _Way:
-    """The way in which all runs of a session are sooner done."""
+def choose_ways(recording: Recording) -> dict[int, _Way]:
+    """The way of each kernel of a recording, by identity."""
+    n_made: dict[int, int] = {}
+    for call, n in zip(recording.calls, recording.n_made, strict=True):
+        n_made[id(call.ir)] = n_made.get(id(call.ir), 0) + n
+    return {id(call.ir): choose_way(call.ir, n_made[id(call.ir)]) for call in recording.calls}
+
+
+def choose_way(ir: KernelIR, n_calls: int = 1) -> _Way:
+    """The way in which all runs of a session are sooner done, where each calls it so often."""
     work = work_of(ir)
-    first_ns = work.interpreted_ns * _N_RUNS
-    is_quick = first_ns < _COMPILE_NS + work.compiled_ns * _N_RUNS
+    n = _N_RUNS * n_calls
+    compile_ns = _COMPILE_NS + _COMPILE_NODE_NS * n_nodes(ir)
+    is_quick = work.interpreted_ns * n < compile_ns + work.compiled_ns * n
     if _CONFIG.DISABLE_JIT or is_quick or not can_print(ir):
         return _Way(None, work.interpreted_ns)
     return _Way(print_python(ir), work.compiled_ns)

@@ -44,7 +44,7 @@ def initial_arrays(
     """What the calls of a recording run on: copies of arrays that any of them writes, made by `empty(shape, dtype)`, temporaries of
     zeros, and the other arrays themselves.
     """
-    written = {name for call in recording.calls for name in _written(call)}
+    written = {name for call in recording.calls for name in written_by(call)}
     found: dict[str, Array] = {}
     for p in recording.arrays:
         if p.name in written:
@@ -77,7 +77,7 @@ def run_calls(
         )
 
 
-def _written(call: Call) -> set[str]:
+def written_by(call: Call) -> set[str]:
     """Arrays of the sequence that a call writes."""
     names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     return {names[array] for array in written_in(call.ir.body)}

@@ -14,13 +14,16 @@ from ..ir.kernel import (
     For,
     If,
     KernelIR,
+    Load,
+    Local,
+    LocalElement,
     LoopIndex,
     Stmt,
     Unary,
     UpdateLocal,
     While,
 )
-from ..ir.walk import children, walk
+from ..ir.walk import children, nested_statements, walk
 from .contraction import contraction, factors
 from .kernel import MAX_LANES
 from .lanes import LanePlan, Plans, plan_lanes
@@ -41,10 +44,15 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True)
 class Work:
-    """Nanoseconds of one run, interpreted and compiled. Loops whose length is known only from data count as long as they can be."""
+    """Nanoseconds of one run, interpreted and compiled. Lengths that are known only from data are guessed, see `_Counter`."""
 
     interpreted_ns: float
     compiled_ns: float
+
+
+def n_nodes(ir: KernelIR) -> int:
+    """Nodes of all expressions of a kernel."""
+    return sum(1 for s in nested_statements(ir.body) for e in children(s) for _ in walk(e))
 
 
 def work_of(ir: KernelIR) -> Work:
@@ -65,9 +73,9 @@ class _Counter:
         """The work of statements that run `steps` times in `lanes` each; `middles` are typical values of the loops around."""
         interpreted_ns = compiled_ns = 0.0
         for s in body:
-            n_nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
-            interpreted_ns += n_nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
-            compiled_ns += n_nodes * steps * lanes * _COMPILED_NS
+            nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
+            interpreted_ns += nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
+            compiled_ns += nodes * steps * lanes * _COMPILED_NS
             parts: list[Work] = []
             if isinstance(s, For):
                 parts = [self._loop(s, steps, lanes, middles)]
@@ -80,7 +88,7 @@ class _Counter:
         return Work(interpreted_ns, compiled_ns)
 
     def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> Work:
-        extent = max(0.0, self._typical(s.extent, middles))
+        extent = self._extent(s.extent, steps * lanes, middles)
         inside = {**middles, s.loop: extent / 2}
         if not self.plans.get(id(s), LanePlan(False, 1)).is_vector:
             return self.block(s.body, steps * extent, lanes, inside)
@@ -88,12 +96,23 @@ class _Counter:
         chunks = max(1.0, lanes * extent / room)
         return self.block(s.body, steps * chunks, lanes * extent / chunks, inside)
 
+    def _extent(self, x: Expr, times: float, middles: Mapping[str, float]) -> float:
+        """The typical length of a loop that is begun so many times. What is read from arrays are lists, which share the longest."""
+        known = max(0.0, self._typical(x, middles))
+        parts = list(walk(x))
+        is_read = any(isinstance(y, Load | LocalElement) for y in parts)
+        if is_read or (known == 0 and any(isinstance(y, Local) for y in parts)):
+            return max(1.0, self.longest / max(1.0, times))
+        return known
+
     def _typical(self, x: Expr, middles: Mapping[str, float]) -> float:
         match x:
             case Const(value=value):
                 return float(value)
             case LoopIndex(loop=loop) if loop in middles:
                 return middles[loop]
+            case Local():
+                return self.longest / 2
             case Cast(x=y):
                 return self._typical(y, middles)
             case Unary(op="neg", x=y):

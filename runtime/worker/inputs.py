@@ -275,7 +275,17 @@ class _Maker:
     def plain(self, given: Arguments) -> InputSet:
         """Right is what lies within the rounding of the partial results."""
         arrays = self._before(given)
+        self._prepare(arrays)
         return self._set(arrays, given, self._run(arrays, given))
+
+    def _prepare(self, arrays: Mapping[str, Array]) -> None:
+        """Have all that is run compiled at once: compiling takes seconds, and one core for each."""
+        needed = [(self._recording, True)]
+        if self._has_sizes:
+            needed.append((self._absolute, True))
+        if self._n_samples:
+            needed.append((self._recording, False))
+        self._reference.prepare(needed, {name: a.dtype for name, a in arrays.items()})
 
     def later(self, given: Arguments, n: int) -> Iterator[InputSet]:
         """What `n` runs in a row of a sequence on sparse fields leave; fewer where a tree that grows is full before."""
@@ -376,6 +386,13 @@ class _Maker:
         }
 
     @cached_property
+    def _has_sizes(self) -> bool:
+        """Whether a run on absolute values may say something; where all results feed themselves it may only cost time."""
+        written = {name for name, role in self._roles.items() if role != "input"}
+        says_nothing = not self._recording.trees and self.flow.sensitive.issuperset(written)
+        return not (says_nothing and self._reference.compiles(self._recording))
+
+    @cached_property
     def _absolute(self) -> Recording:
         return _absolute(self._recording)
 
@@ -390,7 +407,7 @@ class _Maker:
         written = self._compared(found)
         own = {name: _largest(found[name]) for name in written}
         flow = self.flow
-        if flow.sensitive.issuperset(written) and self._reference.compiles(self._recording):
+        if not self._has_sizes:
             return own
         absolute = {n: np.abs(a) if a.dtype.kind == "f" else a for n, a in arrays.items()}
         scalars = {

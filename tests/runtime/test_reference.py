@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from functools import partial
 
 import kernelscape as ks
 import numpy as np
@@ -11,8 +13,8 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.runtime import reference as module
-from kernelscape.runtime.apart import Stopped, run_apart, shared_empty
-from kernelscape.runtime.reference import Reference, choose_way
+from kernelscape.runtime.apart import Stopped, run_apart, run_together, shared_empty
+from kernelscape.runtime.reference import Reference, choose_way, choose_ways
 
 nd = ks.types.ndarray()
 
@@ -141,3 +143,81 @@ def test_an_ended_child_is_gone():
         run_apart(work, lambda: pid[0] > 0)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid[0]), 0)
+
+
+def test_children_at_once_answer_in_order_and_are_gone_when_one_fails():
+    def later(k: int) -> int:
+        time.sleep(0.01 * (3 - k))
+        return k
+
+    assert run_together([partial(later, k) for k in range(4)], 2) == [0, 1, 2, 3]
+    pid = shared_empty((1,), np.int64)
+
+    def wait() -> None:
+        pid[0] = os.getpid()
+        threading.Event().wait()
+
+    def fail() -> None:
+        while pid[0] == 0:
+            time.sleep(0.001)
+        raise ValueError("of the child")
+
+    with pytest.raises(ValueError, match="of the child"):
+        run_together([fail, wait], 2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid[0]), 0)
+
+
+@ks.kernel
+def smooth(a: nd, b: nd):
+    for i in range(1, a.shape[0] - 1):
+        b[i] = 0.5 * a[i - 1] + 0.5 * a[i + 1]
+
+
+def test_steps_that_are_made_often_are_compiled():
+    """One of them is sooner interpreted than compiled, four thousand are not."""
+    a = np.ones(20_000)
+
+    b = a.copy()
+    once = record_sequence(lambda a, b: repeated(a, b, 1), (a, b))
+    often = record_sequence(lambda a, b: repeated(a, b, 2000), (a, b))
+    assert all(way.printed is None for way in choose_ways(once).values())
+    assert all(way.printed is not None for way in choose_ways(often).values())
+
+
+def repeated(a, b, n):
+    for _ in range(n):
+        smooth(a, b)
+        smooth(b, a)
+
+
+@ks.kernel
+def fold(a: nd):
+    for r in range(a.shape[0]):
+        i = a.shape[0] - 1 - r
+        for j in range(i + 1, a.shape[0]):
+            for k in range(i + 1, j):
+                a[i, j] = max(a[i, j], a[i, k] + a[k, j])
+
+
+def test_loops_between_locals_count():
+    assert (
+        choose_way(record_sequence(fold, (np.zeros((150, 150)),)).calls[0].ir).printed is not None
+    )
+
+
+@ks.kernel
+def scaled(x: nd, y: nd):
+    for k in range(y.shape[0]):
+        y[k] = 3.0 * x[k]
+
+
+def test_what_is_prepared_is_compiled_once_also_for_arrays_that_may_be_written(compiled):
+    x = np.arange(4.0)
+    r = record_sequence(scaled, (x, x.copy()))
+    reference = Reference()
+    reference.prepare([(r, True), (r, False)], {"x": x.dtype, "y": x.dtype})
+    before = dict(module._LOADED)
+    np.testing.assert_array_equal(reference.run(r, {"x": x, "y": x.copy()}, {})["y"], 3.0 * x)
+    assert before == module._LOADED
+    assert all(len(f.signatures) == 1 for f in module._LOADED.values())

@@ -75,3 +75,22 @@ def test_contract_sums_the_broadcast_product(a, b, shape, n_reduced):
     wanted = np.broadcast_to(x * y, shape).sum(axis=tuple(range(n_reduced)))
     found = np.broadcast_to(contract(x, y, shape, n_reduced), wanted.shape)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "n_reduced"),
+    [
+        ((7, 4), (7, 1), 1),  # a matrix and a vector
+        ((7, 4, 1), (7, 1, 3), 1),
+        ((7, 1, 3), (7, 4, 1), 1),  # the factors' order is not the result's
+        ((2, 7, 4, 1), (2, 7, 1, 3), 2),
+        ((2, 7, 4, 1), (2, 1, 1, 3), 2),  # one sum is of one factor alone
+        ((7, 4, 3), (7, 1, 3), 1),  # an axis of both is kept
+    ],
+)
+def test_products_of_any_axes(a, b, n_reduced):
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-4, 5, a).astype(float), rng.integers(-4, 5, b).astype(float)
+    shape = np.broadcast_shapes(a, b)
+    wanted = (x * y).sum(axis=tuple(range(n_reduced)))
+    np.testing.assert_array_equal(contract(x, y, shape, n_reduced), wanted)
