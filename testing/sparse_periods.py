@@ -1,0 +1,92 @@
+"""Candidates of sequences on sparse fields as compiled C, over several periods: each begins with what the one before has left.
+
+A list that is old, a slot that two cells have, or a counter that was not set shows in the next period, so states are handed on as
+the candidate leaves them, and compared with those of the reference as the program sees them (kernels/fields/canonical.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ..codegen.c.source import Source
+from ..kernels.fields.canonical import canonical
+from ..kernels.interpret.reference import run_reference
+from ..kernels.language.record import Recording
+from ..kernels.offload.pipeline import normalise
+from ..space.build import build_space
+from ..space.candidate import Candidate
+from . import checking
+from .calling import Arrays, InputSet, call_once, in_child, set_team_size
+
+N_PERIODS = 3
+THREADS = (1, 2)
+_SECONDS = 60.0
+
+
+def periods(recording: Recording, before: Arrays, n: int = N_PERIODS) -> list[Arrays]:
+    """What is right behind each period, in the form in which it is compared."""
+    state, found = before, []
+    for _ in range(n):
+        state = run_reference(recording, state, {})
+        found.append(canonical(recording.trees, state))
+    return found
+
+
+def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]:
+    """The different texts of random candidates of a sequence."""
+    root = build_space(normalise(recording), checking.target(2, 32)).root()
+    assert isinstance(root, Candidate)
+    rng = np.random.default_rng(seed)
+    drawn = (checking.random_candidate(root, rng) for _ in range(n_draws))
+    made = (checking.source_of(c) for c in drawn if isinstance(c, Candidate))
+    return list({source.text: source for source in made}.values())
+
+
+def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folder: Path) -> str:
+    """What is wrong with texts of a sequence, "" where nothing is: with each number of threads, and each thread late."""
+    wanted = periods(recording, before)
+    for built in checking.build_all(sources, folder, "sparse", n_threads=1):
+        if built.library is None:
+            return f"not built: {built.log}"
+        for n_threads in THREADS if built.source.team else THREADS[:1]:
+            work = partial(_run, built, recording, before, wanted, n_threads)
+            said = in_child(work, _SECONDS)
+            if said:
+                return f"{said}, {n_threads} threads:\n{built.source.text}"
+    return ""
+
+
+def _run(
+    built: checking.Build, recording: Recording, before: Arrays, wanted: Sequence[Arrays], n: int
+) -> str:
+    library = ctypes.CDLL(str(built.library))
+    if built.source.team:
+        set_team_size(library, n)
+    entry = getattr(library, built.source.entry)
+    entry.restype = None
+    has_delays = checking.with_delays(built.source.text) != built.source.text
+    for late in range(-1, n if has_delays and n > 1 else 0):
+        if has_delays:
+            ctypes.c_int.in_dll(library, "late_thread").value = late
+        state = before
+        for period, want in enumerate(wanted):
+            left: Arrays = {}
+
+            def judge(
+                got: Arrays, state: Arrays = state, want: Arrays = want, left: Arrays = left
+            ) -> str:
+                left.update(state | {name: a.copy() for name, a in got.items()})
+                found = canonical(recording.trees, left)
+                wrong = [name for name, a in want.items() if not np.array_equal(found[name], a)]
+                return f"{', '.join(wrong)} differ from the reference" if wrong else ""
+
+            said = call_once(entry, built.source, InputSet(state, {}, {}, 0.0, 0.0), 0, judge)
+            if said:
+                return f"{said} in period {period}, thread {late} late"
+            state = left
+    return ""
