@@ -226,7 +226,7 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     out, at = np.zeros(n, np.float32), rng.integers(-1, 60, n)
     starts = np.concatenate([[0], np.cumsum(rng.integers(0, 3, n))]) // 2
     yield escapes, [np.zeros(n, np.int32), x, y], True
-    yield ragged, [out, unit, starts], True
+    yield ragged, [out, unit, starts], False  # its range runs in vectors
     yield guarded, [out, unit, at], False
     yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
     for begin in (
