@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from ..kernels.ir.kernel import KernelIR
 from ..kernels.ir.walk import widened, written_in
 from ..kernels.language.record import Recording
 from ..space.engine.jit import own_folder
-from .apart import run_apart, run_together, shared_empty
+from .apart import Stopped, over_after, run_apart, run_together, shared_empty
 
 Array = NDArray[Any]
 
@@ -39,6 +40,7 @@ Array = NDArray[Any]
 _COMPILE_NS = 1.5e9
 _COMPILE_NODE_NS = 1.2e7  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
+_N_RUNS_OF_TREES = 24  # of a sequence on sparse fields: three periods are input sets, too
 _LONG_NS = 5e7  # what is expected to take longer runs in a child
 
 
@@ -68,6 +70,8 @@ class Reference:
     def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
         self.is_over = is_over
         self._seen: dict[tuple[int, bool], _Seen] = {}
+        self._has_tried = False
+        self._interpreted_ns = 0.0  # of a call, where all are interpreted
 
     def run(
         self,
@@ -123,11 +127,37 @@ class Reference:
             needed += _Needed.by(known, {**given, **written})
         self._load(needed)
 
+    def try_interpreter(
+        self, recording: Recording, arrays: Mapping[str, Array], scalars: Mapping[str, Any]
+    ) -> None:
+        """Interpret all from now on where one run shows that this is sooner done than compiling: loops over sparse fields, whose
+        lengths data decide, are estimated as long as they can be. Raises what `run` does.
+        """
+        if self._has_tried or not recording.trees or not self.compiles(recording):
+            return
+        self._has_tried = True
+        begin = time.monotonic()
+        kernels = {id(call.ir): call.ir for call in recording.calls}.values()
+        is_late = over_after(sum(map(_compile_ns, kernels)) / _N_RUNS_OF_TREES / 1e9)
+        found = initial_arrays(recording, arrays, shared_empty)
+        try:
+            run_apart(
+                lambda: run_calls(recording, found, scalars), lambda: is_late() or self.is_over()
+            )
+        except Stopped:
+            if self.is_over():
+                raise
+        else:
+            self._interpreted_ns = (time.monotonic() - begin) * 1e9 / sum(recording.n_made)
+
     def _known(self, recording: Recording, wide: bool) -> _Seen:
         known = self._seen.get((id(recording), wide))
         if known is None:
             made = widened(recording) if wide else recording
-            known = self._seen[id(recording), wide] = _Seen(recording, made, choose_ways(made))
+            ways = choose_ways(made)
+            if self._interpreted_ns:
+                ways = dict.fromkeys(ways, _Way(None, self._interpreted_ns))
+            known = self._seen[id(recording), wide] = _Seen(recording, made, ways)
         return known
 
     def compiles(self, recording: Recording) -> bool:
@@ -231,12 +261,15 @@ def choose_ways(recording: Recording) -> dict[int, _Way]:
     return {id(call.ir): choose_way(call.ir, n_made[id(call.ir)]) for call in recording.calls}
 
 
+def _compile_ns(ir: KernelIR) -> float:
+    return _COMPILE_NS + _COMPILE_NODE_NS * n_nodes(ir)
+
+
 def choose_way(ir: KernelIR, n_calls: int = 1) -> _Way:
     """The way in which all runs of a session are sooner done, where each calls it so often."""
     work = work_of(ir)
     n = _N_RUNS * n_calls
-    compile_ns = _COMPILE_NS + _COMPILE_NODE_NS * n_nodes(ir)
-    is_quick = work.interpreted_ns * n < compile_ns + work.compiled_ns * n
+    is_quick = work.interpreted_ns * n < _compile_ns(ir) + work.compiled_ns * n
     if _CONFIG.DISABLE_JIT or is_quick or not can_print(ir):
         return _Way(None, work.interpreted_ns)
     return _Way(print_python(ir), work.compiled_ns)

@@ -275,6 +275,7 @@ class _Maker:
     def plain(self, given: Arguments) -> InputSet:
         """Right is what lies within the rounding of the partial results."""
         arrays = self._before(given)
+        self._reference.try_interpreter(self._recording, arrays, given.scalars)
         self._prepare(arrays)
         return self._set(arrays, given, self._run(arrays, given))
 

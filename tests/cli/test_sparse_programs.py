@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.kernels.fields.program import current_program
-from kernelscape.runtime import reference
 
 PROGRAM = """
 import os
@@ -66,8 +65,7 @@ def write(file: Path, cells: int = 4, grown: int = 6) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_program_is_left(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reference, "_COMPILE_NS", 1e18)  # all is small: interpreted
+def no_program_is_left():
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -82,7 +80,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["run", f"{program}:step", "--max-evals", "2", "-q", "-o", str(folder / "run")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setattr(reference, "_COMPILE_NS", 1e18)
         with pytest.raises(SystemExit) as ended:
             cli.main(command)
     assert not ended.value.code

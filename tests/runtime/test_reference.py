@@ -11,7 +11,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.language.record import Recording, record_program, record_sequence
 from kernelscape.runtime import reference as module
 from kernelscape.runtime.apart import Stopped, run_apart, run_together, shared_empty
 from kernelscape.runtime.reference import Reference, choose_way, choose_ways
@@ -221,3 +221,39 @@ def test_what_is_prepared_is_compiled_once_also_for_arrays_that_may_be_written(c
     np.testing.assert_array_equal(reference.run(r, {"x": x, "y": x.copy()}, {})["y"], 3.0 * x)
     assert before == module._LOADED
     assert all(len(f.signatures) == 1 for f in module._LOADED.values())
+
+
+def on_a_tree(n: int) -> tuple[Recording, dict[str, np.ndarray]]:
+    """A sequence on a sparse field, with a loop of n iterations."""
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.f32)
+    ks.root.pointer(ks.i, 256).dense(ks.i, 8).place(x)
+    x[3] = 1.0
+
+    @ks.kernel
+    def count() -> None:
+        for _ in range(1):
+            for i in range(n):
+                x[i * 5 % 8] += 1.0
+
+    @ks.kernel
+    def double() -> None:
+        for i in x:
+            x[i] += x[i]
+
+    recording, arrays = record_program(lambda: (count(), double()), ())
+    ks.reset()
+    return recording, arrays
+
+
+@pytest.mark.parametrize("n", [2, 100_000])
+def test_what_is_sooner_interpreted_is_seen_by_trying(n: int) -> None:
+    recording, arrays = on_a_tree(n)
+    tried = Reference()
+    begin = time.monotonic()
+    tried.try_interpreter(recording, arrays, {})
+    assert time.monotonic() - begin < 2
+    is_small = n == 2
+    ways = tried._known(recording, True).ways.values()
+    assert tried.compiles(recording)
+    assert all(way.printed is None for way in ways) is is_small
