@@ -6,7 +6,6 @@ its cells; own cells are items of that. All other accesses walk down the tree. L
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -39,11 +38,9 @@ from ..ir.structure import StructureTree
 from ..ir.walk import (
     loads,
     local_changed,
-    locals_read,
     mapped,
     nested_statements,
     walk,
-    with_blocks,
 )
 from .cells import I64, Block, Cells, Found, Names, number
 from .layout import Layout, pools_below
@@ -52,6 +49,7 @@ from .near import Leaf, near_load, offsets
 from .own import Own, changing, shrinks, without_own_activations, written
 from .pools import Pools
 from .settling import settle, settle_between
+from .sure import still_active, without_activations
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,9 @@ class _Lowering:
         demoted: frozenset[int],
     ) -> None:
         self.ir, self.layouts, self.fields = ir, layouts, fields
-        self.sure: set[tuple[int, str, int, tuple[Expr, ...]]] = set()  # by the statement at top
         self.top = 0  # the number of the statement at top level
-        if demoted:
-            self.ir = replace(ir, body=self._without(demoted))
+        body, self.sure = without_activations(ir.body, demoted)
+        self.ir = replace(ir, body=body)
         self.placed = {p.array: p for p in ir.placed}
         taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars}
         for s in nested_statements(ir.body):
@@ -112,7 +109,11 @@ class _Lowering:
         self.elsewhere: frozenset[str] = frozenset()  # fields that the loop writes in other cells
 
     def run(self) -> Lowered:
-        self.ir = replace(self.ir, body=tuple(map(self._demoted, self.ir.body)))
+        body = [
+            without_own_activations(s, self.tree(s.tree)) if isinstance(s, ForActive) else s
+            for s in self.ir.body
+        ]
+        self.ir = replace(self.ir, body=tuple(body))
         changed = [
             s
             for s in nested_statements(self.ir.body)
@@ -125,7 +126,7 @@ class _Lowering:
             upper = {t.path(s.node)[0] for s in changed if s.tree == tree}
             for n in pools_below(t, upper):
                 settle(first, self.pools, tree, n)
-        body = self.block(self.ir.body, is_top=True)
+        made = self.block(self.ir.body, is_top=True)
         makers = {id(s): (top, tree, n) for top, (s, tree, n) in self.makers}
         last = Block(self.names, self.ir.where)
         for tree in sorted(self.pools.may_fail):
@@ -139,7 +140,7 @@ class _Lowering:
         lowered = replace(
             self.ir,
             arrays=(*(p for p in self.ir.arrays if p.name not in self.placed), *added),
-            body=(*first.statements, *body, *last.statements),
+            body=(*first.statements, *made, *last.statements),
             trees=(),
             placed=(),
             independent=tuple(self.cell_loops.independent),
@@ -148,30 +149,6 @@ class _Lowering:
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
         return Lowered(lowered, sections, len(first.statements), len(last.statements), lists)
-
-    def _without(self, demoted: frozenset[int]) -> tuple[Stmt, ...]:
-        """The kernel without activations that are needless, whose cells are surely active."""
-        counted = itertools.count()
-
-        def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-            found = []
-            for s in body:
-                if isinstance(s, Activate) and next(counted) in demoted:
-                    self.sure.add((self.top, s.tree, s.node, s.indices))
-                else:
-                    found.append(with_blocks(s, kept))
-            return tuple(found)
-
-        made: list[Stmt] = []
-        for k, s in enumerate(self.ir.body):
-            self.top = k
-            made += kept((s,))
-        return tuple(made)
-
-    def _demoted(self, s: Stmt) -> Stmt:
-        if not isinstance(s, ForActive):
-            return s
-        return without_own_activations(s, self.tree(s.tree))
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
         """Nodes of which a statement may change what is active."""
@@ -189,31 +166,9 @@ class _Lowering:
             if is_top:
                 settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
-            self.forget(s)
+            self.active = still_active(self.active, s)
         self.active = kept
         return b.statements
-
-    def forget(self, s: Stmt) -> None:
-        """Which cells are surely active, behind a statement: not those whose indices may be others now."""
-        inside = list(nested_statements((s,)))
-        if any(isinstance(x, Deactivate) for x in inside):
-            self.active.clear()
-            return
-        names = {local_changed(x) for x in inside} - {""}
-        arrays = {x.array for x in inside if isinstance(x, Store | Update)}
-        is_change = any(isinstance(x, Activate | Append) for x in inside)
-        if isinstance(s, Append):
-            names -= {s.result}
-        self.active = {
-            key: found
-            for key, found in self.active.items()
-            if not any(
-                names & set(locals_read(i))
-                or any(x.array in arrays for x in loads(i))
-                or (is_change and any(isinstance(x, IsActive | Length) for x in walk(i)))
-                for i in key[2]
-            )
-        }
 
     def statement(self, b: Block, s: Stmt, is_top: bool) -> None:
         match s:
@@ -225,7 +180,9 @@ class _Lowering:
                     )
                 self.loop(b, s)
             case For():
-                self.forget(s)  # what an iteration changes is changed when the next one begins
+                self.active = still_active(
+                    self.active, s
+                )  # what an iteration changes is changed when the next one begins
                 extent = self.expr(s.extent, b)
                 self.cells.extents[s.loop] = (
                     int(extent.value) if isinstance(extent, Const) else None
@@ -234,7 +191,7 @@ class _Lowering:
                 b.put(For(s.loop, extent, tuple(self.block(s.body)), s.where))
                 self.only_own = outer
             case While():
-                self.forget(s)
+                self.active = still_active(self.active, s)
                 self.repeat(b, s)
             case If():
                 condition = self.expr(s.condition, b)
