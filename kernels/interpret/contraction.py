@@ -65,6 +65,10 @@ def _product(a: Array, b: Array, axes: tuple[list[str], list[str], list[str]]) -
         formula = f"{''.join(in_a)},{''.join(in_b)}->{''.join(kept)}"
         return np.asarray(np.einsum(formula, a, b, optimize=True))
     at = [in_a.index(x) for x in shared], [in_b.index(x) for x in shared]
+    if {a.ndim, b.ndim} == {1, 2}:
+        # A tenth of what it takes as the product of two matrices, one of which has one row.
+        matrix, vector, axis = (a, b, at[0][0]) if a.ndim == 2 else (b, a, at[1][0])
+        return np.asarray(vector @ matrix if axis == 0 else matrix @ vector)
     total = np.asarray(np.tensordot(a, b, at))
     found = [x for x in in_a + in_b if x not in shared]
     return total.transpose([found.index(x) for x in kept])

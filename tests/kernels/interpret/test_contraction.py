@@ -81,6 +81,8 @@ def test_contract_sums_the_broadcast_product(a, b, shape, n_reduced):
     ("a", "b", "n_reduced"),
     [
         ((7, 4), (7, 1), 1),  # a matrix and a vector
+        ((4, 7, 1), (1, 7, 1), 2),
+        ((7, 1, 1), (7, 3, 1), 1),
         ((7, 4, 1), (7, 1, 3), 1),
         ((7, 1, 3), (7, 4, 1), 1),  # the factors' order is not the result's
         ((2, 7, 4, 1), (2, 7, 1, 3), 2),
