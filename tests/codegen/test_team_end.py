@@ -48,13 +48,15 @@ def test_few_partial_results_are_added_behind_the_team(n, cores, meets):
     assert any(isinstance(p, CombineSums) for p in inside) == meets
 
 
+def one_launch(name, **sizes):
+    """The launches of first candidates that are one launch of a team."""
+    found = loops_of_first(name, **sizes).values()
+    return [made[0] for made, starts in found if starts.n_launches == starts.n_teams == 1]
+
+
 def test_a_sum_that_the_team_goes_on_with_is_added_before():
-    """The mean of a column is needed by all threads, so they wait for it."""
-    found = loops_of_first("standardise", m=64, n=64)
-    one_launch = [
-        launches[0]
-        for launches, starts in found.values()
-        if starts.n_launches == starts.n_teams == 1
-    ]
-    assert one_launch
-    assert all(map(has_barrier, one_launch))
+    """All threads need all of x, a sum over rows: they wait for it. A row of standardise is one thread's, with its mean."""
+    assert all(map(has_barrier, one_launch("gemver", n=64)))
+    assert one_launch("gemver", n=64)
+    assert one_launch("standardise", m=64, n=64)
+    assert not any(map(has_barrier, one_launch("standardise", m=64, n=64)))
