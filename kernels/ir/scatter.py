@@ -84,7 +84,6 @@ class Placing:
     kept: tuple[Local, ...] = ()
 
 
-@lru_cache(maxsize=256)  # several families ask for each loop
 def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
     """The scatters of a task of one loop whose iterations nothing else keeps in order; () where there are none, or something does.
 
@@ -92,6 +91,14 @@ def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
     """
     if task.body is None or len(task.loops) != 1:
         return ()
+    names = dict.fromkeys(s.state.name for s in task.body.sites if s.op == "update")
+    return _of_body(task, tuple((name, problem.array(name).dtype) for name in names))
+
+
+@lru_cache(maxsize=256)  # several families ask for each loop
+def _of_body(task: Task, dtypes: tuple[tuple[str, DType], ...]) -> tuple[Scatter, ...]:
+    assert task.body is not None
+    by_name = dict(dtypes)
     every = tuple(nested_statements(task.body.statements))
     if any(isinstance(s, Print) for s in every):
         return ()
@@ -100,7 +107,9 @@ def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
         updates = [s for s in every if isinstance(s, Update) and s.array == array]
         sites = [s for s in task.body.sites if s.state.name == array]
         ops = {s.op for s in updates}
-        dtype = problem.array(array).dtype
+        dtype = by_name.get(array)
+        if dtype is None:
+            return ()  # something else than updates
         is_free = task.fast_math or dtype.is_integer
         if (
             not all(s.op == "update" for s in sites)
