@@ -161,7 +161,7 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         propagate.expand: (*at, 0, children, *results),
         propagate.propagate_all: at,
         propagate.constraint_blocks: (space.model.arrays, order),
-        propagate.shave: (*at, order),
+        propagate.shave: (*at, order, domains),
         propagate._descend: (*at, order, 1),
     }
     return {function.__name__: (function, given) for function, given in found.items()}

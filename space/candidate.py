@@ -92,9 +92,10 @@ class Space:
         blocks = np.empty(self.n_choices, np.int32)
         constraint_blocks(arrays, blocks)
         still_open = root.open_choices()
+        seen = np.empty(self.n_choices, np.uint32)
         for block in np.unique(blocks[still_open]):
             chosen = still_open[blocks[still_open] == block]
-            status = int(shave(arrays, self.scratch, domains, chosen))
+            status = int(shave(arrays, self.scratch, domains, chosen, seen))
             if status != FIXPOINT:
                 return self._result(status, domains)
         return root

@@ -237,36 +237,53 @@ def _join(blocks: Ints, a: Int, b: Int) -> None:
 
 
 @jit_flat
-def shave(arrays: Arrays, scratch: Scratch, domains: Mask, chosen: Ints) -> Int:
+def shave(arrays: Arrays, scratch: Scratch, domains: Mask, chosen: Ints, seen: Mask) -> Int:
     """Remove, in place, values of the `chosen` variables that fail at once when decided, until there are none; a status.
 
-    Failing is monotone in the domains, so what is left depends on no order.
+    Failing is monotone in the domains, so what is left depends on no order. A fixpoint that decides further variables shows that
+    their values there do not fail: these are not tried again before the next round. `seen` ([n_vars]) is for notes.
     """
     state = scratch.state
-    since = 0  # variables looked at since a value was removed
-    k = 0
-    while since < chosen.size:
-        var = np.int64(chosen[k])
-        domain = np.int64(domains[var])
-        since += 1
-        k = k + 1 if k + 1 < chosen.size else 0
-        if domain & (domain - 1) == 0:
-            continue
-        dead, value = np.int64(0), 0
-        while domain >> value:
-            if domain >> value & 1:
+    is_removing = True
+    while is_removing:
+        is_removing = False
+        for k in range(chosen.size):
+            seen[chosen[k]] = 0
+        for k in range(chosen.size):
+            var = np.int64(chosen[k])
+            domain = np.int64(domains[var])
+            if domain & (domain - 1) == 0:
+                continue
+            dead, value = np.int64(0), 0
+            while domain >> value:
+                bit = np.int64(1) << value
+                if domain & bit & ~np.int64(seen[var]):
+                    state[N_TRAIL] = 0
+                    if _decide(arrays, scratch, domains, var, bit) == FIXPOINT:
+                        _note_decided(arrays, scratch, domains, seen)
+                    else:
+                        dead |= bit
+                    undo(arrays, scratch, domains, np.int64(0))
+                value += 1
+            if dead:
                 state[N_TRAIL] = 0
-                if _decide(arrays, scratch, domains, var, np.int64(1) << value) != FIXPOINT:
-                    dead |= np.int64(1) << value
-                undo(arrays, scratch, domains, np.int64(0))
-            value += 1
-        if dead:
-            state[N_TRAIL] = 0
-            status = _decide(arrays, scratch, domains, var, ~dead)
-            if status != FIXPOINT:
-                return status
-            since = 0
+                status = _decide(arrays, scratch, domains, var, ~dead)
+                if status != FIXPOINT:
+                    return status
+                is_removing = True
     return FIXPOINT
+
+
+@jit_flat_internal
+def _note_decided(arrays: Arrays, scratch: Scratch, domains: Mask, seen: Mask) -> None:
+    """Add to `seen` the values of the variables that were decided since the trail began."""
+    for k in range(scratch.state[N_TRAIL]):
+        var = np.int64(scratch.trail_var[k])
+        domain = np.int64(domains[var])
+        if domain & (domain - 1) == 0:
+            mirror = arrays.mirror[var]
+            seen[var] |= domains[var]
+            seen[mirror] |= domains[mirror]
 
 
 @jit_flat_internal

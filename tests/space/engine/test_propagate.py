@@ -16,11 +16,13 @@ from kernelscape.space.engine.propagate import (
     EXCLUDED,
     FIXPOINT,
     LIMIT,
+    decide,
     guided_completion,
     make_scratch,
     propagate,
     propagate_all,
     random_descent,
+    shave,
 )
 from kernelscape.testing.bare import bare_space
 
@@ -287,6 +289,36 @@ def test_both_orientations_stay_inverse_and_expand_agrees_with_decide(recipe):
                 for j in range(n)
             )
     assert root.key == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(recipes())
+def test_shaving_leaves_just_the_values_that_do_not_fail_at_once(recipe):
+    model = build(recipe).model
+    scratch, domains = make_scratch(model), model.initial.copy()
+    if propagate_all(model.arrays, scratch, domains) != FIXPOINT:
+        return
+    shaved, seen = domains.copy(), np.empty_like(domains)
+    status = shave(model.arrays, scratch, shaved, model.searchable, seen)
+    expected = plainly_shaved(model, scratch, domains)
+    assert (status == FIXPOINT) is (expected is not None)
+    assert expected is None or (shaved == expected).all()
+
+
+def plainly_shaved(model, scratch, domains):
+    """Every value is tried again after each that goes; None where nothing is left."""
+    made = np.empty_like(domains)
+
+    def status(var, mask):
+        return decide(model.arrays, scratch, domains, var, mask, made)
+
+    for var in model.searchable:
+        for value in range(int(domains[var]).bit_length()):
+            if int(domains[var]) >> value & 1 and status(var, 1 << value) != FIXPOINT:
+                if status(var, int(domains[var]) & ~(1 << value)) != FIXPOINT:
+                    return None
+                return plainly_shaved(model, scratch, made)
+    return domains
 
 
 @settings(max_examples=60, deadline=None)
