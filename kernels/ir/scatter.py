@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,6 +10,7 @@ from .access import AccessSet
 from .body import Body
 from .domain import BOX, Loop
 from .kernel import (
+    Assert,
     Binary,
     Cast,
     Const,
@@ -28,7 +29,8 @@ from .kernel import (
     Update,
 )
 from .meeting import meet_in
-from .task import Problem, Task
+from .speculation import is_safe
+from .task import ArrayInfo, Problem, Task
 from .walk import local_changed, locals_read, nested_statements, walk
 
 # Types whose updates no hardware makes at once.
@@ -91,14 +93,16 @@ def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
     """
     if task.body is None or len(task.loops) != 1:
         return ()
-    names = dict.fromkeys(s.state.name for s in task.body.sites if s.op == "update")
-    return _of_body(task, tuple((name, problem.array(name).dtype) for name in names))
+    if not any(s.op == "update" for s in task.body.sites):
+        return ()
+    names = dict.fromkeys(s.state.name for s in task.body.sites)
+    return _of_body(task, tuple(problem.array(name) for name in names))
 
 
 @lru_cache(maxsize=256)  # several families ask for each loop
-def _of_body(task: Task, dtypes: tuple[tuple[str, DType], ...]) -> tuple[Scatter, ...]:
+def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
     assert task.body is not None
-    by_name = dict(dtypes)
+    by_name = {a.name: a for a in arrays}
     every = tuple(nested_statements(task.body.statements))
     if any(isinstance(s, Print) for s in every):
         return ()
@@ -107,9 +111,7 @@ def _of_body(task: Task, dtypes: tuple[tuple[str, DType], ...]) -> tuple[Scatter
         updates = [s for s in every if isinstance(s, Update) and s.array == array]
         sites = [s for s in task.body.sites if s.state.name == array]
         ops = {s.op for s in updates}
-        dtype = by_name.get(array)
-        if dtype is None:
-            return ()  # something else than updates
+        dtype = by_name[array].dtype
         is_free = task.fast_math or dtype.is_integer
         if (
             not all(s.op == "update" for s in sites)
@@ -119,7 +121,7 @@ def _of_body(task: Task, dtypes: tuple[tuple[str, DType], ...]) -> tuple[Scatter
             or not is_free
         ):
             return ()
-        found.append(Scatter(array, ops.pop(), _window(task, updates)))
+        found.append(Scatter(array, ops.pop(), _window(task, updates, by_name)))
     return tuple(found)
 
 
@@ -188,8 +190,12 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
 # --- windows -------------------------------------------------------------------------------------
 
 
-def _window(task: Task, updates: Sequence[Update]) -> tuple[Reach, ...]:
-    """The box of all updates of an iteration; () where it has none, or no place that can be computed before."""
+def _window(
+    task: Task, updates: Sequence[Update], arrays: Mapping[str, ArrayInfo]
+) -> tuple[Reach, ...]:
+    """The box of all updates of an iteration, as far as it is in the array wherever the box lies; () where it has none, or no place
+    that can be computed before.
+    """
     assert task.body is not None
     lengths = {
         s.loop: int(s.extent.value) if isinstance(s.extent, Const) else 0
@@ -205,8 +211,38 @@ def _window(task: Task, updates: Sequence[Update]) -> tuple[Reach, ...]:
         if len(known) < len(here):
             return ()
         window = [a.with_(b) for a, b in zip(window or known, known, strict=True)]
-    bases = [r.base for r in window if r.base is not None]
-    return tuple(window) if bases and placing(task, bases) is not None else ()
+    inside = tuple(
+        r if r.base is not None else Reach(None, max(0, r.least), min(n - 1, r.largest))
+        for r, n in zip(window, arrays[updates[0].array].shape, strict=True)
+    )
+    bases = [r.base for r in inside if r.base is not None]
+    has_place = bases and all(r.span > 0 for r in inside)
+    return inside if has_place and _is_ready(task, updates, bases, arrays) else ()
+
+
+def _is_ready(
+    task: Task, updates: Sequence[Update], bases: Sequence[Expr], arrays: Mapping[str, ArrayInfo]
+) -> bool:
+    """Whether the place can be computed before, also in iterations in which guards leave all these updates out."""
+    assert task.body is not None
+    made = placing(task, bases)
+    if made is None:
+        return False
+    sure = tuple(_surely(_inside(task.body.statements)[1]))
+    values = [s.value for s in made.statements if s not in sure]
+    if not any(u in sure for u in updates):
+        values += bases
+    return all(is_safe(e, task.loops, lambda name: arrays[name].shape) for e in values)
+
+
+def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """What runs whenever a body does, up to the first statement that may end the call."""
+    for s in body:
+        if any(isinstance(x, Assert) for x in nested_statements((s,))):
+            return
+        yield s
+        if isinstance(s, For) and isinstance(s.extent, Const) and s.extent.value > 0:
+            yield from _surely(s.body)
 
 
 def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
@@ -217,7 +253,7 @@ def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
         case Const():
             return Reach(None, int(e.value), int(e.value))
         case LoopIndex() if e.loop in lengths:
-            return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] else None
+            return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] > 0 else None
         case Binary(op="add" | "sub" | "mul"):
             made = _of_parts(e, lengths)
             if made is not None:

@@ -34,6 +34,31 @@ def histogram(key: nd, bins: nd, most: nd):
         most[key[i] % 7] = max(most[key[i] % 7], i)
 
 
+@kernel
+def beyond(key: nd, grid: nd):
+    for p in range(key.shape[0]):
+        first = key[p]
+        for i in range(2):
+            for d in range(5):
+                if d >= 1 and d < 4:
+                    grid[first + i, d - 1] += 1.0
+
+
+@kernel
+def looked_up(key: nd, table: nd, out: nd, bins: nd):
+    for p in range(key.shape[0]):
+        out[p] = 2 * key[p]
+        bins[table[key[p]]] += 1
+
+
+@kernel
+def looked_up_where_wanted(key: nd, table: nd, out: nd, bins: nd):
+    for p in range(key.shape[0]):
+        out[p] = 2 * key[p]
+        if key[p] >= 0:
+            bins[table[key[p]]] += 1
+
+
 def made(name: str, n: int = 61, cores: int = 2) -> tuple[Any, Any, Any]:
     """A problem, its space, and arguments with what comes out of them."""
     problem, inputs = problem_of(name, n)
@@ -93,6 +118,25 @@ def test_windows_are_boxes_whose_place_is_computed_before() -> None:
     found = {x.array: x for task in problem.tasks for x in scatters(task, problem)}
     assert len(found["bins"].window) == len(found["most"].window) == 1
     assert found["f"].window == ()  # of two ends of an edge there is no box
+
+
+def test_windows_end_where_the_array_does() -> None:
+    """Else the tile of a block is added to elements that belong to other blocks, or to nothing."""
+    given = (np.zeros(9, np.int32), np.zeros((10, 3), np.float32))
+    problem = normalise(record_sequence(lambda *a: beyond(*a), given, name="beyond"))
+    ((grid,),) = (scatters(t, problem) for t in problem.tasks)
+    assert [(r.least, r.largest) for r in grid.window] == [(0, 1), (0, 2)]
+
+
+def test_places_are_not_computed_where_guards_keep_a_program_from_it() -> None:
+    key = np.arange(9, dtype=np.int32)
+    given = (key, key.copy(), key.copy(), key.copy())
+    windows = []
+    for fn in (looked_up, looked_up_where_wanted):
+        problem = normalise(record_sequence(lambda *a, fn=fn: fn(*a), given, name="looked"))
+        ((bins,),) = (scatters(t, problem) for t in problem.tasks)
+        windows.append(len(bins.window))
+    assert windows == [1, 0], "a key below 0 reads what is before the table"
 
 
 def test_order_is_kept_where_an_iteration_looks_at_what_another_updates() -> None:
