@@ -110,11 +110,10 @@ def crosses(a: AccessSet, b: AccessSet, loops: tuple[Loop, Loop], skew: int) -> 
     outer, inner = loops
     reach, across = outer.extent - 1, inner.extent - 1
     distances = {outer.name: (1, reach), inner.name: (-across, across)}
-    # across + skew * along <= 0
-    slack = ("d:slack", (0, across))
-    moved = Affine(0, tuple(sorted((("d:" + inner.name, 1), ("d:slack", 1)))))
-    equation = combine([(1, moved), (skew, Affine(0, (("d:" + outer.name, 1),)))])
-    return reach > 0 and _meet(a, b, distances, (equation,), dict([slack]))
+    # across + skew * along <= 0; no loop has the name of what is missing from 0
+    terms = (("d:" + inner.name, 1), ("d:" + outer.name, skew), ("d#", 1))
+    equation = combine([(k, Affine(0, ((name, 1),))) for name, k in terms])
+    return reach > 0 and _meet(a, b, distances, (equation,), {"d#": (0, across)})
 
 
 def _meet(

@@ -98,9 +98,9 @@ def _counted(body: Sequence[Stmt], k: int) -> tuple[str, int, tuple[Stmt, ...], 
     """A loop in order as its index, extent, statements, and of how many statements it is."""
     match tuple(body[k : k + 2]):
         case (
-            SetLocal(name, Const(value=0)),
+            SetLocal(name, Const(value=0, dtype=dtype)),
             While(Compare("lt", Local(name=tested), Const(value=most)), inside),
-        ) if name == tested and inside:
+        ) if name == tested and inside and dtype.is_index:
             *rest, last = inside
             counts = isinstance(last, UpdateLocal) and (last.name, last.op) == (name, "add")
             one = isinstance(last, UpdateLocal) and isinstance(last.value, Const)

@@ -37,6 +37,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.sweeps import sweep_at
 from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.ir.walk import Renaming
 from kernelscape.kernels.language.intrinsics import loop_config
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
@@ -144,6 +145,34 @@ def test_what_carries_a_value_along_another_way_is_no_sweep() -> None:
     assert sweep_at((set_i, replace(loop, body=(carried, loop.body[1]))), 0) is None
     twice = replace(loop, body=(inner, inner, loop.body[1]))
     assert sweep_at((set_i, twice), 0) is None
+
+
+@kernel(fast_math=False)
+def halves(a: nd) -> None:
+    t = 0.0
+    while t < 10.5:
+        for j in range(a.shape[0]):
+            a[j] = 0.5 * a[j] + t
+        t += 1.0
+
+
+def test_what_counts_in_floats_is_no_sweep() -> None:
+    given = (np.zeros(COLUMNS, np.float32),)
+    ir = record_sequence(lambda a: halves(a), given, name="one").calls[0].ir
+    assert sweep_at(ir.body, 0) is None, "it would run 10 times instead of 11"
+
+
+@pytest.mark.parametrize("name", ["j", "slack", "d"])
+def test_the_skew_does_not_depend_on_names_of_loops(name: str) -> None:
+    plain = nest([(-1, 1), (0, -1)])
+    set_i, loop = plain.body
+    assert isinstance(loop, While)
+    inner = loop.body[0]
+    assert isinstance(inner, For)
+    renamed = replace(Renaming(loops={"j": LoopIndex(name, I64)}).apply_stmt(inner), loop=name)
+    found = sweep_at((set_i, replace(loop, body=(renamed, loop.body[1]))), 0)
+    assert found is not None
+    assert found[0].skew == 2
 
 
 @pytest.mark.compiler
