@@ -46,7 +46,9 @@ class Derived:
 
 @dataclass(frozen=True)
 class _Site:
-    """An activation with the loops around it, outermost first; `is_sure`: it happens in each of their iterations."""
+    """An activation with the loops around it, outermost first; `is_sure`: it happens in each of their iterations, and loops over
+    active cells, which may run zero times, decide by their indices where.
+    """
 
     number: int
     statement: Activate
@@ -120,7 +122,7 @@ class Facts:
         """The cells of a site: those of two sites with one key are the same. None where values decide which they are."""
         names: dict[str, Expr] = {}
         domain: list[object] = []
-        used = {e.loop for i in x.indices for e in walk(i) if isinstance(e, LoopIndex)}
+        used = _loops_in(x.indices)
         for loop in x.around:
             loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
             if not used.intersection(loops):
@@ -147,6 +149,10 @@ def _plain(e: Expr) -> Expr:
     while isinstance(e, Cast) and e.x.dtype.is_index:
         e = e.x
     return e
+
+
+def _loops_in(indices: Iterable[Expr]) -> set[str]:
+    return {e.loop for i in indices for e in walk(i) if isinstance(e, LoopIndex)}
 
 
 def _own_sites(
@@ -177,7 +183,10 @@ def _sites(s: Stmt, first: int) -> Iterator[_Site]:
             match x:
                 case Activate():
                     indices = tuple(Renaming(locals=known).apply(i) for i in x.indices)
-                    yield _Site(next(counted), x, around, indices, is_sure)
+                    used = _loops_in(indices)
+                    active = (a for a in around if isinstance(a, ForActive))
+                    runs = all(used.intersection(a.loops) for a in active)
+                    yield _Site(next(counted), x, around, indices, is_sure and runs)
                 case For():
                     runs = isinstance(x.extent, Const) and x.extent.value > 0
                     yield from block(x.body, (*around, x), is_sure and runs, known)

@@ -145,6 +145,26 @@ def test_another_range_activates_other_cells() -> None:
     assert settlings(recorded(step)[2]) == 2
 
 
+def test_a_loop_over_no_active_cell_activates_nothing() -> None:
+    """So that what it would activate, the same for each cell, is not needless behind it."""
+    x, _, _ = tree()
+    y = ks.field(ks.f32)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 8).place(y)
+
+    @ks.kernel
+    def first() -> None:
+        for _ in x:
+            for j in range(3):
+                y[8 * j] += 1.0
+
+    @ks.kernel
+    def second() -> None:
+        for j in range(3):
+            y[8 * j] += 2.0
+
+    assert settlings(recorded(lambda: (first(), second()))[2]) == 2
+
+
 @pytest.mark.parametrize("kind", ["pointer", "bitmasked", "hash"])
 def test_what_the_tasks_of_a_sequence_do_is_what_its_kernels_do(kind: str) -> None:
     x, y, block = tree(kind)
