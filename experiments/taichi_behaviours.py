@@ -89,7 +89,7 @@ def observed(who: str, python: str, asked: Sequence[str]) -> dict[str, dict[str,
                 text, end = done.stdout, f"ended the process with code {done.returncode}"
             except subprocess.TimeoutExpired as e:
                 text, end = (e.stdout or b"").decode(), f"no end within {LIMIT_S:.0f} s"
-            for line in text.replace(f"{scratch}/kernelscape/", "").splitlines():
+            for line in text.splitlines():
                 if line.startswith('{"begun"'):
                     begun = json.loads(line)["begun"]
                 elif line.startswith('{"file"'):

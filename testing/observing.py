@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent / "behaviours"
+_PATH = re.compile(r"\S*\.py:\d+: |(?<![\w.])/\S*/")  # a place, and the folders of a file
 # Greatest relative difference that counts as equal: floats that are no arrays are f32 as a rule.
 PRECISION = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3}
 
@@ -87,6 +89,15 @@ def is_like(a: Any, b: Any, precision: float = PRECISION["float32"]) -> bool:
     return bool(a == b)
 
 
+def sentence(text: str) -> str:
+    """What an error says, without the place before it, and the lines of source and of a traceback that Taichi puts there."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    quoted = (k + 2 for k, line in enumerate(lines) if line.startswith('File "'))
+    marked = (k + 1 for k, line in enumerate(lines) if set(line) == {"^"})
+    begin = max((0, *quoted, *marked))
+    return _PATH.sub("", " ".join(lines[begin:]))[:300]
+
+
 def observe(call: Callable[[], Any]) -> dict[str, Any]:
     """What a behaviour shows, in a program of its own."""
     ti: Any = import_module("taichi")
@@ -94,7 +105,7 @@ def observe(call: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"value": plain(call())}
     except Exception as e:  # what it is, is the answer
-        return {"error": f"{type(e).__name__}: {' '.join(str(e).split())[-300:]}"}
+        return {"error": f"{type(e).__name__}: {sentence(str(e))}"}
     finally:
         ti.reset()
 

@@ -12,7 +12,7 @@ import pytest
 from kernelscape.experiments.taichi_behaviours import FILE, REASONS, report, same, unpacked
 from kernelscape.experiments.writing import RESULTS
 from kernelscape.kernels.language.calling import interpreted
-from kernelscape.testing.observing import files, is_like, observe, plain, run, taichi_of
+from kernelscape.testing.observing import files, is_like, observe, plain, run, sentence, taichi_of
 
 # Each machine ran some of the topics.
 RAW = sorted((RESULTS / "raw").glob(f"{FILE}.*.json"))
@@ -104,6 +104,15 @@ def test_a_behaviour_that_fails_shows_its_error() -> None:
 
     with taichi_of("ours"):
         assert observe(fails) == {"error": "ValueError: two lines"}
+
+
+def test_errors_are_kept_without_sources_and_places() -> None:
+    mark = '\nFile "/usr/it/file.py", line 4, in work:\n        k = f(3)\n            ^^^^\n'
+    below = 'Traceback (most recent call last):\n  File "/usr/t.py", line 2, in f\n    raise E(x)\n'
+    assert sentence(f"{mark}f takes no numbers.") == "f takes no numbers."
+    assert sentence(f"{mark}{below}E: f has no k\n") == "E: f has no k"
+    assert sentence("some/file.py:12: f calls itself: a / b") == "f calls itself: a / b"
+    assert sentence("no file /usr/it/data.json here") == "no file data.json here"
 
 
 def test_the_page_counts_and_gives_reasons(tmp_path: Path) -> None:

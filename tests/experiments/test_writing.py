@@ -105,6 +105,17 @@ def test_results_have_one_page_a_question_and_one_folder():
         assert key in machines
 
 
+def test_results_hold_no_path_of_a_machine():
+    """Of homes, of what is worked on, of what is there for a while."""
+    of_machine = re.compile(r"(?<![\w./])/(home|Users|root|work|tmp|var|private|mnt|opt)/")
+    assert of_machine.search('File \\"/work/peers/x.py') and of_machine.search("/tmp/a")
+    assert not of_machine.search("reads/work/s, [a](../root/b)")
+    held = [
+        p.name for p in RESULTS.rglob("*.*") if p.is_file() and of_machine.search(p.read_text())
+    ]
+    assert held == []
+
+
 def test_every_path_that_is_named_is_there():
     """In prose and comments; a page of results may be one that its script has yet to write."""
     gone = []
