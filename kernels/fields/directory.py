@@ -40,15 +40,18 @@ class Directory:
         return found
 
     def claim(self, container: Array, cell: Array) -> Array:
-        """The places of cells, which have one then. LanguageError where there is none."""
+        """The places of cells, which have one then. LanguageError where there is none, and all is as before."""
         found = self.find(container, cell)
         key = self._key(container, cell)
+        is_new = found == nowhere(self.n_slots)
         for p in self._places(key):
             (left,) = np.nonzero((found == nowhere(self.n_slots)) & (self.keys[p] == 0))
             places, first = np.unique(p[left], return_index=True)
             self.keys[places] = key[left[first]]
             found = np.where(self.keys[p] == key, p, found)
-        if (found == nowhere(self.n_slots)).any():
+        has_none = found == nowhere(self.n_slots)
+        if has_none.any():
+            self.keys[found[is_new & ~has_none]] = 0
             fail("the tree is full: a hash node has no place for one of its cells")
         return found
 
@@ -79,7 +82,8 @@ class Directory:
         return ordered
 
     def empty(self, n_slots: int) -> None:
-        """Makes all places free."""
-        places = self.at[0, 1:n_slots]
+        """Makes all places free; `n_slots` slots may be in use. Where they ran out, cells without one have places, too."""
+        ran_out = n_slots >= self.n_slots
+        places = np.nonzero(self.keys)[0] if ran_out else self.at[0, 1:n_slots]
         self.keys[places] = 0
         self.table[places] = 0

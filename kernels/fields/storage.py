@@ -124,7 +124,7 @@ class TreeStorage:
                 wanted = self._chunks(k, np.unique(container)) if node_k.has.length else entry
                 new = np.unique(wanted[table[wanted] == 0])
                 if len(new):
-                    table[new] = self._taken(k, len(new))
+                    table[new] = self._taken(k, new)
                     self._changed(k)
                 if node_k.has.directory:
                     at = self._above(node, k, indices)
@@ -155,7 +155,7 @@ class TreeStorage:
         entry = container[0] * node_k.entries + k // node_k.chunk
         table = self.arrays[f"table{node}"]
         if not table[entry]:
-            table[entry] = self._taken(node, 1)[0]
+            table[entry] = self._taken(node, entry[None])[0]
         self.arrays[f"length{node}"][container[0]] = k + 1
         return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
 
@@ -318,14 +318,19 @@ class TreeStorage:
             items = freed[:, None] * node_k.chunk + np.arange(node_k.chunk)
             self._clear_items(k, items.ravel())
 
-    def _taken(self, node: int, n: int) -> Array:
-        """Slots that nobody has."""
+    def _taken(self, node: int, entries: Array) -> Array:
+        """Slots that nobody has, for entries of a table. LanguageError where there are too few: then no place of a hash node that
+        was claimed for them is kept.
+        """
         self.settle(node)
+        n = len(entries)
         row = self.arrays["counters"][node]
         again = min(n, int(row[FREE]))
         kept = self.arrays[f"free{node}"][int(row[FREE]) - again : int(row[FREE])].copy()
         fresh = np.arange(row[FRESH], row[FRESH] + n - again, dtype=np.uint32)
         if row[FRESH] + n - again > self.layout.slots[node]:
+            if self.tree.nodes[node].has.directory:
+                self.arrays[f"keys{node}"][entries] = 0
             fail(
                 f"the tree is full: it has room for {self.layout.slots[node] - 1} cells of a "
                 f"{self.tree.nodes[node].kind} node"

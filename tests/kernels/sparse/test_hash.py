@@ -3,8 +3,10 @@
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.sparse.layout import CLAIMED
 
 SIDE = 1 << 20
+REFUSED = (AssertionError, ks.LanguageError)  # behind a compiled kernel, and at once
 
 
 @pytest.mark.usefixtures("program")
@@ -118,6 +120,65 @@ def test_cells_that_come_and_go_leave_no_place_behind() -> None:
     keys = structure.storage.arrays["keys1"]
     assert np.count_nonzero(keys) == len(structure.storage.active(1)[0]) == 160
     ks.reset()
+
+
+@pytest.mark.usefixtures("program")
+def test_a_cell_whose_places_others_have_is_refused_by_a_sentence_though_slots_are_left() -> None:
+    x = ks.field(ks.i32)
+    node = ks.root.hash(ks.i, 200)
+    node.place(x)
+
+    @ks.kernel
+    def write(i: ks.i32):
+        x[i] = 3
+
+    x[7] = 5
+    structure = node.structure
+    assert structure is not None
+    keys = structure.storage.arrays["keys0"]
+    before = keys.copy()
+    keys[keys == 0] = CLAIMED - 1
+    with pytest.raises(REFUSED, match=r"the tree is full|a tree of sparse fields is full"):
+        write(9)
+    with pytest.raises(ks.LanguageError, match=r"a hash node has no place for one of its cells"):
+        x[9] = 3
+    write(7)
+    assert (x[7], x[9]) == (3, 0)
+    keys[:] = before
+    write(9)
+    assert (x[7], x[9], np.count_nonzero(keys)) == (3, 3, 2)
+
+
+@pytest.mark.usefixtures("program")
+def test_cells_beyond_the_slots_leave_no_place_behind_when_all_are_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelscape.kernels.sparse.layout.MOST_HASHED", 1 << 6)
+    x = ks.field(ks.i32)
+    node = ks.root.hash(ks.i, 1 << 20)
+    node.place(x)
+
+    @ks.kernel
+    def write(first: ks.i32, n: ks.i32):
+        for i in range(first, first + n):
+            x[3 * i] = 1
+
+    for _ in range(3):
+        with pytest.raises(REFUSED, match=r"the tree is full|a tree of sparse fields is full"):
+            write(0, 500)
+        structure = node.structure
+        assert structure is not None
+        with pytest.raises(ks.LanguageError, match="the tree is full: it has room for 63 cells"):
+            structure.storage.activate(0, [np.arange(1000, 1100)])
+        assert len(structure.storage.active(0)[0]) == 63
+        node.deactivate_all()
+        keys = structure.storage.arrays["keys0"]
+        assert not keys.any()
+        with pytest.raises(ks.LanguageError, match="the tree is full: it has room for 63 cells"):
+            structure.storage.activate(0, [np.arange(1000, 1100)])
+        assert not keys.any()
+    write(0, 63)
+    assert len(structure.storage.active(0)[0]) == 63
 
 
 @pytest.mark.parametrize(
