@@ -43,6 +43,39 @@ def test_neighbours_are_those_of_the_whole_array(leaf: tuple[int, int], dtype: k
     np.testing.assert_array_equal(y.to_numpy(), expected.astype(dtype.numpy) * (given != 0))
 
 
+@pytest.mark.parametrize("leaf", [(1, 2, 3), (3, 1, 5)])
+def test_diagonal_neighbours_along_three_axes(leaf: tuple[int, int, int]) -> None:
+    """Offsets that leave the leaf along two and three axes at once, of leaves of one cell along some axis."""
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ijk, 2).dense(ks.ijk, leaf).place(x, y)
+    reach = [range(-min(2, n), min(2, n) + 1) for n in leaf]
+    offsets = [o for o in itertools.product(*reach) if sum(map(abs, o)) in (3, 5)][::2]
+
+    @ks.kernel
+    def gather():
+        for i, j, k in x:
+            total = 0.0
+            for n in ks.static(range(len(offsets))):
+                total += x[i + offsets[n][0], j + offsets[n][1], k + offsets[n][2]] * (n + 1)
+            y[i, j, k] = total
+
+    given = np.zeros(x.shape, np.float32)
+    for cell in ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)):
+        first = [c * n for c, n in zip(cell, leaf, strict=True)]
+        x[tuple(first)] = 1
+        at = tuple(slice(a, a + n) for a, n in zip(first, leaf, strict=True))
+        given[at] = np.arange(np.prod(leaf)).reshape(leaf) % 7 + 1
+    x.from_numpy(given)
+    gather()
+    padded = np.pad(given, 2)
+    n, m, o = given.shape
+    expected = sum(
+        padded[2 + a : 2 + a + n, 2 + b : 2 + b + m, 2 + c : 2 + c + o] * (k + 1)
+        for k, (a, b, c) in enumerate(offsets)
+    )
+    np.testing.assert_array_equal(y.to_numpy(), expected * (given != 0))
+
+
 def test_neighbours_that_the_loop_activates_are_seen() -> None:
     """Then slots of leaves around are not found once for all cells."""
     x = ks.field(ks.f32)
