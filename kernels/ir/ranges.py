@@ -63,7 +63,7 @@ def row_starts(loop: str, body: tuple[Stmt, ...]) -> RowStarts | None:
     once = [local_changed(s) for s in nested_statements(body)]
     known: dict[str, Expr] = {}
     for s in body:
-        if isinstance(s, Assert):
+        if any(isinstance(x, Assert) for x in nested_statements((s,))):
             break  # a call in which one failed reads nothing behind it
         if isinstance(s, SetLocal) and once.count(s.name) == 1:
             known[s.name] = Renaming(locals=known).apply(s.value)

@@ -11,6 +11,8 @@ import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
+from kernelscape.kernels.ir.ranges import RowStarts, row_starts
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
@@ -108,6 +110,16 @@ def candidates_of(problem: Any, cores: int, width: int) -> list[Candidate]:
 def problem_of(fn: Any, arrays: dict[str, np.ndarray]) -> tuple[Any, Any]:
     recording = record_sequence(fn, tuple(arrays.values()), name="one")
     return recording, normalise(recording)
+
+
+def test_where_rows_begin_is_not_looked_up_before_what_may_end_the_call() -> None:
+    recording, _ = problem_of(product_of_rows, matrix("odd", 5))
+    (loop,) = recording.calls[0].ir.body
+    assert isinstance(loop, For)
+    assert row_starts(loop.loop, loop.body) == RowStarts("row", 0)
+    ends = Assert(Const(value=False, dtype=DType.bool_), "here it ends", (), NOWHERE)
+    for first in (ends, If(Const(value=True, dtype=DType.bool_), (ends,), (), NOWHERE)):
+        assert row_starts(loop.loop, (first, *loop.body)) is None
 
 
 @pytest.mark.parametrize(
