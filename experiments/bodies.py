@@ -9,12 +9,9 @@ The exit status is 1 when a row fails. A row takes as long as its search, and te
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,24 +19,22 @@ import numpy as np
 from ..codegen.describe import phrases
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
-from ..explorer.entry import explore_workload
 from ..explorer.workload import Workload, make_workload
 from ..kernels.language.kernel import kernel, types
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
-from ..runtime.records.replay import dialect_of, restore_complete
+from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
-from ..space.build import build_space
 from ..space.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .expert import body_source
 from .measuring import built, failure_text, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
-from .run_row import with_one_compiler
+from .run_row import best_found
 from .writing import table, time_text
 
 PROTOCOL = """Each search has a limit of time and finds its best by itself. Its best, its default and C by hand on as many threads
@@ -145,47 +140,37 @@ def make_row(job: Job, options: BodyOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     workload = SEQUENCES[job.name].workload(job, options.seed)
-    folder = Path(tempfile.mkdtemp(prefix="kernelscape-bodies-"))
-    try:
-        explored = with_one_compiler(device, options.seconds, options.seed)
-        run = explore_workload(workload, explored, directory=folder)
-        if run.best is None:
-            raise RuntimeError(f"no implementation was found: {run.status}")
-        space = build_space(workload.problem, device.machine.facts())
-        best = restore_complete(space, run.best.file.decisions)
-        programs = {"best": best}
-        root = space.root()
-        default = (
-            complete_sketch(root, default_sketch(space)) if isinstance(root, Candidate) else None
-        )
-        if default is not None:
-            programs["default"] = default
-        dialect = dialect_of(device)
-        sources = {name: print_source(lower(c), dialect) for name, c in programs.items()}
-        with contextlib.suppress(KeyError):  # nobody has written one
-            cores = device.machine.facts().cores
-            sources["by hand"] = body_source(workload.recording, job.sizes["n"], cores)
-        artifacts = {name: built(device, s) for name, s in sources.items()}
-        rng = np.random.default_rng(options.seed)
-        inputs = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
-        protocol = replace(FINAL, budget_ns=3e8)
-        # Each in a process of its own: with a library OpenMP's leaves as well, under the threads that it still has.
+    run, best = best_found(workload, device, options.seconds, options.seed)
+    space = best.space
+    programs = {"best": best}
+    root = space.root()
+    default = complete_sketch(root, default_sketch(space)) if isinstance(root, Candidate) else None
+    if default is not None:
+        programs["default"] = default
+    dialect = dialect_of(device)
+    sources = {name: print_source(lower(c), dialect) for name, c in programs.items()}
+    with contextlib.suppress(KeyError):  # nobody has written one
+        cores = device.machine.facts().cores
+        sources["by hand"] = body_source(workload.recording, job.sizes["n"], cores)
+    artifacts = {name: built(device, s) for name, s in sources.items()}
+    rng = np.random.default_rng(options.seed)
+    inputs = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
+    protocol = replace(FINAL, budget_ns=3e8)
+    # Each in a process of its own: with a library OpenMP's leaves as well, under the threads that it still has.
+    for name, artifact in artifacts.items():
+        with Worker(device) as one:
+            one.prepare(inputs)
+            outcome = one.evaluate(artifact, protocol)
+            if isinstance(outcome, Failure):
+                raise RuntimeError(f"{name}: {failure_text(outcome)}")
+    # Threads of OpenMP and of ours stay awake for a while: in one process they would take the cores from one another.
+    times: dict[str, list[float]] = {name: [] for name in artifacts}
+    for _ in range(ROUNDS):
         for name, artifact in artifacts.items():
-            with Worker(device) as one:
-                one.prepare(inputs)
-                outcome = one.evaluate(artifact, protocol)
-                if isinstance(outcome, Failure):
-                    raise RuntimeError(f"{name}: {failure_text(outcome)}")
-        # Threads of OpenMP and of ours stay awake for a while: in one process they would take the cores from one another.
-        times: dict[str, list[float]] = {name: [] for name in artifacts}
-        for _ in range(ROUNDS):
-            for name, artifact in artifacts.items():
-                with Worker(device) as worker:
-                    worker.prepare(inputs)
-                    memory = worker.probe()
-                    times[name].append(time_ns(worker.interleave([artifact], protocol)[0]))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            with Worker(device) as worker:
+                worker.prepare(inputs)
+                memory = worker.probe()
+                times[name].append(time_ns(worker.interleave([artifact], protocol)[0]))
     return {
         "times_ns": {name: median(found) for name, found in times.items()},
         "bound_ns": run.bound_ns,

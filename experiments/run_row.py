@@ -19,7 +19,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer import stages as st
-from ..explorer.entry import explore_workload, library_workload
+from ..explorer.entry import Run, explore_workload, library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
 from ..runtime.backend import AbstractDevice
@@ -31,7 +31,7 @@ from ..runtime.records.folder import BEST, JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best
 from ..runtime.records.record import EvaluationRecord
-from ..runtime.records.replay import dialect_of, rebuild
+from ..runtime.records.replay import dialect_of, rebuild, restore_complete
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker, WorkerOptions
@@ -39,6 +39,7 @@ from ..search import events as ev
 from ..search.bound.bounder import Bounder, Roofline
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
+from ..space.candidate import Candidate
 from ..space.targets.target import Target
 from .conditions import stamp
 from .measuring import built, level_of, median, spread, time_ns
@@ -129,6 +130,22 @@ def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
     """Of a search with the device's compiler: where one is named no others are tried, and nothing is stored."""
     compiler = device.builder.compiler.path
     return Options(time_limit_s=seconds, seed=seed, store=False, compiler=compiler)
+
+
+def best_found(
+    workload: Workload, device: CpuDevice, seconds: float, seed: int
+) -> tuple[Run, Candidate]:
+    """What a search that keeps no files ends with, and its best. Raises RuntimeError where it found nothing."""
+    folder = Path(tempfile.mkdtemp(prefix="kernelscape-row-"))
+    try:
+        explored = with_one_compiler(device, seconds, seed)
+        run = explore_workload(workload, explored, directory=folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if run.best is None:
+        raise RuntimeError(f"no implementation was found: {run.status}")
+    space = build_space(workload.problem, device.machine.facts())
+    return run, restore_complete(space, run.best.file.decisions)
 
 
 def search(workload: Workload, explored: Options, folder: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,13 +23,12 @@ import numpy as np
 from ..codegen.describe import scatters
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
-from ..explorer.entry import explore_workload
 from ..explorer.workload import Workload, make_workload
 from ..kernels.fields.matrix import Vector
 from ..kernels.language.kernel import kernel, ndrange, static, types
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
-from ..runtime.records.replay import dialect_of, restore_complete
+from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
@@ -38,12 +36,11 @@ from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..search.starts.sketches import Along
 from ..space import choices as ch
-from ..space.build import build_space
 from ..space.candidate import Candidate
 from .conditions import stamp, stamp_text
 from .measuring import built, failure_text, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
-from .run_row import with_one_compiler
+from .run_row import best_found
 from .taichi_scatters import arrays_of
 from .writing import table
 
@@ -146,16 +143,8 @@ def make_row(job: Job, options: ScatterOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     workload = SEQUENCES[job.name].workload(job, options.seed)
-    folder = Path(tempfile.mkdtemp(prefix="kernelscape-scatters-"))
-    try:
-        explored = with_one_compiler(device, options.seconds, options.seed)
-        run = explore_workload(workload, explored, directory=folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if run.best is None:
-        raise RuntimeError(f"no implementation was found: {run.status}")
-    space = build_space(workload.problem, device.machine.facts())
-    best = restore_complete(space, run.best.file.decisions)
+    run, best = best_found(workload, device, options.seconds, options.seed)
+    space = best.space
     root, plain = space.root(), default_sketch(space)
     assert isinstance(root, Candidate)
     atomic = replace(plain, threads=Along(scatter=ch.BY_ATOMICS))
