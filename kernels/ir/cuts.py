@@ -117,9 +117,11 @@ def points(task: Task, names: Iterable[str] | None = None) -> int:
     total, left = 1, dict(extents)
     for group in _groups(cuts_of(task)):
         loops = frozenset[str]().union(*(cut.loops for cut in group))
-        if not loops & wanted:
-            continue
         sized = tuple((name, extents[name]) for name in sorted(loops))
+        if not loops & wanted:
+            if not _count(group, sized):  # nothing is within these cuts, or that is not known
+                return 0
+            continue
         others = loops - wanted
         if len(others) == 1:
             total *= _count(group, sized, next(iter(others)))

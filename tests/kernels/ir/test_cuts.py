@@ -55,6 +55,15 @@ def scaled(x: nd, y: nd):
             y[i, j] = 2.0 * x[j, i]
 
 
+@kernel
+def nowhere(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[0]):
+            for k in range(x.shape[1]):
+                if i + j > 2 * x.shape[0]:
+                    x[i, k] += y[j, k]
+
+
 def tasks_of(fn: Any, n: int) -> tuple[Any, Task]:
     arrays = (np.ones((n, n), np.float32), np.ones((n, n), np.float32))
     problem = normalise(record_sequence(fn, arrays, name="cuts"))
@@ -79,7 +88,7 @@ def iterations(task: Task) -> list[dict[str, int]]:
     return [at for at in found if is_within(at)]
 
 
-@pytest.mark.parametrize("fn", [lower, behind, wedge, scaled], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [lower, behind, wedge, scaled, nowhere], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("n", [1, 2, 7, 12])
 def test_points_are_those_within_all_cuts(fn: Any, n: int) -> None:
     if n == 1 and fn in (behind, wedge):
