@@ -312,7 +312,7 @@ def plainly_shaved(model, scratch, domains):
     def status(var, mask):
         return decide(model.arrays, scratch, domains, var, mask, made)
 
-    for var in model.searchable:
+    for var in map(int, model.searchable):
         for value in range(int(domains[var]).bit_length()):
             if int(domains[var]) >> value & 1 and status(var, 1 << value) != FIXPOINT:
                 if status(var, int(domains[var]) & ~(1 << value)) != FIXPOINT:
