@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import n_active, refused
 
 
 def stores_activate_and_loads_do_not():
@@ -418,15 +418,8 @@ def parallel_activation_of_many_blocks():
         for i in range(1024):
             x[(i * 7) % 512] += 1
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in node:
-            n += 1
-        return n
-
     fill()
-    return [count(), x.to_numpy()]
+    return [n_active(node), x.to_numpy()]
 
 
 def activation_behind_a_condition_on_data():
@@ -444,35 +437,29 @@ def activation_behind_a_condition_on_data():
     return x.to_numpy()
 
 
-def writes_without_activation_of_a_node_are_lost():
+def _written_without_activation(of_node: bool):
     x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 8)
     node.dense(ti.i, 2).place(x)
+    named = node if of_node else x
 
     @ti.kernel
     def write():
-        ti.no_activate(node)
+        ti.no_activate(named)
         for i in range(16):
             x[i] = i
 
     x[4] = 1
     write()
     return x.to_numpy()
+
+
+def writes_without_activation_of_a_node_are_lost():
+    return _written_without_activation(of_node=True)
 
 
 def writes_without_activation_of_a_field_are_lost():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 8).dense(ti.i, 2).place(x)
-
-    @ti.kernel
-    def write():
-        ti.no_activate(x)
-        for i in range(16):
-            x[i] = i
-
-    x[4] = 1
-    write()
-    return x.to_numpy()
+    return _written_without_activation(of_node=False)
 
 
 def loads_outside_of_the_extents_are_zero():
@@ -505,15 +492,8 @@ def vector_components_activate_their_cell():
         v[2][1] = 5.0
         v[1].z += 2.0
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in v:
-            n += 1
-        return n
-
     write()
-    return [count(), v.to_numpy()]
+    return [n_active(v), v.to_numpy()]
 
 
 def one_store_activates_all_fields_of_the_cell():

@@ -6,6 +6,12 @@ import taichi as ti
 from .seeing import refused
 
 
+@ti.kernel
+def _look(node: ti.template(), n: ti.template()):
+    for i in n:
+        n[i] = ti.length(node, i)
+
+
 def appends_count_the_length():
     x = ti.field(ti.i32)
     node = ti.root.dynamic(ti.i, 64, chunk_size=8)
@@ -177,14 +183,9 @@ def deactivation_empties_a_list():
             if i % 2:
                 ti.deactivate(node, i)
 
-    @ti.kernel
-    def look():
-        for i in n:
-            n[i] = ti.length(node, i)
-
     fill()
     clear()
-    look()
+    _look(node, n)
     return [n.to_numpy(), x.to_numpy()]
 
 
@@ -210,34 +211,27 @@ def lists_grow_again_after_they_were_emptied():
     return found
 
 
-def chunks_that_do_not_divide_the_extent():
+def _in_chunks(extent: int, chunk_size: int, n_appended: int):
     x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
-    node = ti.root.dynamic(ti.i, 50, chunk_size=16)
+    node = ti.root.dynamic(ti.i, extent, chunk_size=chunk_size)
     node.place(x)
 
     @ti.kernel
     def fill():
-        for i in range(50):
+        for i in range(n_appended):
             ti.append(node, [], i)
         n[None] = ti.length(node, [])
 
     fill()
     return [n[None], sorted(x.to_numpy().tolist())]
+
+
+def chunks_that_do_not_divide_the_extent():
+    return _in_chunks(50, chunk_size=16, n_appended=50)
 
 
 def chunks_of_one_cell():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
-    node = ti.root.dynamic(ti.i, 16, chunk_size=1)
-    node.place(x)
-
-    @ti.kernel
-    def fill():
-        for i in range(10):
-            ti.append(node, [], i)
-        n[None] = ti.length(node, [])
-
-    fill()
-    return [n[None], sorted(x.to_numpy().tolist())]
+    return _in_chunks(16, chunk_size=1, n_appended=10)
 
 
 def structs_are_appended():
@@ -333,15 +327,10 @@ def pointers_with_lists_are_deactivated():
     def clear():
         ti.deactivate(block, [2])
 
-    @ti.kernel
-    def look():
-        for i in range(4):
-            n[i] = ti.length(node, i)
-
     fill()
     clear()
     fill()
-    look()
+    _look(node, n)
     return n.to_numpy()
 
 
@@ -408,16 +397,11 @@ def deactivate_all_of_lists():
         for i in range(2):
             ti.append(node, i, 7)
 
-    @ti.kernel
-    def look():
-        for i in n:
-            n[i] = ti.length(node, i)
-
     fill()
     fill()
     node.deactivate_all()
     fill()
-    look()
+    _look(node, n)
     return [n.to_numpy(), x.to_numpy()]
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import taichi as ti
 
+from .seeing import n_active
+
 
 def a_loop_over_a_field_visits_active_cells_once():
     x, seen = ti.field(ti.i32), ti.field(ti.i32, shape=(8, 8))
@@ -306,17 +308,10 @@ def loops_over_nodes_may_deactivate_their_cells():
             if x[i * 2] == 0:
                 ti.deactivate(node, [i])
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in node:
-            n += 1
-        return n
-
     for i in range(16):
         x[i] = i % 4
     clear()
-    return [count(), x.to_numpy()]
+    return [n_active(node), x.to_numpy()]
 
 
 def loops_over_empty_fields_do_nothing():
@@ -383,17 +378,10 @@ def loops_over_one_field_write_another_tree():
         for i in x:
             y[2 * i] = x[i] + 1
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in y:
-            n += 1
-        return n
-
     for i in (1, 3, 7):
         x[i] = i
     copy()
-    return [count(), y.to_numpy()]
+    return [n_active(y), y.to_numpy()]
 
 
 def inner_loops_and_branches_in_loops_over_cells():
@@ -520,24 +508,17 @@ def lists_are_made_again_where_cells_came_and_went():
     node.dense(ti.i, 2).place(x)
 
     @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in node:
-            n += 1
-        return n
-
-    @ti.kernel
     def clear(k: ti.i32):
         ti.deactivate(node, [k])
 
-    found = [count()]
+    found = [n_active(node)]
     for k in (3, 9, 60):
         x[2 * k] = 1
-        found.append(count())
+        found.append(n_active(node))
     clear(9)
-    found.append(count())
+    found.append(n_active(node))
     x[18] = 1
-    found.append(count())
+    found.append(n_active(node))
     return found
 
 
