@@ -216,7 +216,9 @@ def _pruned_lines(p: Pruned | None, verbosity: int) -> Iterator[str]:
     if p is None:
         yield "a best.json does not say: give the directory of the run"
         return
-    if p.tallies is None:
+    if p.tallies is None and not p.n_evaluations:
+        yield "nothing was measured, and no counts of a search were kept"
+    elif p.tallies is None:
         yield "the journal is of a version that kept no counts of the search"
     else:
         yield from _tally_lines(p, verbosity)

@@ -21,7 +21,8 @@ def doubts_of(
     """
     found = []
     if n_evaluations < _FEW and status not in _COMPLETE:
-        found.append(f"only {n_evaluations} candidates were measured: give the search more time")
+        were = "candidate was" if n_evaluations == 1 else "candidates were"
+        found.append(f"only {n_evaluations} {were} measured: give the search more time")
     if n_disturbed > _MANY * n_evaluations:
         found.append(
             f"other work disturbed {n_disturbed} of {n_evaluations} measurements: "

@@ -68,8 +68,8 @@ class Account:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What a run did not look at, and what it looked at in vain. `tallies` is None where the journal
-    is of a version that kept no counts, else names of search.events.Tally with their sums.
+    """What a run did not look at, and what it looked at in vain. `tallies` is None where no search began or the
+    journal is of a version that kept no counts, else names of search.events.Tally with their sums.
     """
 
     n_evaluations: int

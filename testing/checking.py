@@ -206,13 +206,13 @@ def build_all(
     compiler: str = "gcc",
     more_flags: tuple[str, ...] = (),
 ) -> list[Build]:
-    """Compiles several texts at a time."""
+    """Compiles several texts at a time, and equal ones once."""
     with ThreadPoolExecutor(n_threads) as pool:
-        jobs = [
-            pool.submit(build, s, folder / f"{stem}_{k}", more_flags, compiler)
-            for k, s in enumerate(sources)
-        ]
-        return [job.result() for job in jobs]
+        jobs = {
+            s: pool.submit(build, s, folder / f"{stem}_{k}", more_flags, compiler)
+            for k, s in enumerate(dict.fromkeys(sources))
+        }
+        return [replace(jobs[s].result(), source=s) for s in sources]
 
 
 # --- running -------------------------------------------------------------------------------------

@@ -211,6 +211,18 @@ def test_older_journals_are_read(explore, copy: Path) -> None:
     assert "kept no counts" in out
 
 
+def test_a_run_that_measured_nothing_says_so(explore, copy: Path) -> None:
+    journal = copy / "journal.jsonl"
+    events = ('"event":"tally"', '"event":"evaluation"')
+    lines = [x for x in journal.read_text().splitlines() if not any(e in x for e in events)]
+    journal.write_text("\n".join(lines) + "\n")
+    (copy / "best.json").unlink()
+    code, out, _ = explore("explain", copy)
+    assert code == 0
+    assert "nothing was measured, and no counts" in out
+    assert "of a version" not in out
+
+
 def test_a_best_file_alone_explains_the_time_only(explore, run: Path) -> None:
     code, out, _ = explore("explain", run / "best.json")
     assert code == 0

@@ -139,6 +139,7 @@ def test_a_result_says_what_it_is_not_sure_of() -> None:
     assert doubts("time_limit", 200, 3) == ()
     assert doubts("optimal", 3, 0) == ()
     assert "only 3 candidates" in doubts("time_limit", 3, 0)[0]
+    assert "only 1 candidate was" in doubts("time_limit", 1, 0)[0]
     assert "disturbed 150 of 200" in doubts("time_limit", 200, 150)[0]
     assert "final comparison" in doubts("time_limit", 200, 0, final=True)[0]
 
