@@ -24,8 +24,9 @@ from .writing import table, write_results
 FILE = "sparse"
 LIMIT_S = 240.0
 OURS = "kernelscape"
+CALLS = 21  # of a program in a process, the first of which is not counted
 
-_FIELDS = """
+_START = """
 import json, sys, time
 library, size = sys.argv[1], int(sys.argv[2])
 if library == "taichi":
@@ -34,19 +35,11 @@ else:
     import kernelscape.compat.taichi as ti
 ti.init(arch=ti.cpu, cpu_max_num_threads=1)
 x, y = ti.field(ti.f32), ti.field(ti.f32)
-block = ti.root.pointer(ti.ijk, size // LEAF)
-block.dense(ti.ijk, LEAF).place(x, y)
 low, high = size // 4, 3 * size // 4
-
-@ti.kernel
-def fill():
-    for i, j, k in ti.ndrange((low, high), (low, high), (low, high)):
-        x[i, j, k] = 0.1 * i + 0.01 * j + k
-        y[i, j, k] = 0.0
 
 def best(call, before=lambda: None):
     seconds = []
-    for _ in range(6):
+    for _ in range(CALLS):
         before()
         begin = time.perf_counter()
         call()
@@ -54,12 +47,28 @@ def best(call, before=lambda: None):
         seconds.append(time.perf_counter() - begin)
     return min(seconds[1:])
 
+@ti.kernel
+def fill():
+    for i, j, k in ti.ndrange((low, high), (low, high), (low, high)):
+        x[i, j, k] = 0.1 * i + 0.01 * j + k
+        y[i, j, k] = 0.0
+"""
+_TREE = """
+block = ti.root.pointer(ti.ijk, size // LEAF)
+block.dense(ti.ijk, LEAF).place(x, y)
+fill()
+"""
+# The active cells of the trees, and what is beside them, as a dense field.
+_DENSE = """
+at = (low - 1, low - 1, low - 1)
+ti.root.dense(ti.ijk, high - low + 2).place(x, offset=at)
+ti.root.dense(ti.ijk, high - low + 2).place(y, offset=at)
 fill()
 """
 _STENCIL = """
 @ti.kernel
 def stencil():
-    for i, j, k in x:
+    for i, j, k in LOOP:
         near = x[i - 1, j, k] + x[i + 1, j, k] + x[i, j - 1, k] + x[i, j + 1, k] + x[i, j, k - 1] + x[i, j, k + 1]
         y[i, j, k] = 0.4 * x[i, j, k] + 0.1 * near
 
@@ -83,11 +92,24 @@ seconds, n = best(count, change), (size // LEAF) ** 3
 total = float(count())
 """
 _END = 'print(json.dumps({"ns": seconds / n * 1e9, "n": n, "total": total}))\n'
+
+
+def _program(text: str, **words: str) -> str:
+    """A program, in which words stand for numbers and loops."""
+    whole = _START + text + _END
+    for word, meaning in {"CALLS": str(CALLS), **words}.items():
+        whole = whole.replace(word, meaning)
+    return whole
+
+
 # Programs, with the cells along an axis of their leaves; nanoseconds are for each cell that is active, or looked at for a list.
 PROGRAMS: Mapping[str, str] = {
-    "7-point stencil, leaves of 8^3": (_FIELDS + _STENCIL + _END).replace("LEAF", "8"),
-    "7-point stencil, leaves of 4^3": (_FIELDS + _STENCIL + _END).replace("LEAF", "4"),
-    "list of a pointer node": (_FIELDS + _LIST + _END).replace("LEAF", "4"),
+    "7-point stencil, dense field": _program(
+        _DENSE + _STENCIL, LOOP="ti.ndrange((low, high), (low, high), (low, high))"
+    ),
+    "7-point stencil, leaves of 8^3": _program(_TREE + _STENCIL, LEAF="8", LOOP="x"),
+    "7-point stencil, leaves of 4^3": _program(_TREE + _STENCIL, LEAF="4", LOOP="x"),
+    "list of a pointer node": _program(_TREE + _LIST, LEAF="4"),
 }
 
 
@@ -133,7 +155,7 @@ def report(values: dict[str, Any]) -> str:
             "",
             stamp_text(values["stamp"]),
             f"- ended {values['ended']['taken']}, load {values['ended']['load_1min']:.1f} at that moment",
-            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of five calls; f32, one thread.",
+            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of {CALLS - 1} calls; f32, one thread.",
             "- A pointer node above dense leaves; an eighth of the cells is active. Lists are made anew for each call.",
             "",
             table(heads, body),
