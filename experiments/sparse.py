@@ -155,7 +155,7 @@ def report(values: dict[str, Any]) -> str:
             "",
             stamp_text(values["stamp"]),
             f"- ended {values['ended']['taken']}, load {values['ended']['load_1min']:.1f} at that moment",
-            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of {CALLS - 1} calls; f32, one thread.",
+            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of {values.get('calls', 5)} calls; f32, one thread.",
             "- A pointer node above dense leaves; an eighth of the cells is active. Lists are made anew for each call.",
             "",
             table(heads, body),
@@ -192,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "versions": versions,
         "libraries": list(pythons),
         "rounds": given.rounds,
+        "calls": CALLS - 1,
         "found": found,
         "ended": moment(),
     }
