@@ -138,7 +138,7 @@ def measure(
 
 def report(values: dict[str, Any]) -> str:
     """The results as Markdown."""
-    body = []
+    body, n_calls = [], values.get("calls", 5)
     for name, ways in values["found"].items():
         times = {
             library: statistics.median(x["ns"] for x in runs) for library, runs in ways.items()
@@ -155,7 +155,7 @@ def report(values: dict[str, Any]) -> str:
             "",
             stamp_text(values["stamp"]),
             f"- ended {values['ended']['taken']}, load {values['ended']['load_1min']:.1f} at that moment",
-            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of {values.get('calls', 5)} calls; f32, one thread.",
+            f"- Nanoseconds a cell, medians of {values['rounds']} rounds of the best of {n_calls} calls; f32, one thread.",
             "- A pointer node above dense leaves; an eighth of the cells is active. Lists are made anew for each call.",
             "",
             table(heads, body),
