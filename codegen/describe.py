@@ -234,12 +234,16 @@ def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Itera
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """What families say of the tasks that have their choices (`Family.phrases`)."""
+    """What families say of the tasks, and of places in them, that have their choices (`Family.phrases`)."""
     told = [p for p in PHRASES if p.topic == topic]
     for t in plan.tasks:
         said = [x for p in told if (x := p.long.get(plan.choice(p.kind, t.index)))]
         if said:
             yield f"{t.task.name} {', '.join(said)}"
+        for p in told:
+            for place, value in plan.places(p.kind, t.index):
+                if value in p.long:
+                    yield f"{place} {p.long[value]}"
 
 
 def scatters(plan: Plan) -> Iterator[str]:

@@ -24,9 +24,11 @@ from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
 from ..space.families.scatter import Blocks, blocks_of, tile_shape
 from ..space.families.wavefronts import sweep_of
+from .alternatives import with_bodies
 from .c.wavefronts import Wave
 
-Site = int | Dim | Operand | Flow  # what a choice is about; a task is its number
+# What a choice is about; a task is its number, a place in its body has a name.
+Site = int | Dim | Operand | Flow | tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,13 @@ class Plan:
         """The value of a choice by its name; "" where the site has none."""
         return self.choices.get(kind, {}).get(site, "")
 
+    def places(self, kind: str, task: int) -> list[tuple[str, str]]:
+        """The places in a task's body that have a choice, by name, each with the name of its value."""
+        sites = self.choices.get(kind, {}).items()
+        return [
+            (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
+        ]
+
     @property
     def repeats(self) -> tuple[Repeat, ...]:
         """Runs of launches that run several times, outer ones first."""
@@ -241,15 +250,16 @@ class Plan:
 def read_plan(candidate: Candidate) -> Plan:
     """The plan of a complete candidate; an incomplete one is a bug of the caller."""
     assert candidate.is_complete, "only a complete candidate can be lowered"
-    space = candidate.space
-    tasks = tuple(_task_plan(candidate, t) for t in range(len(space.problem.tasks)))
+    space, choices = candidate.space, _choices(candidate)
+    problem = with_bodies(space.problem, choices)
+    tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
-    return Plan(space.problem, tasks, flows, launches, space.target.cores, _choices(candidate))
+    return Plan(problem, tasks, flows, launches, space.target.cores, choices)
 
 
 def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:
     v, found = candidate.space.variables, dict[str, dict[Site, str]]()
-    for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows):
+    for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows, v.of_places):
         for kind, sites in table.items():
             for site, var in sites.items():
                 values = candidate.space.choices[var].values
@@ -278,9 +288,9 @@ def _prefetches(
     )
 
 
-def _task_plan(candidate: Candidate, t: int) -> TaskPlan:
+def _task_plan(candidate: Candidate, task: Task, t: int) -> TaskPlan:
     space = candidate.space
-    v, task = space.variables, space.problem.tasks[t]
+    v = space.variables
 
     def out(space_value: int) -> tuple[Flow, ...]:
         found = (f for f, var in v.mem_space.items() if candidate.value(var) == space_value)

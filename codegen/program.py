@@ -88,6 +88,12 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             extras.append(f"neighbouring threads along {t.threads[0]}")
         extras += ["adds up atomically"] * t.is_atomic
         extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
+        extras += [
+            f"{place} {said}"
+            for p in PHRASES
+            for place, value in plan.places(p.kind, t.index)
+            if (said := p.short.get(value))
+        ]
         extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
         extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
         extras += [_wavefronts(t.wave)] if t.wave is not None else []

@@ -373,7 +373,7 @@ def _timing(
 def open_decisions(candidate: Candidate) -> Decisions:
     """The decisions of a candidate, without those that hold in the whole space: what was fixed is among them."""
     space = candidate.space
-    root = (space.whole or space).root()
+    root = (space.whole or space).open_root()
     assert not isinstance(root, DeadEnd)
     is_open = {space.choices[int(v)].name for v in root.open_choices()}
     return tuple((name, value) for name, value in candidate.decisions() if name in is_open)

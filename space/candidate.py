@@ -81,6 +81,20 @@ class Space:
 
     @cached_property
     def _root(self) -> Candidate | DeadEnd:
+        return self._dominant(self._open_root)
+
+    def _dominant(self, candidate: Candidate | DeadEnd) -> Candidate | DeadEnd:
+        """The candidate with those choices decided of which one value is never worse than others (`Variables.dominated`)."""
+        for var in self.variables.dominated:
+            if isinstance(candidate, DeadEnd):
+                break
+            values = reversed(candidate.values(var) if candidate.is_open(var) else ())
+            made = (candidate.decide(var, 1 << value) for value in values)
+            candidate = next((c for c in made if isinstance(c, Candidate)), candidate)
+        return candidate
+
+    @cached_property
+    def _open_root(self) -> Candidate | DeadEnd:
         """The fixpoint of the initial domains, without values that fail at once when decided.
 
         Removing those (shaving) is worth its tens of milliseconds here, where every descent starts, and nowhere else.
@@ -101,13 +115,21 @@ class Space:
         return root
 
     def root(self) -> Candidate | DeadEnd:
-        """The candidate that stands for every implementation of the space."""
+        """The candidate that stands for every implementation of the space that a search looks at: of choices that are dominated
+        only the best value is left.
+        """
         return self._root
+
+    def open_root(self) -> Candidate | DeadEnd:
+        """The same with all values, also those that are never better than others."""
+        return self._open_root
 
     def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         """The fixpoint of any domains ([n_choices], within the initial ones)."""
-        root = self._root
-        return root if isinstance(root, DeadEnd) else self._fixpoint(domains & root.domains)
+        root = self._open_root
+        if isinstance(root, DeadEnd):
+            return root
+        return self._dominant(self._fixpoint(domains & root.domains))
 
     def _fixpoint(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
         status = propagate_all(self.model.arrays, self.scratch, domains)

@@ -36,7 +36,10 @@ def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
     """Position and a task of each choice that is no order."""
     for field in fields(space.variables):
         found = getattr(space.variables, field.name)
-        if field.name == "universe":  # which has values of sizes, not choices
+        if field.name in (
+            "universe",
+            "dominated",
+        ):  # values of sizes; choices that are elsewhere, too
             continue
         for by_object in found.values() if field.name.startswith("of_") else (found,):
             yield from ((position, _task_of(what)) for what, position in by_object.items())

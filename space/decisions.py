@@ -75,7 +75,7 @@ def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
     possible with the decisions before it. `fixed` of the result names single choices.
     """
     decisions = tuple(decisions)
-    root = space.root()
+    root = space.open_root()
     if isinstance(root, DeadEnd) or not decisions:
         return space
     fixed: dict[str, str] = {}

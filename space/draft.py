@@ -63,6 +63,11 @@ class Variables:
     of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))
     of_operands: dict[str, dict[Operand, int]] = field(default_factory=lambda: defaultdict(dict))
     of_flows: dict[str, dict[Flow, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_places: dict[str, dict[tuple[int, str], int]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # by task, and name in its body
+    # Choices of which a later value is never worse: they have the last that is possible, unless somebody fixes them.
+    dominated: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +137,10 @@ Rule = Callable[[Draft], None]
 
 @dataclass(frozen=True)
 class Phrases:
-    """What is said of the tasks that have a choice of `kind`, by the name of its value.
+    """What is said of the tasks, or of the places in their bodies, that have a choice of `kind`, by the name of its value.
 
-    `long`: in `explain`, under `topic`, behind the task's name; `short`: on top of the text. What is not there is not said.
+    `long`: in `explain`, under `topic`, behind the name of task or place; `short`: on top of the text. What is not there is not
+    said.
     """
 
     kind: str
@@ -147,7 +153,8 @@ class Phrases:
 class Family:
     """What a file of space/families/ says: `declare` adds its choices, and `rules` are what it declares on each kind of target.
 
-    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`.
+    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`
+    and `of_places`.
     """
 
     name: str

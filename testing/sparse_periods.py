@@ -7,7 +7,7 @@ the candidate leaves them, and compared with those of the reference as the progr
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording
 from ..kernels.offload.pipeline import normalise
 from ..space.build import build_space
-from ..space.candidate import Candidate
+from ..space.candidate import Candidate, Space
 from . import checking
 from .calling import Arrays, InputSet, call_once, in_child, set_team_size
 
@@ -35,6 +35,26 @@ def periods(recording: Recording, before: Arrays, n: int = N_PERIODS) -> list[Ar
         state = run_reference(recording, state, {})
         found.append(canonical(recording.trees, state))
     return found
+
+
+def combinations(space: Space, kinds: Sequence[str]) -> Iterator[Candidate]:
+    """Every combination of values that the choices of these kinds can have together, those that are never better among them."""
+    chosen = [int(v) for v in space.searchable if space.choices[int(v)].kind in kinds]
+    found = [root] if isinstance(root := space.open_root(), Candidate) else []
+    for var in chosen:
+        made = (child for c in found for _, child in c.expand(var))
+        found = [c for c in made if isinstance(c, Candidate)]
+    yield from found
+
+
+def combined_sources(recording: Recording, kinds: Sequence[str], most: int) -> list[Source]:
+    """The different texts of so many combinations of these choices, drawn without bias, all else at random."""
+    rng = np.random.default_rng(most)
+    found = list(combinations(build_space(normalise(recording), checking.target(2, 32)), kinds))
+    drawn = [found[k] for k in rng.permutation(len(found))[:most]]
+    made = [checking.random_candidate(c, rng) for c in drawn]
+    sources = [checking.source_of(c) for c in made if isinstance(c, Candidate)]
+    return list({source.text: source for source in sources}.values())
 
 
 def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]:

@@ -39,6 +39,7 @@ from .kernel import (
     UpdateLocal,
     While,
 )
+from .lists import ListSite
 from .meeting import is_injective
 from .walk import Renaming, children, local_changed, locals_read, nested_statements, walk
 
@@ -106,6 +107,7 @@ class Body:
     sites: tuple[Site, ...]
     shape: Shape
     reason: Reason = field(compare=False)
+    lists: tuple[ListSite, ...] = ()  # of a task that makes a list: where it is taken
 
 
 def analyse(

@@ -18,14 +18,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TakenList:
+    """A list that a loop of a call takes, by its array; `is_right`: the list of an earlier loop is surely right."""
+
+    array: str
+    has_flag: bool
+    is_right: bool
+
+
+@dataclass(frozen=True)
 class Parts:
-    """A call, with the kernel that it runs here and the sequence's array for each of its arrays."""
+    """A call, with the kernel that it runs here and the sequence's array for each of its arrays.
+
+    `lists`, in the order in which loops take them: those that may be old are made in `body`.
+    """
 
     call: Call
     ir: KernelIR
     arrays: Mapping[str, str]
     settling: tuple[Stmt, ...]
     body: tuple[Stmt, ...]
+    lists: tuple[TakenList, ...] = ()
 
 
 def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
@@ -35,11 +48,16 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
     if logical is None:
         return Parts(call, call.ir, arrays, (), call.ir.body)
     derived = facts.after(logical.ir)
-    lowered = lower_trees(logical.ir, layouts_of(recording.trees), logical.numbers, derived.demoted)
+    layouts = layouts_of(recording.trees)
+    lowered = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted)
     of_tree = {t.tree.name: t.arrays for t in recording.trees}
     arrays |= {name: of_tree[tree][key] for name, tree, key in lowered.sections}
-    kept = {k for k, top, tree, n in lowered.lists if (tree, n) in derived.kept[top]}
+    right = {k for k, top, tree, n in lowered.lists if (tree, n) in derived.kept[top]}
+    lists = tuple(
+        TakenList(of_tree[tree][f"list{n}"], layouts[tree].tree.nodes[n].has.is_listed, k in right)
+        for k, _, tree, n in lowered.lists
+    )
     body = lowered.ir.body
     first, end = lowered.n_settling, len(body) - lowered.n_claiming
-    wanted = tuple(s for k, s in enumerate(body) if first <= k < end and k not in kept)
-    return Parts(call, lowered.ir, arrays, body[:first], wanted)
+    wanted = tuple(s for k, s in enumerate(body) if first <= k < end and k not in right)
+    return Parts(call, lowered.ir, arrays, body[:first], wanted, lists)

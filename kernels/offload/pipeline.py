@@ -42,6 +42,7 @@ from .distribute import (
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .parts import Parts, parts_of
 from .reductions import Split, split
+from .taken import TakenLists
 from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     made: list[ArrayParam] = []
     tasks: list[Task] = []
     facts = Facts({t.tree.name: t.tree for t in recording.trees})
+    taken = TakenLists()
     around, begins = _loops_around(recording), {r.first for r in recording.repeats}
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
         if k in begins:  # what holds before the first step may not before the second
@@ -67,6 +69,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
         parts = parts_of(call, recording, facts)
         new, temps = _call_tasks(parts, label, known)
         tasks.extend(replace(t, repeats=(*around[k], *t.repeats)) for t in new)
+        taken.add(tasks, len(new), parts.lists, label)
         made.extend(temps)
         known |= {t.name: t for t in temps}
     temporaries = {t.name: t for t in (*recording.temps, *made)}

@@ -1,0 +1,35 @@
+"""Bodies that have several forms: the one that was decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..kernels.ir.body import Body, analyse
+from ..kernels.ir.lists import making
+from ..kernels.ir.task import Problem, Task
+
+Choices = Mapping[str, Mapping[Any, str]]  # by kind and site
+
+
+def with_bodies(problem: Problem, choices: Choices) -> Problem:
+    """The problem with each body as it was decided."""
+    tasks = tuple(_task(task, t, choices) for t, task in enumerate(problem.tasks))
+    return problem if tasks == problem.tasks else replace(problem, tasks=tasks)
+
+
+def _task(task: Task, t: int, choices: Choices) -> Task:
+    body = task.body
+    if body is not None and body.lists:
+        how = [choices["listgen"][t, x.name] for x in body.lists]
+        task = replace(task, body=_made(task, body, how))
+    return task
+
+
+def _made(task: Task, body: Body, how: list[str]) -> Body:
+    statements = making(body.statements, how)
+    if statements == body.statements:
+        return body
+    made = analyse(statements, task.loops, body.reason)
+    return replace(made, lists=body.lists)

@@ -1,0 +1,129 @@
+"""Choices about lists of active cells: who has them, what is taken without a search, what a user may fix, what runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.ir.kernel import If
+from kernelscape.kernels.language.record import Recording, record_program
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.decisions import DecisionError, fix, restore
+from kernelscape.testing import checking, sparse_emulation, sparse_periods
+from kernelscape.testing.sparse_trees import Shape
+
+POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
+
+
+@pytest.fixture
+def recording() -> Iterator[Recording]:
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 8).place(x, y)
+
+    @ks.kernel
+    def fill(n: ks.template()) -> None:
+        for i in range(n):
+            x[i] = 1.0 + i
+
+    @ks.kernel
+    def add(x: ks.template(), y: ks.template()) -> None:
+        for i in x:
+            y[i] += 2.0 * x[i]
+
+    def step() -> None:
+        add(x, y)
+        add(y, x)
+        fill(16)
+        add(x, y)
+
+    yield record_program(step, ())[0]
+    ks.reset()
+
+
+def space_of(recording: Recording) -> Space:
+    return build_space(normalise(recording), checking.target(2, 32))
+
+
+def named(space: Space, kind: str) -> dict[str, tuple[str, ...]]:
+    """The values that each choice of a kind can have, by the name of its site."""
+    root: Any = space.open_root()
+    found = (int(v) for v in space.searchable if space.choices[int(v)].kind == kind)
+    return {
+        space.choices[v].name: tuple(space.choices[v].values[k] for k in root.values(v))
+        for v in found
+    }
+
+
+def drawn(space: Space) -> Candidate:
+    made = None
+    while not isinstance(made, Candidate):
+        made = checking.random_candidate(space.root(), np.random.default_rng(1))
+    return made
+
+
+def test_lists_that_are_right_may_be_reused_and_others_are_made(recording: Recording) -> None:
+    found = named(space_of(recording), "listgen")
+    assert list(found.values()) == [
+        ("GENERATE", "IF_CHANGED"),
+        ("GENERATE", "IF_CHANGED", "REUSE"),
+        ("GENERATE", "IF_CHANGED"),  # behind `fill`
+    ]
+    assert all(name.startswith("listgen(add") for name in found)
+
+
+def test_a_search_takes_the_best_way_and_a_user_may_fix_another(recording: Recording) -> None:
+    space = space_of(recording)
+    names = list(named(space, "listgen"))
+    default = drawn(space)
+    taken = dict(default.decisions())
+    assert [taken[n] for n in names] == ["IF_CHANGED", "REUSE", "IF_CHANGED"]
+    fixed = fix(space, [(names[1], "GENERATE")])
+    other = drawn(fixed)
+    assert dict(other.decisions())[names[1]] == "GENERATE"
+    assert any("is made again" in said for said in describe(other)["lists"])
+    assert not any("is made again" in said for said in describe(default)["lists"])
+    for candidate in (default, other):
+        again = restore(space, candidate.decisions())
+        assert isinstance(again, Candidate)
+        assert (again.domains == candidate.domains).all()
+    with pytest.raises(DecisionError, match="cannot be REUSE"):
+        fix(space, [(names[2], "REUSE")])
+
+
+def test_decisions_of_before_mean_the_best_way(recording: Recording) -> None:
+    space = space_of(recording)
+    default = drawn(space)
+    older = [(n, v) for n, v in default.decisions() if not n.startswith("listgen")]
+    again = restore(space, older)
+    assert isinstance(again, Candidate)
+    assert (again.domains == default.domains).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "tests"), [("GENERATE", [False, False]), ("IF_CHANGED", [True, True])]
+)
+def test_each_loop_that_takes_a_list_has_it_made_as_it_says(
+    recording: Recording, value: str, tests: list[bool]
+) -> None:
+    plan = read_plan(drawn(fix(space_of(recording), [("listgen", value)])))
+    body = next(t.task.body for t in plan.tasks if t.task.body is not None and t.task.body.lists)
+    whole = [s for s in body.statements if isinstance(s, If)]
+    assert [True] * len(whole) == [t for t in tests if t]
+    counts = [s for s in body.sites if s.writes and "counters" in s.state.name]
+    assert len(counts) == 2 * len(tests)  # COUNT and CHANGED, each time
+
+
+@pytest.mark.compiler
+def test_all_ways_leave_what_the_reference_leaves(tmp_path: Path) -> None:
+    calls = [("bump", 0), ("bump", 0), ("store", 5), ("bump", 0)]
+    recording, before = sparse_emulation.recorded(POINTERS, calls)
+    sources = sparse_periods.combined_sources(recording, ["listgen"], 6)
+    assert len(sources) > 4
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
