@@ -234,8 +234,11 @@ def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Itera
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """What families say of the tasks, and of places in them, that have their choices (`Family.phrases`)."""
+    """What families say of parts of trees, of tasks, and of places in them, that have their choices (`Family.phrases`)."""
     told = [p for p in PHRASES if p.topic == topic]
+    for p in told:
+        for site, value in plan.of_trees(p.kind):
+            yield from [f"{site.name} {p.long[value]}"] if value in p.long else ()
     for t in plan.tasks:
         said = [x for p in told if (x := p.long.get(plan.choice(p.kind, t.index)))]
         if said:

@@ -5,8 +5,8 @@ Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from math import prod
 
@@ -18,17 +18,20 @@ from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads, nested_statements
+from ..kernels.sparse.laid_out import LaidOut, laid_out
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
+from ..space.draft import TreePart
 from ..space.engine.order import Node, forest
+from ..space.families.leaf_layout import tile_of
 from ..space.families.scatter import Blocks, blocks_of, tile_shape
 from ..space.families.wavefronts import sweep_of
 from .alternatives import with_bodies
 from .c.wavefronts import Wave
 
 # What a choice is about; a task is its number, a place in its body has a name.
-Site = int | Dim | Operand | Flow | tuple[int, str]
+Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,12 @@ class Plan:
             (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
         ]
 
+    def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
+        """The parts of trees that have a choice, with its values."""
+        for site, value in self.choices.get(kind, {}).items():
+            if isinstance(site, TreePart):
+                yield site, value
+
     @property
     def repeats(self) -> tuple[Repeat, ...]:
         """Runs of launches that run several times, outer ones first."""
@@ -254,12 +263,42 @@ def read_plan(candidate: Candidate) -> Plan:
     problem = with_bodies(space.problem, choices)
     tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
-    return Plan(problem, tasks, flows, launches, space.target.cores, choices)
+    plan = Plan(problem, tasks, flows, launches, space.target.cores, choices)
+    values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
+    tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.leaves}
+    tiles = {leaves: tile for leaves, tile in tiles.items() if tile}
+    return _in_layouts(plan, laid_out(plan.problem, tiles)) if tiles else plan
+
+
+def _in_layouts(plan: Plan, after: LaidOut) -> Plan:
+    """The plan on leaves that lie otherwise, converted by launches of their own, which all threads share out."""
+    every = after.problem.tasks
+    moved = [replace(p, task=t) for p, t in zip(plan.tasks, every, strict=False)]
+    added = [_shared_out(t, task, plan.cores) for t, task in enumerate(every) if t >= len(moved)]
+
+    def launches(tasks: tuple[int, ...]) -> list[tuple[PlannedNode, ...]]:
+        names = [(t, every[t].loops[0].name) for t in tasks]
+        return [(PlannedLoop((Member(t, x, OUTER),), (PlannedBody(t),)),) for t, x in names]
+
+    return replace(
+        plan,
+        problem=after.problem,
+        tasks=(*moved, *added),
+        launches=(*launches(after.entering), *plan.launches, *launches(after.leaving)),
+    )
+
+
+def _shared_out(t: int, task: Task, cores: int) -> TaskPlan:
+    """A body whose one loop the threads share out in equal parts."""
+    loops = tuple(
+        LoopPlan(x, cores > 1, 1, 1, is_vector=False, has_lanes=False) for x in task.loops
+    )
+    return TaskPlan(t, task, loops, False, True, (), (), ())
 
 
 def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:
     v, found = candidate.space.variables, dict[str, dict[Site, str]]()
-    for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows, v.of_places):
+    for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows, v.of_places, v.of_trees):
         for kind, sites in table.items():
             for site, var in sites.items():
                 values = candidate.space.choices[var].values

@@ -68,6 +68,9 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             f"launch {r.first}" if r.stop == r.first + 1 else f"launches {r.first} to {r.stop - 1}"
         )
         lines.append(f"{some}: {r.count} times")
+    for told in PHRASES:
+        found = plan.of_trees(told.kind)
+        lines += [f"{site.name}: {told.short[x]}" for site, x in found if x in told.short]
     for k, _ in enumerate(plan.launches):
         lines.append(
             f"launch {k}: " + ", ".join(plan.tasks[t].task.name for t in launch_tasks(plan, k))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .families.fusion import FUSED, SAME_LAUNCH, SEPARATE
 from .families.guard import BLEND, BRANCH, GUARD, STRIDE
+from .families.leaf_layout import AOS, AOSOA, LEAF_LAYOUT, SOA
 from .families.load_hints import CA, CG, LOAD_CACHE, READ_ONLY, STREAM_LOAD
 from .families.memory import GLOBAL, MEM_SPACE, REGISTER, SHARED
 from .families.order import AFTER, BEFORE, INSIDE, MERGED, ORDER, OUTSIDE
@@ -69,6 +70,8 @@ __all__ = [
     "ABSENT",
     "AFTER",
     "ALONG",
+    "AOS",
+    "AOSOA",
     "ATOMIC",
     "BALANCED",
     "BEFORE",
@@ -104,6 +107,7 @@ __all__ = [
     "LANES",
     "LATE",
     "LAYOUT",
+    "LEAF_LAYOUT",
     "LOAD_CACHE",
     "LOOP",
     "MEM_SPACE",
@@ -140,6 +144,7 @@ __all__ = [
     "SHARED",
     "SHIFT",
     "SLOWER",
+    "SOA",
     "SORTED",
     "SORTING",
     "STAGED",

@@ -32,6 +32,14 @@ def all_but(values: tuple[str, ...], *without: int) -> int:
     return bits(*range(len(values))) & ~bits(*without)
 
 
+@dataclass(frozen=True)
+class TreePart:
+    """A part of a tree of sparse fields. Its choices hold for the whole sequence; `task` is the first that touches it."""
+
+    name: str
+    task: int
+
+
 @dataclass
 class Variables:
     """Positions of every choice, by the backbone object that it is about."""
@@ -63,6 +71,7 @@ class Variables:
     of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))
     of_operands: dict[str, dict[Operand, int]] = field(default_factory=lambda: defaultdict(dict))
     of_flows: dict[str, dict[Flow, int]] = field(default_factory=lambda: defaultdict(dict))
+    of_trees: dict[str, dict[TreePart, int]] = field(default_factory=lambda: defaultdict(dict))
     of_places: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: defaultdict(dict)
     )  # by task, and name in its body
@@ -137,9 +146,9 @@ Rule = Callable[[Draft], None]
 
 @dataclass(frozen=True)
 class Phrases:
-    """What is said of the tasks, or of the places in their bodies, that have a choice of `kind`, by the name of its value.
+    """What is said of the tasks, places in their bodies, or parts of trees, that have a choice of `kind`, by the name of its value.
 
-    `long`: in `explain`, under `topic`, behind the name of task or place; `short`: on top of the text. What is not there is not
+    `long`: in `explain`, under `topic`, behind the name of what has it; `short`: on top of the text. What is not there is not
     said.
     """
 
@@ -153,8 +162,8 @@ class Phrases:
 class Family:
     """What a file of space/families/ says: `declare` adds its choices, and `rules` are what it declares on each kind of target.
 
-    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`
-    and `of_places`.
+    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`,
+    `of_places` and `of_trees`.
     """
 
     name: str

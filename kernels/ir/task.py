@@ -105,6 +105,33 @@ class ArrayInfo:
 
 
 @dataclass(frozen=True)
+class Slots:
+    """How many elements of fields in a pool are in use: slots that were ever taken, of `unit` elements each.
+
+    `counters` is the array that says so in `row`; `may_grow`: whether the sequence takes further ones.
+    """
+
+    counters: str
+    row: int
+    unit: int
+    may_grow: bool
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, others their components.
+
+    `slots` is None where all cells are in use.
+    """
+
+    name: str
+    arrays: tuple[str, ...]
+    dtype: DType
+    slots: Slots | None
+    is_written: bool  # some of them, by the sequence
+
+
+@dataclass(frozen=True)
 class Problem:
     """A recorded kernel sequence, normalised: what the space is built from. Depends on nothing about the machine.
 
@@ -118,6 +145,7 @@ class Problem:
     tasks: tuple[Task, ...]
     key: str
     formula: str = ""
+    leaves: tuple[Leaves, ...] = ()  # of trees of sparse fields
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)

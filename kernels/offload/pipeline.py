@@ -31,6 +31,7 @@ from ..ir.walk import (
     without,
 )
 from ..sparse.derived import Facts
+from ..sparse.leaves import leaves_of
 from .closed import PRINTED, closed_task
 from .distribute import (
     NotStructuredError,
@@ -79,7 +80,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
-    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula)
+    leaves = leaves_of(recording.trees, arrays, done)
+    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, leaves)
     return replace(problem, key=problem_key(problem))
 
 

@@ -19,6 +19,7 @@ MAYBE, SURELY, BALANCED = 1, 2, 4
 _PARALLEL = 1 << ch.PARALLEL
 _MERGED = 1 << ch.MERGED
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+_PLAIN_LEAVES = 1 << ch.SOA
 
 
 @jit_flat_internal
@@ -111,8 +112,11 @@ def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
 
 @jit_flat_internal
 def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> float:
-    """Number of launches of a team that are surely there: tasks that surely share none, as often as they run."""
+    """Number of launches of a team that are surely there: tasks that surely share none, as often as they run, and conversions."""
     count = 0.0
+    for k in range(tables.converted.shape[0]):
+        if not domains[tables.converted[k].layout] & _PLAIN_LEAVES:
+            count += tables.converted[k].launches
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & SURELY else 0
         for k in range(tables.pair.shape[0]):

@@ -74,6 +74,7 @@ class BoundTables(NamedTuple):
         Table  # of mid and of inner: variable of its size, where its universe begins; extent
     )
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
+    converted: Table  # layout of leaves; launches of a team that convert them, where it is not the program's
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
@@ -96,6 +97,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **element_loads(space, universe),
         universe=universe.array(),
         barrier=_barriers(space),
+        converted=_converted(space),
     )
 
 
@@ -130,6 +132,13 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
                 row += [v.size[part], universe.at(part)]
             rows.append(tuple(row))
     return table(rows, "task kind extent mid_size mid_at inner_size inner_at")
+
+
+def _converted(space: Space) -> Table:
+    found = space.variables.of_trees["leaf_layout"].items() if space.target.cores > 1 else ()
+    written = {x.name for x in space.problem.leaves if x.is_written}
+    rows = [(var, 1 + (site.name in written)) for site, var in found]
+    return table(rows, "layout launches")
 
 
 def _vector_dims(space: Space) -> Table:

@@ -361,6 +361,8 @@ class _Wanted:
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
         for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
+        for var in self.v.of_trees["leaf_layout"].values():
+            self.want(var, ch.SOA)
         for var in self.v.scatter.values():
             how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
             self.want(var, *_first_of(how, ch.SERIAL, ch.BY_ATOMICS))

@@ -1,0 +1,297 @@
+"""A problem whose leaves lie in another way: the same tasks on other arrays, and what converts these before and behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ..ir.body import Closure, Reason, access_at, analyse
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    NOWHERE,
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    For,
+    Load,
+    Local,
+    LoopIndex,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.simplify import binary, cast, const
+from ..ir.task import ArrayInfo, Leaves, Problem, Task
+from ..ir.walk import local_changed, mapped, nested_statements
+from .cells import I64, number, plus, quotient, remainder, times
+from .layout import FREE, FRESH, TAKEN
+
+_BLOCK = 4096  # cells that one thread converts at once: some pages of each field, so that threads do not meet in one
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """`problem` has the tasks of before, and behind them those that convert: `entering` run first of all, `leaving` last."""
+
+    problem: Problem
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+def laid_out(problem: Problem, tiles: Mapping[Leaves, int]) -> LaidOut:
+    """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all components of a cell."""
+    arrays, homes = list(problem.arrays), dict[str, _Home]()
+    taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
+    made = []
+    for leaves, tile in tiles.items():
+        parts = [problem.array(name) for name in leaves.arrays]
+        name = _fresh("cells", taken)
+        n_items = max(a.shape[-1] for a in parts)
+        n = sum(prod(a.shape[:-1]) for a in parts)
+        shape = (n_items, n) if tile == 1 else (-(-n_items // tile), n, tile)
+        arrays.append(ArrayInfo(name, leaves.dtype, shape, "temp"))
+        first = 0
+        for a in parts:
+            homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1])
+            first += prod(a.shape[:-1])
+        made.append((leaves, parts, n_items))
+    tasks = [_moved(t, homes) for t in problem.tasks]
+    entering, leaving = [], []
+    for leaves, parts, n_items in made:
+        entering.append(len(tasks))
+        tasks.append(_entering(leaves, parts, n_items, homes))
+        written = [a for a in parts if a.role != "input"]
+        if leaves.is_written:
+            leaving.append(len(tasks))
+            tasks.append(_leaving(leaves, written, n_items, homes))
+    after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
+    return LaidOut(after, tuple(entering), tuple(leaving))
+
+
+def _fresh(stem: str, taken: set[str]) -> str:
+    name, k = stem, 1
+    while name in taken:
+        name, k = f"{stem}{k}", k + 1
+    taken.add(name)
+    return name
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Where a field is: components from `first` on of an array."""
+
+    array: str
+    dtype: DType
+    tile: int
+    first: int
+    components: tuple[int, ...]
+
+    def place(self, indices: Sequence[Expr], known: _Known) -> tuple[Expr, ...]:
+        """The indices there of an element that has these."""
+        *own, item = indices
+        at = number(self.first)
+        for k, x in enumerate(own):
+            at = plus(at, times(cast(x, I64), prod(self.components[k + 1 :])))
+        if self.tile == 1:
+            return item, at
+        tile, cell = _split(cast(item, I64), self.tile, known)
+        return tile, at, cell
+
+
+_Homes = Mapping[str, _Home]
+
+
+@dataclass
+class _Known:
+    """Of a body: extents of loops that are constants, and what locals are that are set once."""
+
+    extents: dict[str, int] = field(default_factory=dict)
+    locals: dict[str, Expr] = field(default_factory=dict)
+
+    @staticmethod
+    def of(task: Task) -> _Known:
+        assert task.body is not None
+        every = list(nested_statements(task.body.statements))
+        changed = [local_changed(s) for s in every]
+        known = _Known({loop.name: loop.extent for loop in task.loops})
+        for s in every:
+            if isinstance(s, For) and isinstance(s.extent, Const):
+                known.extents[s.loop] = int(s.extent.value)
+            elif isinstance(s, SetLocal) and changed.count(s.name) == 1:
+                known.locals[s.name] = s.value
+        return known
+
+    def last(self, x: Expr) -> int | None:
+        """The largest value of an expression that is not negative; None where it is not known."""
+        match x:
+            case Const(value=int(n)) if n >= 0:
+                return n
+            case LoopIndex(loop) if loop in self.extents:
+                return max(self.extents[loop] - 1, 0)
+            case Cast(inner, dtype) if dtype.is_index:
+                return self.last(inner)
+        return None
+
+    def is_multiple(self, x: Expr, n: int) -> bool:
+        """Whether an expression surely is a multiple of a number."""
+        match x:
+            case Const(value=int(value)):
+                return value % n == 0
+            case Binary("add" | "sub", a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case Binary("mul", a, Const(value=int(factor))):
+                return factor % n == 0 or self.is_multiple(a, n)
+            case Select(_, a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case Local(name) if name in self.locals:
+                return self.is_multiple(self.locals[name], n)
+        return False
+
+
+def _split(x: Expr, n: int, known: _Known) -> tuple[Expr, Expr]:
+    """x // n and x % n of an index that is not negative. Terms that move by whole tiles are told from those that stay within one,
+    so that a row of cells is a row of a tile.
+    """
+    whole, rest, most = number(0), number(0), 0
+    for term, factor in _terms(x, 1):
+        last = known.last(term)
+        if factor % n == 0:
+            whole = plus(whole, times(term, factor // n))
+        elif factor == 1 and known.is_multiple(term, n):
+            whole = plus(whole, quotient(term, n))
+        elif last is not None and factor > 0:
+            most += last * factor
+            rest = plus(rest, times(term, factor))
+        else:
+            most = n
+    return (whole, rest) if most < n else (quotient(x, n), remainder(x, n))
+
+
+def _terms(x: Expr, factor: int) -> list[tuple[Expr, int]]:
+    match x:
+        case Binary("add", a, b):
+            return [*_terms(a, factor), *_terms(b, factor)]
+        case Binary("mul", a, Const(value=int(n))):
+            return _terms(a, factor * n)
+        case Const(value=int(n)):
+            return [(number(1), factor * n)]
+    return [(x, factor)]
+
+
+def _moved(task: Task, homes: _Homes) -> Task:
+    """A task on the arrays that fields are in now. Its sites still name the fields: no two of them share an element."""
+    if task.body is None or homes.keys().isdisjoint(s.state.name for s in task.body.sites):
+        return task
+    known = _Known.of(task)
+
+    def expr(e: Expr) -> Expr:
+        found = mapped(e, expr, stmt)
+        if isinstance(found, Load) and found.array in homes:
+            home = homes[found.array]
+            return replace(found, array=home.array, indices=home.place(found.indices, known))
+        return found
+
+    def stmt(s: Stmt) -> Stmt:
+        found = mapped(s, expr, stmt)
+        if isinstance(found, Store | Update) and found.array in homes:
+            home = homes[found.array]
+            return replace(found, array=home.array, indices=home.place(found.indices, known))
+        return found
+
+    statements = tuple(stmt(s) for s in task.body.statements)
+    return replace(task, body=replace(task.body, statements=statements))
+
+
+# --- conversion
+
+
+def _used(leaves: Leaves, n_items: int) -> Expr:
+    """Cells that may hold something: those of slots that were ever taken."""
+    if leaves.slots is None:
+        return number(n_items)
+
+    def counter(column: int) -> Expr:
+        assert leaves.slots is not None
+        return Load(leaves.slots.counters, (number(leaves.slots.row), number(column)), I64)
+
+    more = binary("max", binary("sub", counter(TAKEN), counter(FREE)), number(0))
+    slots = plus(counter(FRESH), more)
+    return binary("min", times(slots, leaves.slots.unit), number(n_items))
+
+
+def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
+    """Copies the fields; cells that get a slot later are zero."""
+    rest = leaves.slots is not None and leaves.slots.may_grow
+
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...], is_used: bool) -> Stmt:
+        home = homes[a.name]
+        value = Load(a.name, indices, a.dtype) if is_used else const(0, a.dtype)
+        return Store(home.array, home.place(indices, _Known()), value, NOWHERE)
+
+    return _converting("enter", leaves, (parts, n_items, rest), copy)
+
+
+def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
+    """Copies the fields back that may have been written."""
+
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...], _: bool) -> Stmt:
+        home = homes[a.name]
+        value = Load(home.array, home.place(indices, _Known()), a.dtype)
+        return Store(a.name, indices, value, NOWHERE)
+
+    return _converting("leave", leaves, (parts, n_items, False), copy)
+
+
+def _converting(
+    verb: str,
+    leaves: Leaves,
+    what: tuple[Sequence[ArrayInfo], int, bool],
+    copy: Callable[[ArrayInfo, tuple[Expr, ...], bool], Stmt],
+) -> Task:
+    """A task that copies all components of all cells in use of these fields, and clears the rest where it is said to."""
+    parts, n_items, clears_rest = what
+    names = itertools.count()
+
+    def components(a: ArrayInfo, item: Expr, is_used: bool) -> Stmt:
+        loops = [f"c{next(names)}" for _ in a.shape[:-1]]
+        s = copy(a, (*(LoopIndex(x, I64) for x in loops), item), is_used)
+        for loop, n in reversed(list(zip(loops, a.shape, strict=False))):
+            s = For(loop, number(n), (s,), NOWHERE)
+        return s
+
+    block = Loop("block", -(-n_items // _BLOCK), False)
+    begin = times(LoopIndex("block", I64), _BLOCK)
+    room = binary("min", number(_BLOCK), binary("sub", number(n_items), begin))
+    left = binary("sub", _used(leaves, n_items), begin)
+    n_used = Local("n_used", I64)
+    body: list[Stmt] = [
+        SetLocal("n_used", binary("max", number(0), binary("min", left, room)), NOWHERE)
+    ]
+    items: list[tuple[Expr, Expr, str, bool]] = [
+        (n_used, plus(begin, LoopIndex("item", I64)), "item", True)
+    ]
+    if clears_rest:
+        more = binary("sub", room, n_used)
+        items.append((more, plus(begin, n_used, LoopIndex("rest", I64)), "rest", False))
+    for extent, item, loop, is_used in items:
+        inside = tuple(components(a, item, is_used) for a in parts)
+        body.append(For(loop, extent, inside, NOWHERE))
+    statements = tuple(body)
+    reason = Reason(Closure.RANGE, "a conversion of leaves", NOWHERE)
+    inside_ = analyse(statements, (block,), reason)
+    first = next(site for site in inside_.sites if site.writes)
+    return Task(
+        f"{leaves.name}.{verb}",
+        f"{verb} {leaves.name}",
+        (block,),
+        access_at(first, (block,)),
+        leaves.dtype,
+        None,
+        body=inside_,
+    )

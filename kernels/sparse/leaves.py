@@ -1,0 +1,75 @@
+"""Fields that lie in the leaves of a tree side by side: what may be laid out in another way while a sequence runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from ..ir.effects import arrays_read, arrays_written
+from ..ir.kernel import DType
+from ..ir.ranges import row_starts
+from ..ir.scatter import placing, scatters
+from ..ir.sweeps import sweep_at
+from ..ir.task import ArrayInfo, Leaves, Problem, Slots, Task
+from ..ir.walk import loads
+from .recorded import UsedTree
+
+
+def leaves_of(
+    trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
+) -> tuple[Leaves, ...]:
+    """The fields of each node, by type, of which the sequence uses two numbers a cell or more.
+
+    Only those that tasks name in statements of bodies alone.
+    """
+    known = {a.name: a for a in arrays}
+    problem = Problem("", tuple(arrays), (), tuple(tasks), "")
+    kept = {name for t in tasks for name in _kept(t, problem)}
+    written = {name for t in tasks for name in arrays_written(t)}
+    found = []
+    for used in trees:
+        groups: dict[tuple[int, DType], list[str]] = {}
+        for k, f in enumerate(used.fields):
+            array = used.arrays.get(f"field{k}", "")
+            if array in known and array not in kept:
+                groups.setdefault((f.node, f.dtype), []).append(array)
+        for (node, dtype), names in groups.items():
+            if sum(prod(known[name].shape[:-1]) for name in names) > 1:
+                name = f"{used.tree.name}.{node}.{dtype.name}"
+                slots, is_written = (
+                    _slots(used, node, known, written),
+                    not written.isdisjoint(names),
+                )
+                found.append(Leaves(name, tuple(names), dtype, slots, is_written))
+    return tuple(found)
+
+
+def _slots(
+    used: UsedTree, node: int, known: dict[str, ArrayInfo], written: set[str]
+) -> Slots | None:
+    """What says which elements of a node are in use; None where nothing does, or all are."""
+    tree, layout = used.tree, used.layout
+    pool = tree.last(node, "pool")
+    counters = used.arrays.get("counters", "")
+    if pool < 0 or counters not in known:
+        return None
+    unit = layout.items[node] // layout.slots[pool]
+    return Slots(counters, pool, unit, used.arrays.get(f"table{pool}", "") in written)
+
+
+def _kept(task: Task, problem: Problem) -> set[str]:
+    """Arrays that a task names elsewhere than in the statements of a body: in an assignment, a sort, a sweep or as rows."""
+    if task.body is None:
+        return {*arrays_read(task), *arrays_written(task)}
+    statements = task.body.statements
+    if not task.loops:
+        is_sweep = sweep_at(statements, 0) is not None
+        return {s.state.name for s in task.body.sites} if is_sweep else set()
+    found = set[str]()
+    for x in scatters(task, problem):
+        found.add(x.array)
+        place = placing(task, x.bases)
+        values = (*place.conditions, *(s.value for s in place.statements)) if place else ()
+        found |= {y.array for e in (*x.bases, *values) for y in loads(e)}
+    rows = row_starts(task.loops[0].name, statements)
+    return found if rows is None else found | {rows.array}

@@ -1,0 +1,51 @@
+"""How the fields in the leaves of a tree lie while a sequence runs. The program keeps them one array a field: what has another
+layout is converted when the sequence begins, and back when it ends, by copies that are part of it.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir.effects import arrays_read, arrays_written
+from ...kernels.ir.task import Leaves, Problem
+from ..draft import Draft, Family, Phrases, TreePart
+from ..targets.kind import CPU
+from ..targets.target import Target
+
+SOA, AOS, AOSOA = range(3)
+LEAF_LAYOUT = (
+    "SOA",  # each component of each field by itself, as the program has them
+    "AOS",  # all components of a cell side by side: a line of the cache has what an iteration needs of a cell at any place
+    "AOSOA",  # one component of as many cells as a vector has lanes, then the next component of them
+)
+
+MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
+
+
+def declare(s: Draft) -> None:
+    for x in s.problem.leaves if s.kind.has_teams else ():
+        if sum(s.array(name).size_bytes for name in x.arrays) <= MOST_BYTES:
+            site = TreePart(x.name, _first(s.problem, x))
+            s.v.of_trees["leaf_layout"][site] = s.b.add("leaf_layout", (x.name,), LEAF_LAYOUT)
+
+
+def _first(problem: Problem, leaves: Leaves) -> int:
+    names = set(leaves.arrays)
+    touched = ({*arrays_read(t), *arrays_written(t)} for t in problem.tasks)
+    return next(t for t, here in enumerate(touched) if names & here)
+
+
+def tile_of(value: str, leaves: Leaves, target: Target) -> int:
+    """Cells of which one component lies side by side; 0: all."""
+    return {"AOS": 1, "AOSOA": target.lanes(leaves.dtype.size_bytes)}.get(value, 0)
+
+
+PHRASES = Phrases(
+    "leaf_layout",
+    "layouts",
+    {
+        "AOS": "has the components of a cell side by side (arrays of structures), converted before and behind",
+        "AOSOA": "has components of a vector of cells side by side, converted before and behind",
+    },
+    {"AOS": "arrays of structures", "AOSOA": "structures of vectors"},
+)
+
+FAMILY = Family("leaf_layout", {CPU: ()}, declare, (PHRASES,))

@@ -1,0 +1,86 @@
+"""Leaves that lie in another way while a sequence runs: what they leave in three periods is what the reference leaves."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.decisions import DecisionError, fix, restore, to_names
+from kernelscape.testing import checking, sparse_emulation, sparse_periods
+from kernelscape.testing.sparse_trees import Shape
+
+POINTERS = Shape((("pointer", (2, 3)), ("dense", (3, 4))), 0, 2)
+HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("bitmasked", (2, 2))), 1, 3)
+CHANGES = (("store", 5), ("bump", 0), ("drop", 3), ("append", 4), ("bump", 0), ("add", 7))
+LOOPS = (("bump", 0), ("bump", 0))
+
+
+def space_of(shape: Shape, calls: Sequence[tuple[str, int]], cores: int = 2) -> Space:
+    recording, _ = sparse_emulation.recorded(shape, calls)
+    return build_space(normalise(recording), checking.target(cores, 32))
+
+
+def drawn(space: Space, value: str, seed: int = 1) -> Candidate:
+    part = fix(space, [("leaf_layout", value)])
+    found = checking.random_candidate(part.root(), np.random.default_rng(seed))
+    assert isinstance(found, Candidate)
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("shape", "calls"), [(POINTERS, CHANGES), (HASHED, CHANGES)])
+def test_each_layout_leaves_what_the_reference_leaves(
+    shape: Shape, calls: Sequence[tuple[str, int]], tmp_path: Path
+) -> None:
+    recording, before = sparse_emulation.recorded(shape, calls)
+    space = build_space(normalise(recording), checking.target(2, 32))
+    sources = [
+        checking.source_of(drawn(space, value, seed))
+        for seed, value in enumerate(("AOS", "AOSOA", "AOSOA"))
+    ]
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def test_what_converts_runs_first_and_last_and_is_in_the_bound() -> None:
+    space = space_of(POINTERS, LOOPS)
+    plain, other = (read_plan(drawn(space, value)) for value in ("SOA", "AOS"))
+    assert len(other.launches) == len(plain.launches) + 2
+    names = [t.task.name for t in other.tasks]
+    assert names[-2:] == ["tree0_0.1.i32.enter", "tree0_0.1.i32.leave"]
+    assert other.problem.array("cells").shape[1] == 2  # x and y
+    bounder = Bounder(space)
+    least = [bounder.ns(drawn(space, v)) for v in ("SOA", "AOS")]
+    assert least[1] - least[0] >= space.target.launch_ns
+
+
+def test_a_row_of_a_leaf_is_a_row_of_a_tile() -> None:
+    """Eight cells along the last axis, and vectors of eight: no index is divided at run time."""
+    space = space_of(Shape((("pointer", (2, 3)), ("dense", (2, 8))), 0, 2), LOOPS)
+    text = checking.source_of(drawn(space, "AOSOA")).text
+    loops = text[text.index("launch_1") : text.index("launch_2")]
+    assert "& 7" not in loops
+    assert "& 7" in text[: text.index("launch_1")]  # of the conversion
+
+
+def test_layouts_are_decided_by_name_and_said_in_words() -> None:
+    space = space_of(POINTERS, LOOPS)
+    chosen = drawn(space, "AOS")
+    names = dict(to_names(chosen))
+    assert names["leaf_layout(tree0_0.1.i32)"] == "AOS"
+    again = restore(space, names.items())
+    assert isinstance(again, Candidate)
+    assert checking.source_of(again).text == checking.source_of(chosen).text
+    assert any("tree0_0.1.i32 has the components" in x for x in describe(chosen)["layouts"])
+    with pytest.raises(DecisionError, match=r"there is SOA\|AOS\|AOSOA"):
+        fix(space, [("leaf_layout", "ROWS")])
+
+
+def test_fields_of_which_one_is_used_have_no_layout() -> None:
+    space = space_of(POINTERS, (("carry", 0),))  # reads x, and y nowhere
+    assert not space.variables.of_trees["leaf_layout"]
