@@ -8,7 +8,7 @@ from typing import Any
 
 from ..explorer import stages as st
 from ..kernels.ir.task import Problem
-from ..kernels.offload.closed import Closed, closed_tasks
+from ..kernels.offload.closed import Closed, closed_tasks, counted_text
 from ..search import events as ev
 from ..space.candidate import DeadEnd, Space
 from ..space.decisions import fixed_count, fixed_text
@@ -136,7 +136,7 @@ class TextLog:
         self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
         for line in space_lines(e.problem, e.space, e.prepare_s):
             self._write(line)
-        for line in closed_lines(closed_tasks(e.problem)):
+        for line in closed_lines(closed_tasks(e.problem), e.space.profile is not None):
             self._write(line)
         for line in fixed_lines(e.space):
             self._write(line)
@@ -243,11 +243,11 @@ def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list
     ]
 
 
-def closed_lines(closed: Closed) -> list[str]:
+def closed_lines(closed: Closed, is_profiled: bool) -> list[str]:
     """What is not opened, on a line of its own where there is anything."""
     if not closed:
         return []
-    return [f"Closed     {closed}; bound and gap count their bodies for nothing"]
+    return [f"Closed     {closed}; bound and gap count {counted_text(is_profiled)}"]
 
 
 def fixed_lines(space: Space) -> list[str]:
@@ -298,9 +298,9 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     if e.limits.n_alarms:
         lines.append(f"Bound        withdrawn: {below}")
     else:
-        counted = "; closed bodies count for nothing" if e.scope.closed else ""
+        counted = "; of closed bodies what is sure" if e.scope.closed else ""
         bound = unit.text(e.limits.bound_ns)
-        lines.append(f"Bound        {bound} ({below}{counted}{fixed}){_gaps(e.limits)}")
+        lines.append(f"Bound        {bound} ({below}{counted}{fixed}){_gaps(e)}")
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.effort.failures if n)
     lines.append(f"Failures     {failed or 'none'} of {n} evaluations")
@@ -314,12 +314,13 @@ def _default_word(is_fixed: bool) -> str:
     return "default with what is fixed" if is_fixed else "unfused default"
 
 
-def _gaps(e: st.Limits) -> str:
+def _gaps(e: st.Ended) -> str:
     """What is proved, and what is left on the machine as it was; nothing where times mean nothing."""
-    if e.gap is None:
+    gap, gap_now = e.limits.gap, e.limits.gap_now
+    if gap is None:
         return ""
-    now = "" if e.gap_now is None else f", {e.gap_now:.1%} against the machine as it is now"
-    return f"   Gap {e.gap:.1%} proved{now}"
+    now = "" if gap_now is None else f", {gap_now:.1%} against the machine as it is now"
+    return f"   Gap {gap:.1%} proved{' for this input' * e.scope.is_for_input}{now}"
 
 
 def _speed_up(e: st.Ended) -> str:

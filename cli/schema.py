@@ -29,7 +29,7 @@ class Sequence(AbstractLine, tag="sequence"):
 
 
 class ClosedTask(msgspec.Struct, forbid_unknown_fields=True):
-    """A task that is not opened: bounds count its body for nothing."""
+    """A task that is not opened: bounds count what its body surely does."""
 
     task: str
     kind: Literal["branch", "range", "index", "carried", "order"]

@@ -90,7 +90,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         n = len(space.backbone.components)
         n_tasks = launch_tasks(space)
         yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {n_tasks} tasks that follow one another"
-    yield from (f"  {line}" for line in closed_lines(closed_tasks(problem)))
+    yield from (f"  {line}" for line in closed_lines(closed_tasks(problem), False))
     yield from (f"  {line}" for line in fixed_lines(space))
     root = space.root()
     if isinstance(root, DeadEnd):

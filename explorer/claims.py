@@ -30,6 +30,7 @@ class Claims:
         self, device: AbstractDevice, worker: AbstractWorker, target: Target, closed: Closed
     ) -> None:
         self.fixed: tuple[tuple[str, str], ...] = ()  # of the space whose bound this is
+        self.is_for_input = False  # whether it is one for the arguments that are measured
         self._device = device
         self._worker = worker
         self._target = target
@@ -49,6 +50,7 @@ class Claims:
     ) -> Bound:
         """Take the bound of the root, on the scale that earlier sessions have left."""
         self.fixed = root.space.fixed
+        self.is_for_input = root.space.profile is not None
         whole = bounder.bound(root)
         lower_to_earlier(
             self.scale,
@@ -62,7 +64,7 @@ class Claims:
 
     @property
     def whole_ns(self) -> float:
-        """The root's bound, in which closed bodies count for nothing."""
+        """The root's bound, in which closed bodies count with what they surely do."""
         return self._root_ns * self.scale.factor
 
     def limiting(self, candidate: object) -> str:

@@ -66,7 +66,7 @@ class Ending:
             ),
             references=st.References(s.default_ns, s.numpy.ns),
             effort=st.Effort(n_evaluations, s.writer.failures(), self._deadlines.elapsed_s),
-            scope=st.Scope(claims.closed, claims.fixed),
+            scope=st.Scope(claims.closed, claims.fixed, claims.is_for_input),
             doubts=() if best is None else self._doubts(status, n_evaluations),
         )
         self._tell(ended)

@@ -78,7 +78,7 @@ class Run:
     def closed(self) -> Closed:
         """The tasks that were not opened, each with its reason and line: false where there are none.
 
-        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts their bodies for nothing.
+        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts what their bodies surely do.
         """
         return self.ended.scope.closed
 

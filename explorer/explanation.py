@@ -13,7 +13,7 @@ from pathlib import Path
 from ..codegen.describe import Starts, Words, count_starts, describe, phrases, scatters
 from ..codegen.lower import lower, print_source
 from ..codegen.plan import read_plan
-from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks
+from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks, counted_text
 from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.folder import BEST, HEADER, JOURNAL, run_folder
@@ -165,7 +165,7 @@ def explain_run(path: str | Path) -> Explanation:
         )
     _, problem = rebuild_problem(file.stored, file.problem_key)
     target = device.machine.facts()
-    space = space_of(problem, target, file.fixed)
+    space = space_of(problem, target, file)
     notes = []
     if file.fixed:
         notes.append(
@@ -173,7 +173,7 @@ def explain_run(path: str | Path) -> Explanation:
         )
     closed = closed_tasks(problem)
     if closed:
-        notes.append(f"{closed}; bounds count their bodies for nothing")
+        notes.append(f"{closed}; bounds count {counted_text(space.profile is not None)}")
     if not target.calibrated:
         advice = f": run {device.machine.calibrated_by}" if device.machine.calibrated_by else ""
         notes.append(f"rates are guessed from a data sheet{advice}")

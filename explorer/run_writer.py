@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from ..codegen.c.source import Source
 from ..runtime.files import write_atomically
@@ -269,6 +269,7 @@ class RunWriter:
             conditions=self._conditions,
             stored=s.stored,
             fixed=self._space.fixed,
+            profile=UNSET if self._space.profile is None else self._space.profile,
         )
 
     def _compare(self, header: RunHeader) -> None:
@@ -310,4 +311,5 @@ class RunWriter:
             conditions=result.conditions or self._conditions,
             stored=s.stored,
             fixed=self._space.fixed,
+            profile=UNSET if self._space.profile is None else self._space.profile,
         )

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from ..kernels.offload.closed import closed_tasks
+from ..kernels.program.profile import Profile
 from ..runtime.apart import Stopped
 from ..runtime.backend import AbstractDevice
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.records.folder import JOURNAL
+from ..runtime.records.folder import HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import AbstractWorker
@@ -39,6 +40,7 @@ from .listening import Listener, Tell
 from .machine import conditions_of, open_worker
 from .numpy_timing import NumpyTiming, take_numpy
 from .preparation import Preparation
+from .profiling import known_profile, take_profile
 from .registers import Registers
 from .run_writer import RunWriter
 from .standing import Standing
@@ -78,6 +80,7 @@ class Session:
                 worker.start()  # meanwhile this process has a core of its own
                 target = device.machine.facts()
                 space = fix(build_space(self._workload.problem, target), o.fixed)
+                space = space.profiled(self._profile())
                 root = space.root()
                 conditions = conditions_of(device, worker)
             writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
@@ -93,6 +96,12 @@ class Session:
                 return self._explore(root, standing, ending, worker, journal)
             except Stopped:  # before anything was measured
                 return ending.early(self._interrupt)
+
+    def _profile(self) -> Profile | None:
+        if (self._folder / HEADER).exists():
+            return known_profile(self._folder)
+        limit_s = self._options.time_limit_s
+        return take_profile(self._workload, limit_s, lambda: self._interrupt.is_set)
 
     def _tell_opened(
         self, writer: RunWriter, space: Space, target: Target, calibrated_by: str

@@ -172,8 +172,11 @@ class Effort:
 class Scope:
     """What status, bound and gap are of."""
 
-    closed: Closed = NOTHING_CLOSED  # of whose bodies they say nothing
+    closed: Closed = NOTHING_CLOSED  # of whose bodies they say no more than what is surely done
     fixed: tuple[tuple[str, str], ...] = ()  # decisions before the search
+    is_for_input: bool = (
+        False  # the bound counts what bodies do on the arguments that were measured
+    )
 
 
 @dataclass(frozen=True, slots=True)

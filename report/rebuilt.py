@@ -107,7 +107,7 @@ def rebuilt(run: RunData) -> Rebuilt | str:
                 f"this machine is {here}, and the run was made on {run.header.conditions.machine}"
             )
         problem = rebuild_problem(run.header.stored, run.header.problem_key)[1]
-        space = space_of(problem, device.machine.facts(), run.header.fixed)
+        space = space_of(problem, device.machine.facts(), run.header)
     except (StaleError, DeviceError) as e:
         return str(e)
     if space.key != run.header.space_key:

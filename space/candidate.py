@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ..kernels.ir.task import Problem
+from ..kernels.program.profile import Profile
 from .backbone import Backbone
 from .draft import Variables
 from .engine.declarations import Choice
@@ -55,6 +56,9 @@ class Space:
     variables: Variables
     fixed: tuple[tuple[str, str], ...] = ()  # decisions made before any search (`decisions.fix`)
     whole: Space | None = None  # without them; None where there are none
+    profile: Profile | None = (
+        None  # what bodies did on the arguments that are measured: bounds are for these
+    )
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -72,8 +76,13 @@ class Space:
 
     @property
     def key(self) -> str:
-        """Fingerprint of choices, constraints and initial domains, whatever was fixed."""
-        return self.model.key if self.whole is None else self.whole.key
+        """Fingerprint of choices, constraints and initial domains, whatever was fixed, and of the profile."""
+        key = self.model.key if self.whole is None else self.whole.model.key
+        return key if self.profile is None else self.profile.keyed(key)
+
+    def profiled(self, profile: Profile | None) -> Space:
+        """The same space, bounded for the arguments that a profile is of."""
+        return self if profile is None else replace(self, profile=profile)
 
     @cached_property
     def scratch(self) -> Scratch:

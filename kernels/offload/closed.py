@@ -219,6 +219,13 @@ class Closed:
         return f"{n} of {self.n_tasks} tasks {verb} closed: {named}{more}"
 
 
+def counted_text(is_profiled: bool) -> str:
+    """What bounds count of closed tasks."""
+    if is_profiled:
+        return "what their bodies surely do for this input"
+    return "what their bodies surely do for any input"
+
+
 NOTHING_CLOSED = Closed((), 0)
 
 

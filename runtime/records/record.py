@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from ...kernels.program.profile import Profile
 from ...space.renamed import renamed
 from ..measure.conditions import Conditions
 from ..worker.outcome import Status
@@ -49,6 +50,7 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     conditions: Conditions
     stored: StoredSequence
     fixed: Decisions = ()  # before the search
+    profile: Profile | msgspec.UnsetType = msgspec.UNSET  # where bodies do what values say
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))
@@ -244,6 +246,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     stored: StoredSequence
     library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
     fixed: Decisions = ()  # before the search: bound, gap and status are of the space with these
+    profile: Profile | msgspec.UnsetType = msgspec.UNSET  # bound and gap are for these arguments
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))

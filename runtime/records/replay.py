@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from msgspec import UnsetType
 
 from ...codegen.c.dialect import Dialect
 from ...codegen.c.header import header_text
@@ -31,7 +32,7 @@ from ..signature import Result, Signature
 from ..worker.inputs import ArgumentsError, make_input_sets
 from ..worker.outcome import FINAL, Failure, Measurement
 from ..worker.worker import AbstractWorker
-from .record import BestFile
+from .record import BestFile, RunHeader
 from .stored import Parameter, StoredSequence
 
 _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
@@ -75,12 +76,19 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
     return recording, problem
 
 
-def space_of(problem: Problem, target: Target, fixed: Sequence[tuple[str, str]]) -> Space:
-    """The space of a stored run, with the decisions that were fixed before its search. Raises StaleError where they do not fit."""
+def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> Space:
+    """The space of a stored run, with the decisions that were fixed before its search, and its profile. Raises StaleError where
+    they do not fit.
+    """
     try:
-        return fix(build_space(problem, target), fixed)
+        space = fix(build_space(problem, target), stored.fixed)
     except DecisionError as e:
         raise StaleError(f"what was fixed does not fit the space any more: {e}") from e
+    if isinstance(stored.profile, UnsetType):
+        return space
+    if why := stored.profile.why_wrong(problem):
+        raise StaleError(f"the stored profile does not fit the sequence: {why}")
+    return space.profiled(stored.profile)
 
 
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
@@ -140,7 +148,7 @@ def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
 def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
     """The source of a stored implementation. Raises StaleError unless it is the same text."""
     recording, problem = rebuild_problem(best.stored, best.problem_key)
-    space = space_of(problem, target, best.fixed)
+    space = space_of(problem, target, best)
     candidate = restore_older(space, best.decisions)
     source = print_source(lower(candidate), dialect)
     if source.key != best.source_key:

@@ -97,6 +97,9 @@ class Roofline:
 class Bounder:
     """Bounds the candidates of one space; not for several threads at once.
 
+    Of bodies what they do on any arguments counts. Where the space has a profile, what they did on the arguments that are measured
+    does: the bound is then one for these.
+
     `compiler_vectorises`: on a CPU, whether the compiler may make vectors of loops that are not decided to be
     vectors. It may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
     rate of scalar code.
@@ -180,7 +183,7 @@ class Bounder:
 
     def _named_phases(self, domains: Mask) -> tuple[Phase, ...]:
         tasks, arrays = self.space.problem.tasks, self.space.problem.arrays
-        phases, nobody = [], np.zeros((len(tasks), len(tasks)), np.bool_)
+        phases, nobody = [], np.eye(len(tasks), dtype=np.bool_)
         moved = np.zeros((len(tasks), common.N_MOVED))
         for p in sorted(set(self._phase.tolist())):
             reads, writes = [], []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...space import choices as ch
 from ...space.engine.jit import jit_flat, jit_flat_internal
 from .columns import Floats, Ints
-from .tables import BoundTables
+from .tables import APART, BoundTables
 
 Mask = npt.NDArray[np.uint32]
 Bools = npt.NDArray[np.bool_]
@@ -51,7 +51,8 @@ def array_traffic(
 ) -> None:
     """Fill in distinct bytes of one array that each phase surely reads from outside it, and writes (of `moved`, [n, N_MOVED]).
 
-    What a task takes from one that surely ends before it (ends[first, second]) is in memory, or in copies as large.
+    What a task takes from one that surely ends before it (ends[first, second]) is in memory, or in copies as large. Where the
+    diagonal of `ends` is set, tasks of different phases have no loop in common.
     """
     for p in range(phase.size):
         moved[p, ARRAY_READS], moved[p, ARRAY_WRITES], moved[p, IS_WRITTEN] = 0.0, 0.0, 0.0
@@ -62,8 +63,14 @@ def array_traffic(
             in_memory = first == end
             for f in range(first, end):
                 space = tables.flow[f].mem_space
-                in_memory = in_memory or space < 0 or domains[space] == _GLOBAL
-                in_memory = in_memory or ends[tables.flow[f].producer, tables.touch[k].task]
+                producer, consumer = tables.flow[f].producer, tables.touch[k].task
+                in_memory = in_memory or ends[producer, consumer]
+                if space == APART:
+                    # Where groups are those that may share loops, two of different groups share none.
+                    is_apart = ends[consumer, consumer] and phase[producer] != p
+                    in_memory = in_memory or is_apart
+                else:
+                    in_memory = in_memory or space < 0 or domains[space] == _GLOBAL
             if in_memory:
                 moved[p, ARRAY_READS] = tables.touch[k].read_bytes
         if tables.touch[k].is_written:

@@ -224,7 +224,7 @@ def lower_bound(
         for u in range(n):
             phase[u] = u if way == 0 else tables.step[u]
             for t in range(n):
-                scratch.ends[u, t] = False
+                scratch.ends[u, t] = way > 0 and u == t
         if way == 0 and (n <= 2 or not ends_before(tables, domains, scratch.ends)):
             continue  # of two the phases below say as much
         if way == 2:

@@ -101,7 +101,7 @@ def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
 def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float, str]:
     tables, space = bounder.tables, bounder.space
     if name == "operations":
-        counter = SureOperations()
+        counter = SureOperations(space.profile)
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"

@@ -288,6 +288,8 @@ def lower_bound(
     moved = np.zeros((n, N_MOVED))
     is_first = np.ones(n, np.int64)
     ends = np.zeros((n, n), np.bool_)
+    for t in range(n):
+        ends[t, t] = True
     tilings(gpu, domains, facts)
     task_facts(gpu, domains, facts, tasks, registers, line)
     meetings(gpu, domains, facts, tasks)

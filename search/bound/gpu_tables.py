@@ -14,9 +14,10 @@ from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.families.block_memory import register_words
 from .columns import Ints, Table, Universes, table
-from .operations import SureOperations, expression_weight
+from .operations import SureOperations
 from .tables import sources_of_reads
 from .traffic import distinct_elements, sure_loads
+from .weights import expression_weight
 
 ALONE, TOGETHER = 1, 2  # how a loop takes part in an access: alone on its axis, or with others
 
@@ -123,7 +124,7 @@ def _loops(space: Space, universe: Universes) -> tuple[Ints, Table, dict[tuple[i
 
 
 def _tasks(space: Space) -> Table:
-    t, counter = space.target, SureOperations()
+    t, counter = space.target, SureOperations(space.profile)
     counts = [counter.count(task) for task in space.problem.tasks]
     f32, f64 = (sum(numbers) for numbers in zip(*counts, strict=True))
     # It computes in f32 and in f64 side by side: the pipe that is busy longer counts.

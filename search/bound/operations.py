@@ -17,47 +17,20 @@ from ...kernels.ir.kernel import (
     Bitcast,
     Cast,
     Compare,
-    Const,
     Expr,
     Load,
     LoopIndex,
     Select,
     Unary,
 )
-from ...kernels.ir.ops import OPS, is_reduction
+from ...kernels.ir.ops import is_reduction
 from ...kernels.ir.task import Task, extents
+from ...kernels.program.profile import Profile
+from .bodies import BodyOperations
 from .traffic import wanted_iterations
+from .weights import chain, expression_weight, operands, weight
 
-_CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
 _PARTLY = "in some iterations: "
-_FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
-
-
-def operands(e: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions of a node; the indices of a load are no arithmetic on values."""
-    match e:
-        case Unary() | Cast() | Bitcast():
-            return (e.x,)
-        case Binary() | Compare():
-            return (e.a, e.b)
-        case Select():
-            return (e.condition, e.a, e.b)
-        case _:
-            return ()
-
-
-def weight(e: Expr) -> float:
-    """Operations of one node, its operands not included."""
-    match e:
-        case Binary() if e.dtype.is_float:
-            constant = e.b.value if isinstance(e.b, Const) else None
-            return 0.0 if (e.op, constant) in _FREE else OPS[e.op].flops
-        case Unary() if e.dtype.is_float:
-            return OPS[e.op].flops
-        case Compare() if e.a.dtype.is_float:
-            return OPS[e.op].flops
-        case _:
-            return 0.0
 
 
 def named_flops(task: Task) -> float:
@@ -71,22 +44,18 @@ def named_flops(task: Task) -> float:
     return points(task) * each + outputs * expression_weight(task.finish)
 
 
-def expression_weight(e: Expr | None) -> float:
-    """Operations of a whole expression, every node once."""
-    return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
-
-
 class SureOperations:
     """Counts task by task; what an earlier task computes is not counted again."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile | None = None) -> None:
+        self._profile = profile
         self._seen: set[str] = set()
         self._residues: dict[str, set[int]] = {}
 
     def count(self, task: Task) -> tuple[float, float]:
         """Surely executed operations of `task` on f32 and on f64 values."""
         if not task.is_structured:
-            return 0.0, 0.0
+            return BodyOperations(task, self._seen, self._profile).count()
         is_cut = bool(cuts_of(task)) and (not task.is_guarded or branch_cuts(task) != ())
         iterations = [extents(task)] if is_cut else wanted_iterations(task)
         if not iterations:  # values decide
@@ -149,7 +118,7 @@ class _TaskOperations:
 
     def of(self, e: Expr) -> Iterator[tuple[int, float]]:
         """(element size, operations) of every node that is new."""
-        nodes, leaves = self.chain(e)
+        nodes, leaves = chain(e)
         loops = self.loops(e)
         new = [x for x in nodes if self.is_new(self.text(x))]
         if new:
@@ -163,20 +132,6 @@ class _TaskOperations:
         for leaf in leaves:
             if leaf is not e:
                 yield from self.of(leaf)
-
-    def chain(self, e: Expr) -> tuple[list[Expr], list[Expr]]:
-        """The nodes of the chain of one operator that ends in `e`, and what the chain combines."""
-        if not isinstance(e, Binary) or e.op not in _CHAINS or not e.dtype.is_float:
-            return [e], list(operands(e))
-        nodes: list[Expr] = [e]
-        leaves: list[Expr] = []
-        for x in (e.a, e.b):
-            if isinstance(x, Binary) and _CHAINS.get(x.op) == _CHAINS[e.op]:
-                inner, below = self.chain(x)
-                nodes, leaves = nodes + inner, leaves + below
-            else:
-                leaves.append(x)
-        return nodes, leaves
 
     def loops(self, e: Expr) -> frozenset[str]:
         """Loops whose index the value depends on."""

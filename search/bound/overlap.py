@@ -17,6 +17,7 @@ IN_STEP = 1.0 - 1.0 / BALANCED_TILES
 MAYBE, SURELY, BALANCED = 1, 2, 4
 
 _PARALLEL = 1 << ch.PARALLEL
+_IN_ORDER = 1 << ch.IN_ORDER
 _MERGED = 1 << ch.MERGED
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
 _PLAIN_LEAVES = 1 << ch.SOA
@@ -37,6 +38,9 @@ def largest(universe: Ints, at: Int, domain: Int) -> Int:
 def threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
     for t in range(parallel.size):
         parallel[t] = 0
+    for k in range(tables.wave.shape[0]):
+        if domains[tables.wave[k].waves] != _IN_ORDER:
+            parallel[tables.wave[k].task] |= MAYBE
     for k in range(tables.outer.shape[0]):
         task = tables.outer[k].task
         kind = np.int64(domains[tables.outer[k].kind])

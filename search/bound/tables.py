@@ -13,14 +13,17 @@ from ...kernels.ir.task import Task
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.targets.target import Target
+from .bodies import body_bytes
 from .columns import Floats, Ints, Table, Universes, table
 from .element_loads import element_loads
-from .operations import SureOperations, expression_weight
+from .operations import SureOperations
 from .streams import is_fresh, passes, stream_tables
 from .traffic import read_bytes, written_bytes
+from .weights import expression_weight
 
 # A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (codegen/c/launch.py).
 MAX_PEELED = 17
+APART = -2  # in place of the variable of a flow
 
 
 class BoundTables(NamedTuple):
@@ -41,6 +44,7 @@ class BoundTables(NamedTuple):
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
     pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
+    wave: Table  # task; waves: a nest in order that threads may share
     after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
     # repeats
     runs: Floats  # [n_tasks] how often a call runs each task
@@ -52,7 +56,8 @@ class BoundTables(NamedTuple):
     # task; is_written: it may be; store; first_flow end_flow; is_fresh: lines are written that no task of the call has read before;
     # read_bytes written_bytes: surely
     touch: Table
-    flow: Table  # mem_space of the flows of touches, -1: surely memory; producer of the value
+    # mem_space of the flows of touches, -1: surely memory, APART: memory where no loop is shared; producer of the value
+    flow: Table
     passes: Ints  # [n_arrays] how it is gone through, see streams.py
     reused_bytes: float  # of arrays both written and read: keeping a dirty line can save two trips
     stream: Table  # cores; is_in_place: lines are updated; first end of its points
@@ -91,6 +96,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         vector=_vector_dims(space),
         merge=_merges(space),
         pair=_pairs(space),
+        wave=table(space.variables.waves.items(), "task waves"),
         **_touches(space),
         task=_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),
@@ -184,7 +190,7 @@ def _steps(space: Space) -> Ints:
 def _touches(space: Space) -> dict[str, Any]:
     v, problem = space.variables, space.problem
     sources = sources_of_reads(space)
-    rows: list[tuple[int, ...]] = []
+    rows: list[tuple[float, ...]] = []
     start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
         is_temp = array.role == "temp"
@@ -198,8 +204,11 @@ def _touches(space: Space) -> dict[str, Any]:
             flows += sources.get((t, array.name), [])
             # Only what does not outlive the sequence is a store to leave away.
             store = v.store.get(t, -1) if writes else -1
-            read = read_bytes(task, array, space.target.line_bytes)
-            written = written_bytes(task, array)
+            if task.is_structured:
+                read = float(read_bytes(task, array, space.target.line_bytes))
+                written = float(written_bytes(task, array))
+            else:
+                read, written = body_bytes(task, array, space.profile, space.target.line_bytes)
             if is_temp:
                 read = read if flows[first:] else 0
                 written = written if store >= 0 else 0
@@ -218,10 +227,15 @@ def _touches(space: Space) -> dict[str, Any]:
 
 
 def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]]]:
-    """By task and array: mem_space of each flow, -1 where it comes through memory from another launch, and its producer."""
+    """By task and array: mem_space of each flow, -1 where it comes through memory from another launch, APART where it does so if
+    the two surely have no loop in common; and its producer.
+    """
     found: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    tasks = space.problem.tasks
     for f, var in space.variables.mem_space.items():
-        found.setdefault((f.consumer, f.array), []).append((var, f.producer))
+        # Bodies that become one body hand values on without a choice that says so.
+        is_open = tasks[f.producer].is_structured and tasks[f.consumer].is_structured
+        found.setdefault((f.consumer, f.array), []).append((var if is_open else APART, f.producer))
     for f in space.backbone.far_flows:
         found.setdefault((f.consumer, f.array), []).append((-1, f.producer))
     return found
@@ -229,12 +243,14 @@ def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]
 
 def _tasks(space: Space, compiler_vectorises: bool) -> Table:
     target: Target = space.target
-    counter = SureOperations()
+    counter = SureOperations(space.profile)
     rows = []
     for task in space.problem.tasks:
         f32, f64 = counter.count(task)
         ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
-        lanes = 1.0 if compiler_vectorises else _scalar_slowdown(target, task, f32 + f64)
+        # Vectors along a range, and of rows, are no kinds of dims.
+        is_free = compiler_vectorises or not task.is_structured
+        lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns))
     return table(rows, "", "operations_ns lanes chain_ns")
 

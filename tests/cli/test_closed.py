@@ -53,7 +53,10 @@ def test_a_run_claims_nothing_of_what_is_closed(explore) -> None:
     rows = [o for o in objects(out) if o["event"] == "row"]
     assert rows
     assert all(o["bound_ns"] == result["bound_ns"] for o in rows)
-    assert f"Closed     {SENTENCE}; bound and gap count their bodies for nothing" in err
+    assert (
+        f"Closed     {SENTENCE}; bound and gap count what their bodies surely do for this input"
+        in err
+    )
     status = next(line for line in err.splitlines() if line.startswith("Status"))
     assert status.startswith("Status       optimal over what is open after ")
     assert status.endswith(SENTENCE)
@@ -63,7 +66,10 @@ def test_a_run_claims_nothing_of_what_is_closed(explore) -> None:
     code, out, _ = explore("explain", result["run_dir"], "--json")
     assert (code, objects(out)[-1]["closed"]) == (0, [closed])
     code, out, _ = explore("explain", result["run_dir"])
-    assert (code, f"note: {SENTENCE}; bounds count their bodies for nothing" in out) == (0, True)
+    assert (
+        code,
+        f"note: {SENTENCE}; bounds count what their bodies surely do for this input" in out,
+    ) == (0, True)
     code, out, _ = explore("show", write(), "--descents", 0)
     assert (code, f"  Closed     {SENTENCE}" in out) == (0, True)
     code, out, _ = explore("show", write(), "--descents", 0, "--json")

@@ -1,0 +1,50 @@
+"""The profile of a session: what the bodies of a sequence do on the arguments that are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ..kernels.program.profile import Profile, counting
+from ..runtime.apart import Stopped, over_after
+from ..runtime.records.folder import HEADER
+from ..runtime.records.loading import load_header
+from ..runtime.reference import Reference
+from .workload import Workload
+
+_SHARE, _MOST_S = 0.1, 20.0  # of the time limit: most is the compiling of what counts
+
+
+def known_profile(folder: Path) -> Profile | None:
+    """That of a run that goes on: its bounds are for these arguments. Raises RecordError."""
+    header = load_header(folder / HEADER)
+    return None if isinstance(header.profile, msgspec.UnsetType) else header.profile
+
+
+def take_profile(
+    workload: Workload, limit_s: float | None, is_interrupted: Callable[[], bool]
+) -> Profile | None:
+    """What one run of the reference on the first arguments counts. None where values decide nothing, or it takes too long: the
+    bound then counts what bodies do on any arguments. Raises Stopped once interrupted.
+    """
+    made = counting(workload.problem)
+    if made is None:
+        return None
+    is_late = over_after(_MOST_S if limit_s is None else min(_MOST_S, _SHARE * limit_s))
+    reference = Reference(lambda: is_interrupted() or is_late())
+    if reference.expected_ns(made.recording) > _MOST_S * 1e9:
+        return None
+    arrays = {**workload.arguments.arrays, **made.arrays()}
+    try:
+        with np.errstate(all="ignore"):
+            found = reference.run(made.recording, arrays, workload.arguments.scalars, wide=False)
+    except Stopped:
+        if is_interrupted():
+            raise
+        return None
+    except (IndexError, AssertionError, MemoryError):
+        return None  # of such arguments the input sets say what is wrong
+    return made.read(found)

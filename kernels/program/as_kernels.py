@@ -1,0 +1,86 @@
+"""The tasks of a problem as kernels again, one a task, so that whatever runs a recording can run tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.affine import expression
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    Accumulator,
+    ArrayParam,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    KernelIR,
+    Load,
+    Local,
+    SetLocal,
+    Stmt,
+    Store,
+    UpdateLocal,
+)
+from ..ir.task import Problem, Task
+from ..ir.walk import children, nested_statements, neutral_of, rewrite, walk, written_in
+from ..language.record import Call, Recording
+
+_SUM = "sum@"  # no local of a program is called so
+
+
+def task_statements(task: Task) -> tuple[Stmt, ...]:
+    """What a task does, with its loops around it: those of a reduction inside the others."""
+    if task.body is not None:
+        return _within(task, task.loops, task.body.statements)
+    assert task.value is not None
+    value, inside = task.value, tuple[Stmt, ...]()
+    if task.op is not None:
+        reduced = [x for x in task.loops if x.is_reduction]
+        update = UpdateLocal(_SUM, task.op, value, task.where)
+        begin = SetLocal(_SUM, neutral_of(task.op, task.dtype), task.where)
+        inside = (begin, *_within(task, reduced, (update,)))
+        total: Expr = Local(_SUM, task.dtype)
+        finish = total if task.finish is None else task.finish
+        value = rewrite(finish, lambda x: total if isinstance(x, Accumulator) else x)
+    axes = (axis for axis in task.target.axes if axis is not None)
+    target = tuple(expression(axis, DType.i64) for axis in axes)
+    stored: tuple[Stmt, ...] = (Store(task.target.array, target, value, task.where),)
+    if task.condition is not None:
+        stored = (If(task.condition, stored, (), task.where),)
+    return _within(task, [x for x in task.loops if not x.is_reduction], (*inside, *stored))
+
+
+def _within(task: Task, loops: Sequence[Loop], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for loop in reversed(loops):
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+    return body
+
+
+def recording_of(
+    problem: Problem, bodies: Sequence[tuple[Stmt, ...]], more: Sequence[ArrayParam] = ()
+) -> Recording:
+    """A recording that runs these statements, one call a task, on the arrays of a problem and `more` of them."""
+    known = [ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
+    temps = {a.name for a in problem.arrays if a.role == "temp"}
+    arrays = (*known, *more)
+    calls = []
+    for task, body in zip(problem.tasks, bodies, strict=True):
+        names = _arrays_in(body)
+        used = tuple(a for a in arrays if a.name in names)
+        ir = KernelIR(task.name, used, problem.scalars, body, task.where, task.fast_math)
+        calls.append(Call(ir, tuple(a.name for a in used), problem.scalars, task.where))
+    return Recording(
+        problem.name,
+        (*(a for a in known if a.name not in temps), *more),
+        tuple(a for a in known if a.name in temps),
+        problem.scalars,
+        tuple(calls),
+        repeats=problem.repeats,
+    )
+
+
+def _arrays_in(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """Names of the arrays that statements touch."""
+    expressions = (e for s in nested_statements(body) for e in children(s))
+    return written_in(body) | {x.array for e in expressions for x in walk(e) if isinstance(x, Load)}

@@ -1,0 +1,330 @@
+"""What a task with a body surely does: bytes of each array, and operations on floats.
+
+Without a profile only what runs whatever the arrays hold counts. With one (kernels/program/profile.py) it is what the task did on
+the arguments that were profiled, and the bound is one for these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from math import ceil, prod
+
+from ...kernels.ir.kernel import (
+    Compare,
+    Const,
+    Expr,
+    For,
+    Load,
+    Local,
+    LocalElement,
+    LoopIndex,
+    SetLocal,
+    Stmt,
+    Update,
+    UpdateLocal,
+    While,
+)
+from ...kernels.ir.needed import Block, Needed, blocks_of, needed, set_in, surely
+from ...kernels.ir.ops import OPS
+from ...kernels.ir.sure_accesses import SureAccess, sure_accesses
+from ...kernels.ir.task import ArrayInfo, Task
+from ...kernels.ir.walk import children, locals_read, walk
+from ...kernels.program.profile import LINE_BYTES, Profile, Touched
+from .traffic import distinct_elements, line_bytes
+from .weights import chain, weight
+
+# Rounding may send one iteration in many another way than in the run that was profiled.
+SURE = 0.98
+
+
+def body_bytes(
+    task: Task, array: ArrayInfo, profile: Profile | None, line: int = LINE_BYTES
+) -> tuple[float, float]:
+    """Bytes of `array` that a task with a body surely reads, before it has written them, and writes; whole lines are read."""
+    accesses = [x for x in sure_accesses(task) if x.access.array == array.name]
+    read = max((_line_bytes(x, array, line) for x in _read_first(task, accesses)), default=0)
+    size = array.dtype.size_bytes
+    written = max(
+        (distinct_elements(x.access, dict(x.loops)) * size for x in accesses if x.writes), default=0
+    )
+    seen = _touched(task, array, profile)
+    # Lines of the caches may begin elsewhere in an array than those that were counted: two of these may be in one.
+    by_lines = ceil(seen.read_lines / 2) * line
+    counted = SURE * max(seen.read_elements * size, by_lines)
+    return max(float(read), counted), max(float(written), SURE * seen.written_elements * size)
+
+
+def _touched(task: Task, array: ArrayInfo, profile: Profile | None) -> Touched:
+    known = profile.of(task) if profile is not None else None
+    found = known.touched if known is not None else ()
+    return next((x for x in found if x.array == array.name), Touched(array.name))
+
+
+def _line_bytes(x: SureAccess, array: ArrayInfo, line: int) -> int:
+    return line_bytes(x.access, dict(x.loops), array, line)
+
+
+def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
+    """The reads of one array that find what was there before the task."""
+    assert task.body is not None
+    if not accesses:
+        return []
+    array = accesses[0].access.array
+    stored = [s for s in task.body.sites if s.state.name == array and s.op == "store"]
+    if not stored:
+        return [x for x in accesses if not x.writes]
+    first = next((k for k, x in enumerate(accesses) if x.writes), len(accesses))
+    targets = {x.access for x in accesses if x.writes}
+    if len(stored) != 1 or len(targets) != 1:
+        return []
+    (target,) = targets
+    loops = dict(accesses[first].loops)
+    if distinct_elements(target, loops) != prod(loops.values()):
+        return []  # it may be written in one iteration and read in another
+    return [x for x in accesses[:first] if x.access == target]
+
+
+class BodyOperations:
+    """Counts the operations of one body; what is in `seen` an earlier task computes."""
+
+    def __init__(self, task: Task, seen: set[str], profile: Profile | None) -> None:
+        assert task.body is not None
+        self.task, self.seen = task, seen
+        self.blocks = blocks_of(task.body.statements)
+        self.profile = profile.of(task) if profile is not None else None
+        self.changes = set_in(task.body.statements)
+        self.where = _blocks_of_changes(self.blocks)
+        self.extents = {loop.name: loop.extent for loop in task.loops}
+        self.texts: dict[str, str] = {}
+        self.ties = self._ties()
+
+    def count(self) -> tuple[float, float]:
+        """Surely executed operations on f32 and on f64 values."""
+        assert self.task.body is not None
+        sums = {4: 0.0, 8: 0.0, 2: 0.0}
+        for n in needed(self.task.body.statements):
+            for e in n.expressions:
+                for size_bytes, amount in self.of(e, n):
+                    sums[size_bytes] += amount
+            for size_bytes, amount in self.updates(n):
+                sums[size_bytes] += amount
+        return sums[4], sums[8]
+
+    # --- how often a block runs
+
+    def entered(self, block: int) -> float:
+        """How often a block surely runs in a run of the task."""
+        if self.profile is not None and block < len(self.profile.entered):
+            exact = self._known(block)
+            return SURE * self.profile.entered[block] if exact is None else exact
+        return self._known(block) or 0.0
+
+    def _known(self, block: int) -> float | None:
+        n = float(prod(self.extents.values()))
+        while block > 0:
+            times = self.blocks[block].times
+            if times is None:
+                return None
+            n *= times
+            block = self.blocks[block].parent
+        return n
+
+    def runs(self, n: Needed, loops: frozenset[str], is_later: bool) -> float:
+        """How often what depends on these loops alone is surely computed by a statement: once for all iterations of others.
+
+        `is_later`: not in the first iteration of the innermost loop around it, where constants may be in its place.
+        """
+        count = self.entered(n.block)
+        block = self.blocks[n.block]
+        late, inner = n.late + is_later, self._innermost(n.block)
+        if late:
+            if inner is None:
+                return 0.0
+            count = max(0.0, count - late * self._begun(inner))
+        for k, loop in enumerate(block.around):
+            if _name(loop, k) in loops:
+                continue
+            if not isinstance(loop, For) or not isinstance(loop.extent, Const):
+                return 0.0
+            count /= max(1, int(loop.extent.value))
+        for name, extent in self.extents.items():
+            count /= 1 if name in loops else extent
+        return count
+
+    def _innermost(self, block: int) -> int | None:
+        """The block that the innermost loop around a block runs."""
+        around = self.blocks[block].around
+        while block > 0 and self.blocks[self.blocks[block].parent].around == around:
+            block = self.blocks[block].parent
+        return block if block > 0 else None
+
+    def _begun(self, block: int) -> float:
+        """How often the loop that runs a block begins, at most."""
+        parent = self.blocks[block].parent
+        if self.profile is not None and self._known(parent) is None:
+            return self.profile.entered[parent] / SURE
+        known = self._known(parent)
+        return float("inf") if known is None else known
+
+    # --- what a value depends on
+
+    def _ties(self) -> dict[str, frozenset[str]]:
+        """Of each local the loops that its value depends on."""
+        ties: dict[str, frozenset[str]] = dict.fromkeys(self.changes, frozenset())
+        grows = True
+        while grows:
+            grows = False
+            for name, statements in self.changes.items():
+                found = ties[name]
+                for s in statements:
+                    found = found.union(*(self._loops(e, ties) for e in children(s)))
+                    if self._is_carried(name, s):
+                        found |= self.where[id(s)][1]
+                grows = grows or found != ties[name]
+                ties[name] = found
+        return ties
+
+    def _is_carried(self, name: str, s: Stmt) -> bool:
+        """Whether what a statement sets a local to depends on what the local was."""
+        if isinstance(s, UpdateLocal):
+            return True
+        seen, left = set[str](), [x for e in children(s) for x in locals_read(e)]
+        while left:
+            read = left.pop()
+            if read == name:
+                return True
+            if read not in seen:
+                seen.add(read)
+                others = self.changes.get(read, ())
+                left += [x for o in others for e in children(o) for x in locals_read(e)]
+        return False
+
+    def _loops(self, e: Expr, ties: dict[str, frozenset[str]]) -> frozenset[str]:
+        match e:
+            case LoopIndex():
+                return frozenset([e.loop])
+            case Local() | LocalElement():
+                return ties.get(e.name, frozenset())
+            case _:
+                return frozenset[str]().union(*(self._loops(x, ties) for x in children(e)))
+
+    def is_sure(self, e: Expr, block: int) -> tuple[bool, bool]:
+        """Whether no local in `e` may be a known constant there, and whether that holds behind the first iteration only."""
+        late = False
+        inner = self._innermost(block)
+        for name in locals_read(e):
+            statements = self.changes.get(name, [])
+            if any(not isinstance(s, SetLocal | UpdateLocal | Update) for s in statements):
+                return False, False
+            fixed = [s for s in statements if isinstance(s, SetLocal) and _is_fixed(s.value)]
+            if not fixed:
+                continue
+            inside = [s for s in fixed if inner is not None and self._within(s, inner)]
+            if len(fixed) == len(statements) or inside or inner is None:
+                return False, False
+            late = True
+        return True, late
+
+    def _within(self, s: Stmt, block: int) -> bool:
+        at = self.where[id(s)][0]
+        while at > block:
+            at = self.blocks[at].parent
+        return at == block
+
+    # --- counting
+
+    def of(self, e: Expr, n: Needed) -> Iterator[tuple[int, float]]:
+        """(element size, operations) of all parts of an expression that are surely evaluated and new."""
+        certain = {id(x) for x in surely(e)}
+        yield from self._of(e, n, certain)
+
+    def _of(self, e: Expr, n: Needed, certain: set[int]) -> Iterator[tuple[int, float]]:
+        nodes, leaves = chain(e)
+        if id(e) in certain and all(id(x) in certain for x in nodes):
+            loops = self._loops(e, self.ties)
+            known, late = self.is_sure(e, n.block)
+            new = [x for x in nodes if self._is_new(self.text(x))]
+            total = sum(weight(x) for x in new if self._loops(x, self.ties) == loops)
+            if len(nodes) > 1:
+                varying = sum(self._loops(x, self.ties) == loops for x in leaves)
+                total = min(total, max(1.0, varying - (varying == len(leaves))))
+            size = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
+            if total and known:
+                yield size, total * self.runs(n, loops, late)
+        for x in leaves if len(nodes) > 1 else children(e):
+            if not isinstance(e, Load):
+                yield from self._of(x, n, certain)
+
+    def updates(self, n: Needed) -> Iterator[tuple[int, float]]:
+        """Of a statement that adds to something, one operation."""
+        s = n.statement
+        if not isinstance(s, UpdateLocal | Update) or not s.value.dtype.is_float:
+            return
+        if isinstance(s, UpdateLocal):
+            known, late = self.is_sure(Local(s.name, s.value.dtype), n.block)
+            loops = self.ties[s.name]
+        else:
+            known, late = True, False
+            loops = frozenset[str]().union(*(self._loops(i, self.ties) for i in s.indices))
+        loops |= self._loops(s.value, self.ties)
+        target = s.name if isinstance(s, UpdateLocal) else s.array
+        if known and self._is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}"):
+            yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
+
+    def _is_new(self, text: str) -> bool:
+        if text in self.seen:
+            return False
+        self.seen.add(text)
+        return True
+
+    def text(self, e: Expr) -> str:
+        """Equal for expressions that a compiler could compute once for both; of long ones a hash."""
+        match e:
+            case LoopIndex():
+                own = self.extents.get(e.loop)
+                return f"<{e.loop} of {self.task.name}>" if own is None else f"<{own}>"
+            case Local():
+                return self._text_of_local(e.name)
+            case Load():
+                return f"{e.array}[{','.join(map(self.text, e.indices))}]"
+        parts = children(e)
+        if not parts:
+            return repr(e)
+        name = getattr(e, "op", type(e).__name__)
+        told = list(map(self.text, parts))
+        if name in ("add", "mul", "min", "max"):
+            told.sort()
+        return _short(f"({name} {e.dtype.name} {' '.join(told)})")
+
+    def _text_of_local(self, name: str) -> str:
+        if name not in self.texts:
+            statements = self.changes.get(name, [])
+            self.texts[name] = f"{name} of {self.task.name}"
+            if len(statements) == 1 and isinstance(statements[0], SetLocal):
+                self.texts[name] = self.text(statements[0].value)
+        return self.texts[name]
+
+
+def _short(text: str) -> str:
+    return text if len(text) < 100 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _name(loop: For | While, depth: int) -> str:
+    return loop.loop if isinstance(loop, For) else f"while {depth}"
+
+
+def _is_fixed(e: Expr) -> bool:
+    """Whether a value is known to a compiler."""
+    return not any(isinstance(x, Load | LoopIndex | Local | LocalElement) for x in walk(e))
+
+
+def _blocks_of_changes(blocks: Sequence[Block]) -> dict[int, tuple[int, frozenset[str]]]:
+    """Of each statement by identity its block, and the loop of the body that is nearest around it."""
+    found = {}
+    for block in blocks:
+        depth = len(block.around) - 1
+        near = frozenset([_name(block.around[-1], depth)] if block.around else [])
+        for s in block.statements:
+            found[id(s)] = (block.number, near)
+    return found

@@ -1,0 +1,56 @@
+"""Operations of expressions: of one node, of all, and of chains of one operator."""
+
+from __future__ import annotations
+
+from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Const, Expr, Select, Unary
+from ...kernels.ir.ops import OPS
+
+_CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
+_FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
+
+
+def operands(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions of a node; the indices of a load are no arithmetic on values."""
+    match e:
+        case Unary() | Cast() | Bitcast():
+            return (e.x,)
+        case Binary() | Compare():
+            return (e.a, e.b)
+        case Select():
+            return (e.condition, e.a, e.b)
+        case _:
+            return ()
+
+
+def weight(e: Expr) -> float:
+    """Operations of one node, its operands not included."""
+    match e:
+        case Binary() if e.dtype.is_float:
+            constant = e.b.value if isinstance(e.b, Const) else None
+            return 0.0 if (e.op, constant) in _FREE else OPS[e.op].flops
+        case Unary() if e.dtype.is_float:
+            return OPS[e.op].flops
+        case Compare() if e.a.dtype.is_float:
+            return OPS[e.op].flops
+        case _:
+            return 0.0
+
+
+def expression_weight(e: Expr | None) -> float:
+    """Operations of a whole expression, every node once."""
+    return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
+
+
+def chain(e: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The nodes of the chain of one operator that ends in `e`, and what the chain combines."""
+    if not isinstance(e, Binary) or e.op not in _CHAINS or not e.dtype.is_float:
+        return [e], list(operands(e))
+    nodes: list[Expr] = [e]
+    leaves: list[Expr] = []
+    for x in (e.a, e.b):
+        if isinstance(x, Binary) and _CHAINS.get(x.op) == _CHAINS[e.op]:
+            inner, below = chain(x)
+            nodes, leaves = nodes + inner, leaves + below
+        else:
+            leaves.append(x)
+    return nodes, leaves
