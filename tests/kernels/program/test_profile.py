@@ -1,0 +1,172 @@
+"""Profiles: what a run counts, beside the same counted by hand in Python, and what of a body is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.kernels.interpret.reference import run_reference
+from kernelscape.kernels.ir.needed import needed
+from kernelscape.kernels.ir.task import Problem
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.profile import Profile, TaskProfile, Touched, counting
+from kernelscape.search.bound.bodies import BodyOperations, body_bytes
+
+nd: Any = types.ndarray()
+
+
+@kernel
+def product(first: nd, column: nd, value: nd, x: nd, y: nd):
+    for i in range(y.shape[0]):
+        total = 0.0
+        for k in range(first[i], first[i + 1]):
+            total += value[k] * x[column[k]]
+        y[i] = total
+
+
+@kernel
+def halvings(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        t = x[i]
+        while t > 0.5:
+            t = t * 0.25
+        y[i] = t
+
+
+@kernel
+def picked(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        unused = y[i]
+        late = x[i]
+        if at[i] > 2:
+            y[at[i]] += late * unused
+
+
+@kernel
+def step(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[at[i]] = 2.0 * x[at[i]]
+
+
+def problem_of(fn: Any, *args: Any) -> Problem:
+    return normalise(record_sequence(fn, args))
+
+
+def profile_of(problem: Problem, **arrays: Any) -> Profile:
+    made = counting(problem)
+    assert made is not None
+    plain = {a.name for a in problem.arrays}
+    found = run_reference(made.recording, {**arrays, **made.arrays()}, {})
+    assert plain < found.keys()
+    return made.read(found)
+
+
+def test_rows_of_a_sparse_matrix() -> None:
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(0, 5, 20)
+    first = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    column = rng.integers(0, 40, first[-1]).astype(np.int32)
+    value, x, y = (rng.random(n).astype(np.float32) for n in (first[-1], 40, 20))
+    problem = problem_of(product, first, column, value, x, y)
+    profile = profile_of(problem, first=first, column=column, value=value, x=x, y=y)
+    (task,) = profile.tasks
+    assert task.entered == (20, first[-1])
+    touched = {t.array: t for t in task.touched}
+    assert touched["x"].read_elements == len(set(column.tolist()))
+    assert touched["x"].read_lines == len({int(c) // 16 for c in column})
+    assert touched["value"].read_elements == first[-1]
+    (body,) = problem.tasks
+    operations = BodyOperations(body, set(), profile).count()
+    # The first term of a row is added to a zero that compilers know.
+    assert 0.9 * (2 * first[-1] - 20) < sum(operations) <= 2 * first[-1] - 20
+    assert BodyOperations(body, set(), None).count() == (0.0, 0.0)
+    named = {a.name: a for a in problem.arrays}
+    assert body_bytes(body, named["y"], None) == (0, 80)
+    assert body_bytes(body, named["value"], None) == (0, 0)
+    read, _ = body_bytes(body, named["value"], profile)
+    assert 0.9 * value.nbytes < read <= value.nbytes
+
+
+def test_a_while_loop_counts_what_its_next_iteration_uses() -> None:
+    x = np.random.default_rng(2).uniform(0, 100, 50).astype(np.float32)
+    problem = problem_of(halvings, x, x.copy())
+    profile = profile_of(problem, x=x, y=x)
+    n = sum(max(0, int(np.ceil(np.log(v / 0.5) / np.log(4)))) if v > 0.5 else 0 for v in x)
+    assert profile.tasks[0].entered == (50, n)
+    (f32, f64) = BodyOperations(problem.tasks[0], set(), profile).count()
+    assert f64 == 0
+    assert 0 < f32 <= 2 * n  # a product, whose last value is stored, and a comparison
+
+
+def test_what_only_a_branch_uses_is_not_needed_outside() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.random(30).astype(np.float32), rng.random(30).astype(np.float32)
+    at = rng.integers(0, 6, 30).astype(np.int32)
+    problem = problem_of(picked, x, at, y)
+    (task,) = problem.tasks
+    assert task.body is not None
+    changed = {getattr(n.statement, "name", "") for n in needed(task.body.statements)}
+    assert not changed & {"unused", "late"}
+    profile = profile_of(problem, x=x, at=at, y=y)
+    touched = {t.array: t for t in profile.tasks[0].touched}
+    assert "x" not in touched
+    assert touched["y"] == Touched("y", 3, 1, 3, 1)
+
+
+def test_counts_of_repeats_are_those_of_one_run() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.random(30).astype(np.float32), rng.random(30).astype(np.float32)
+    at = rng.integers(0, 30, 30).astype(np.int32)
+
+    def twenty(x: Any, at: Any, y: Any) -> None:
+        for _ in range(20):
+            step(x, at, y)
+
+    problem = problem_of(twenty, x, at, y)
+    assert problem.tasks[0].n_runs == 20
+    (task,) = profile_of(problem, x=x, at=at, y=y).tasks
+    n = len(set(at.tolist()))
+    assert task.entered == (30,)
+    assert {t.array: t.read_elements for t in task.touched}["x"] == n
+    assert {t.array: t.written_elements for t in task.touched}["y"] == n
+
+
+def test_counting_changes_no_result() -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.random(30).astype(np.float32), rng.random(30).astype(np.float32)
+    at = rng.integers(0, 6, 30).astype(np.int32)
+    recording = record_sequence(picked, (x, at, y))
+    made = counting(normalise(recording))
+    assert made is not None
+    counted = run_reference(made.recording, {"x": x, "at": at, "y": y, **made.arrays()}, {})
+    plain = run_reference(recording, {"x": x, "at": at, "y": y}, {})
+    np.testing.assert_array_equal(counted["y"], plain["y"])
+
+
+def test_a_profile_is_part_of_a_key_and_fits_its_problem_alone() -> None:
+    x = np.ones(8, np.float32)
+    problem = problem_of(halvings, x, x.copy())
+    made = profile_of(problem, x=x, y=x)
+    assert made.why_wrong(problem) == ""
+    assert len(made.keyed("0123456789")) == 10
+    other = Profile((replace(made.tasks[0], entered=(8.0, 9.0)),))
+    assert other.keyed("0123456789") != made.keyed("0123456789")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ((TaskProfile("other", ()),), "no task other"),
+        ((TaskProfile("halvings0", (8.0,)),), "another number of blocks"),
+        ((TaskProfile("halvings0", (8.0, -1.0)),), "a count of halvings0"),
+        ((TaskProfile("halvings0", (8.0, float("nan"))),), "a count of halvings0"),
+        ((TaskProfile("halvings0", (8.0, 1.0), (Touched("q"),)),), "none of the sequence"),
+    ],
+)
+def test_what_no_profile_holds(tasks: tuple[TaskProfile, ...], words: str) -> None:
+    x = np.ones(8, np.float32)
+    assert words in Profile(tasks).why_wrong(problem_of(halvings, x, x.copy()))
