@@ -11,8 +11,8 @@ import numpy as np
 
 from ..codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan, read_plan
 from ..kernels.ir.access import Access, access_of, flat_strides
-from ..search.bound.operations import expression_weight
 from ..search.bound.traffic import sure_loads
+from ..search.bound.weights import expression_weight
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
 

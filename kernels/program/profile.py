@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.effects import arrays_read, arrays_written
 from ..ir.kernel import (
     ArrayParam,
     Binary,
@@ -22,19 +23,22 @@ from ..ir.kernel import (
     Const,
     DType,
     Expr,
+    For,
     If,
     Load,
     Local,
+    LocalElement,
     Location,
     SetLocal,
     Stmt,
     Store,
     Update,
+    While,
 )
-from ..ir.needed import Needed, blocks_of, needed
+from ..ir.needed import Needed, blocks_of, needed, set_in
 from ..ir.sure_accesses import touched_at, wholly_known
 from ..ir.task import ArrayInfo, Problem, Task
-from ..ir.walk import coerced, with_blocks
+from ..ir.walk import children, coerced, nested_statements, walk, with_blocks
 from ..language.record import Recording
 from .as_kernels import recording_of, task_statements
 
@@ -116,6 +120,50 @@ def is_open_question(task: Task) -> bool:
     )
 
 
+def changing(problem: Problem) -> frozenset[str]:
+    """Arrays that may hold something else in the next call of the sequence on the same arguments."""
+    found = {a.name for a in problem.arrays if a.role == "inout"}
+    grows = True
+    while grows:
+        more = {
+            name
+            for task in problem.tasks
+            if found & set(arrays_read(task))
+            for name in arrays_written(task)
+        }
+        grows = not more <= found
+        found |= more
+    return frozenset(found)
+
+
+def deciding(task: Task) -> frozenset[str]:
+    """Arrays whose values say where a task's body goes, or what it touches."""
+    assert task.body is not None
+    changes = set_in(task.body.statements)
+    left: list[Expr] = []
+    for s in nested_statements(task.body.statements):
+        match s:
+            case If() | While():
+                left.append(s.condition)
+            case For():
+                left.append(s.extent)
+            case Store() | Update():
+                left += s.indices
+        every = (x for e in children(s) for x in walk(e))
+        left += (i for x in every if isinstance(x, Load) for i in x.indices)
+    found: set[str] = set()
+    seen: set[str] = set()
+    while left:
+        for x in walk(left.pop()):
+            if isinstance(x, Load):
+                found.add(x.array)
+            if isinstance(x, Local | LocalElement) and x.name not in seen:
+                seen.add(x.name)
+                left += (e for s in changes.get(x.name, ()) for e in children(s))
+                found |= {s.array for s in changes.get(x.name, ()) if isinstance(s, Update)}
+    return frozenset(found)
+
+
 @dataclass(frozen=True)
 class Counting:
     """A recording that counts, and what its counts are of."""
@@ -153,10 +201,15 @@ class Counting:
 
 
 def counting(problem: Problem) -> Counting | None:
-    """A recording of the problem's tasks that counts; None where values decide nothing that counts."""
-    made = _Made(problem)
+    """A recording of the problem's tasks that counts; None where values decide nothing that counts.
+
+    Of tasks whose way is decided by what a call leaves for the next one nothing is counted: measured are later calls, too.
+    """
+    made, later = _Made(problem), changing(problem)
     bodies = [
-        made.task(task) if is_open_question(task) else task_statements(task)
+        made.task(task)
+        if is_open_question(task) and not deciding(task) & later
+        else task_statements(task)
         for task in problem.tasks
     ]
     if not made.counters:

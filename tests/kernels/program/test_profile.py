@@ -170,3 +170,15 @@ def test_a_profile_is_part_of_a_key_and_fits_its_problem_alone() -> None:
 def test_what_no_profile_holds(tasks: tuple[TaskProfile, ...], words: str) -> None:
     x = np.ones(8, np.float32)
     assert words in Profile(tasks).why_wrong(problem_of(halvings, x, x.copy()))
+
+
+@kernel
+def halved(x: nd):
+    for i in range(x.shape[0]):
+        while x[i] > 0.5:
+            x[i] = x[i] * 0.25
+
+
+def test_of_what_a_call_leaves_for_the_next_nothing_is_counted() -> None:
+    """Calls that are timed come after others: this one does nothing from the second on."""
+    assert counting(problem_of(halved, np.ones(8, np.float32))) is None
