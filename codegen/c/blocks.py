@@ -19,7 +19,7 @@ _AHEAD = 8  # iterations from which on what they read is there in time: some 200
 @dataclass(frozen=True)
 class Places:
     """Variables of a block: its number, its first place in the order of the iterations and the one behind its last; and the one of
-    an iteration.
+    an iteration, which is its place in the order where several run at once.
     """
 
     block: c.Id
@@ -49,9 +49,15 @@ def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Sta
         opening += [_origin(x, origin, corners), cleared(scene, buffer, x)]
     k = scene.w.fresh("k")
     scene.w.used.discard(k)
-    number = c.Index(c.Id(memory.sort.order.name), c.Id(k))
-    own = c.Declare("long", at.iteration.name, number, constant=True)
-    loop = c.For(k, at.begin, at.end, 1, (own, *_asked(scene, task, at, c.Id(k)), *body))
+    if task.vector is not None:
+        asked = _asked(scene, task, at, c.add(at.iteration, c.Id(k)))
+        lanes = c.number(task.vector.inner)
+        ahead = (c.For(k, c.Num("0"), lanes, 1, asked),) if asked else ()
+        loop = c.For(at.iteration.name, at.begin, at.end, task.vector.inner, (*ahead, *body))
+    else:
+        number = c.Index(c.Id(memory.sort.order.name), c.Id(k))
+        own = c.Declare("long", at.iteration.name, number, constant=True)
+        loop = c.For(k, at.begin, at.end, 1, (own, *_asked(scene, task, at, c.Id(k)), *body))
     return (*opening, loop, *(_flush(scene, task, x, corners) for x in tiled))
 
 

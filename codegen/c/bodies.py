@@ -15,7 +15,7 @@ from . import csyntax as c
 from .block import Block, Builder
 from .body_values import BodyValues
 from .cprint import expression
-from .lanes import Lanes, LaneScope, LaneWriter
+from .lanes import Iterations, Lanes, LaneScope, LaneWriter
 from .memory import Value
 from .vectors import type_name
 
@@ -182,7 +182,8 @@ class BodyWriter:
         scope = LaneScope(
             *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
             *(extents, sums),
-            *(self.is_shared, self.is_free and self.has_vector_functions),
+            Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
+            self.is_free and self.has_vector_functions,
         )
         return LaneWriter(self.w, scope, lanes, s.body)
 

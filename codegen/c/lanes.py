@@ -22,11 +22,13 @@ from ...kernels.ir.walk import blocks, children, local_changed, nested_statement
 from . import csyntax as c
 from .block import Block, Builder
 from .constants import neutral
-from .lanes_values import BOOL, Lanes, LaneScope, LaneValues, Place, looks_up
+from .lanes_rows import UpdateRow, is_free, update_rows, written_out
+from .lanes_scope import Iterations, Lanes, LaneScope
+from .lanes_values import BOOL, LaneValues, Place, looks_up
 from .memory import Value
 from .vectors import type_name
 
-__all__ = ["LaneScope", "LaneWriter", "Lanes"]
+__all__ = ["Iterations", "LaneScope", "LaneWriter", "Lanes"]
 # A branch of so many operations is done by all lanes rather than asked for: compilers then find what it has in common with others.
 _FEW_NODES = 256
 
@@ -39,6 +41,7 @@ class LaneWriter:
     ) -> None:
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
         self.v = LaneValues(w, scope, lanes, body)
+        self._is_free = is_free(body)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
         """The iterations from lo to hi, and what they sum up."""
@@ -58,6 +61,16 @@ class LaneWriter:
         self.w.blocks.append(Block())
         self.v.first = first
         self.v.mask = self.v.named(c.Call(self.v.m.first(), (n,)), BOOL, "live")
+        return self._each()
+
+    def _each(self) -> tuple[c.CStmt, ...]:
+        """The body, for the iterations from `first` on of the lanes in the mask."""
+        order = self.scope.iterations.order
+        if order is not None:
+            at = c.Un("&", c.Index(order, self.v.first))
+            call = c.Call(self.v.memory.load(DType.i32), (self.v.mask, at))
+            numbers = self.v.named(call, DType.i32, self.lanes.loop)
+            self.v.numbers = Value(numbers, DType.i32, self.lanes.width)
         self.v.is_live = True
         self.declare(self.body)
         self.statements(self.body)
@@ -69,11 +82,8 @@ class LaneWriter:
         partial = self._begin_sums()
         first = self.w.fresh(self.lanes.loop)
         self.w.blocks.append(Block())
-        self.v.first = c.Id(first)
-        self.v.mask, self.v.is_live = self.v.everyone, True
-        self.declare(self.body)
-        self.statements(self.body)
-        inner = tuple(self.w.blocks.pop().statements)
+        self.v.first, self.v.mask = c.Id(first), self.v.everyone
+        inner = self._each()
         self.w.write(c.For(first, lo, hi, self.lanes.width, inner))
         self.w.used.discard(first)
         self._end_sums(partial)
@@ -130,8 +140,13 @@ class LaneWriter:
         self.w.write(c.Declare(kind, place, None, s.extent))
 
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
-        for s in body:
+        body = written_out(body, self._may_row, self._dtype)
+        rows = update_rows(body, self._may_row, self._dtype)
+        values: dict[ir.Update, c.CExpr] = {}
+        for at, s in enumerate(body):
             match s:
+                case ir.Update() if at in rows:
+                    self.row(rows[at], s, values)
                 case ir.SetLocal(name, value):
                     self.set(s, name, value)
                 case ir.UpdateLocal(name, op, value):
@@ -153,6 +168,32 @@ class LaneWriter:
                 case _:
                     raise AssertionError(s)
 
+    def _dtype(self, array: str) -> DType:
+        return self.scope.problem.array(array).dtype
+
+    def _may_row(self, s: ir.Update) -> bool:
+        """Whether an update may be made with those of the elements beside its own."""
+        around, dtype = self.scope.iterations, self._dtype(s.array)
+        may = around.in_any_order or dtype.is_integer
+        if not (may and not around.is_shared(s) and self.v.rows.has(dtype) and self._is_free(s)):
+            return False
+        place = self.v.place(s.array, s.indices)
+        return place.offsets is not None or place.stride > 1  # else lanes are side by side
+
+    def row(self, row: UpdateRow, s: ir.Update, values: dict[ir.Update, c.CExpr]) -> None:
+        """The updates of a row, once the values of all of them are known."""
+        dtype = self._dtype(s.array)
+        value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
+        values[s] = self.v.named(value, dtype, "part")
+        if not all(u in values for u in row.updates):
+            return
+        parts = [values.pop(u) for u in row.updates]
+        place = self.v.place(s.array, row.updates[0].indices)
+        at = self.v.address(s.array, place)
+        function = self.v.rows.update(s.op, dtype, len(parts))
+        args = (at, self.v.mask, self.v.lane_offsets(place), *parts)
+        self.w.write(c.Evaluate(c.Call(function, args)))
+
     def nested(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
         self.w.blocks.append(Block())
         self.statements(body)
@@ -160,6 +201,13 @@ class LaneWriter:
 
     def set(self, s: ir.Stmt, name: str, value: ir.Expr) -> None:
         held = self.v.scalar.locals[name]
+        if name in self.scope.iterations.kept:
+            kept = c.Un("&", c.Index(self.scope.iterations.kept[name], c.Num("0")))
+            assert self.v.numbers is not None
+            args = (self.v.mask, kept, self.v.numbers.x)
+            found = c.Call(self.v.memory.gather(held.dtype), args)
+            self.assign(s, held, Value(found, held.dtype, self.lanes.width))
+            return
         self.assign(s, held, self.v.converted(self.v.evaluate(value), held.dtype))
 
     def update_local(self, s: ir.Stmt, name: str, op: ir.ReduceOp, value: ir.Expr) -> None:
@@ -299,7 +347,7 @@ class LaneWriter:
         dtype = self.scope.problem.array(s.array).dtype
         place = self.v.place(s.array, s.indices)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
-        atomic = self.scope.is_shared(s)
+        atomic = self.scope.iterations.is_shared(s)
         at = self.v.address(s.array, place)
         if place.offsets is None and place.stride != 0 and not atomic:
             if place.stride == 1:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import dataclass, replace
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements, walk
 from . import csyntax as c
 from .block import Builder
@@ -17,40 +14,14 @@ from .constants import constant
 from .lanes_masks import LaneMasks
 from .lanes_memory import LaneMemory
 from .lanes_operations import LaneOperations
+from .lanes_rows import LaneRows
+from .lanes_scope import Lanes, LaneScope
 from .lanes_uniform import Ranges, Uniformity, affine_locals
 from .memory import Value
 from .point import row_strides
 from .vectors import operator, type_name
 
 I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """The loop `loop` runs `width` iterations at once, on vectors of `vector_bytes`."""
-
-    loop: str
-    width: int
-    vector_bytes: int
-
-
-@dataclass(frozen=True)
-class LaneScope:
-    """What is known around a loop that runs in lanes.
-
-    `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
-    which are uniform; `extents` are the lengths of loops, the one in lanes too, where they are constants. `sums`: locals from
-    outside that the loop reduces into and does not read. `is_shared`: updates that are atomic.
-    """
-
-    problem: Problem
-    array_of: Callable[[str], c.CExpr]
-    loops: Mapping[str, c.CExpr]
-    locals: Mapping[str, Value]
-    extents: Mapping[str, int]
-    sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
-    is_shared: Callable[[ir.Update], bool] = lambda update: False
-    fast_math: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,7 +57,7 @@ class LaneValues:
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
         self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
         self.ops = LaneOperations(self.m)
-        self.memory = LaneMemory(self.m, self.ops)
+        self.memory, self.rows = LaneMemory(self.m, self.ops), LaneRows(self.m)
         self.uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))
         self.varies = self.uniformity.varies
         extents = dict(scope.extents)
@@ -98,7 +69,8 @@ class LaneValues:
         # The mask where all lanes are live.
         self.everyone: c.CExpr = c.Call(self.m.first(), (c.number(lanes.width),))
         self.is_live = True  # whether some lane of `mask` is surely live
-        self.first: c.CExpr = c.Id("")  # the index of the first lane
+        self.first: c.CExpr = c.Id("")  # the index of the first lane, or its place in the order
+        self.numbers: Value | None = None  # of the iterations, where they do not follow one another
         # Uniform values are written as those of scalar bodies are.
         self.scalar = BodyValues(w, scope.problem, scope.array_of, plain_indices=True)
         self.scalar.loops, self.scalar.locals = dict(scope.loops), dict(scope.locals)
@@ -150,6 +122,8 @@ class LaneValues:
             return self.w.evaluate(e, self._uniform_leaf)
         width = self.lanes.width
         match e:
+            case ir.LoopIndex(_, dtype) if self.numbers is not None:
+                return self.converted(self.numbers, dtype)
             case ir.LoopIndex(_, dtype):
                 first = c.CastTo(type_name(dtype, 0), self.first)
                 return Value(c.Call(self.ops.iota(dtype), (first,)), dtype, width)
@@ -256,17 +230,20 @@ class LaneValues:
         return Value(c.Call(self.ops.operation(op, x.dtype), (x.x,)), dtype, width)
 
     def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
-        info = self.scope.problem.array(array)
+        info, tile = self.scope.problem.array(array), self.scope.iterations.tiles.get(array)
         found = _Index(c.Num("0"), 0, (), (0, 0))
-        for index, step in zip(indices, row_strides(info.shape), strict=True):
+        strides = row_strides(info.shape if tile is None else tile.shape)
+        for index, step in zip(indices, strides, strict=True):
             x = self._split(index)
             found = self._sum(found, x if step == 1 else self._scaled(x, step))
         total: c.CExpr | None = None
         for offset in found.offsets:
             total = offset if total is None else self._index_op("add", total, offset)
-        if total is None or _keeps_apart(found.reach, prod(info.shape)):
-            return Place(found.base, found.stride, total)
-        base = self.splat(Value(c.CastTo(type_name(I32, 0), found.base), I32)).x
+        n_elements = sum(n * step for n, step in zip(info.shape, strides, strict=True))
+        first = found.base if tile is None else c.minus(found.base, tile.origin)
+        if total is None or _keeps_apart(found.reach, n_elements):
+            return Place(first, found.stride, total)
+        base = self.splat(Value(c.CastTo(type_name(I32, 0), first), I32)).x
         return Place(c.Num("0"), found.stride, self._index_op("add", base, total))
 
     def _split(self, e: ir.Expr) -> _Index:
@@ -274,6 +251,8 @@ class LaneValues:
         if not self.varies(e):
             return _Index(self.scalar_index(e), 0, (), self.ranges.of(e))
         match e:
+            case ir.LoopIndex() if self.numbers is not None:
+                return _Index(c.Num("0"), 0, (self.numbers.x,), (0, 0))
             case ir.LoopIndex():
                 return _Index(self.first, 1, (), self.ranges.of(e))
             case ir.Local(name) if name in self.affine:
@@ -335,7 +314,9 @@ class LaneValues:
         return self.scalar.index(e)
 
     def address(self, array: str, place: Place) -> c.CExpr:
-        return c.Un("&", c.Index(self.scope.array_of(array), place.base))
+        tile = self.scope.iterations.tiles.get(array)
+        held = self.scope.array_of(array) if tile is None else tile.base
+        return c.Un("&", c.Index(held, place.base))
 
     def lane_offsets(self, place: Place) -> c.CExpr:
         """How far each lane's element is from the first one's base."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import gcd
 
 from ...kernels.ir.effects import arrays_written
@@ -40,7 +41,7 @@ from . import csyntax as c
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
 from .outline import has_loop, is_closed, outlined
-from .scatter import body_writer
+from .scatter import array_updated, body_writer, iterations_of
 from .scene import Scene
 from .scopes import Context
 from .shares import balanced, guided
@@ -131,7 +132,12 @@ class LaunchWriter:
         assert isinstance(loop, Loop)
         at = blocks.places(scene, loop)
         variables = {(m.task, m.loop, m.level): at.iteration for m in loop.members}
-        inside = replace(ctx, variables={**ctx.variables, **variables}, is_team=False)
+        inside = replace(
+            ctx,
+            variables={**ctx.variables, **variables},
+            is_team=False,
+            ends={(m.task, m.loop): at.end for m in loop.members},
+        )
         self.may_outline = False
         with scene.w.scope() as body:
             self.children(loop.children, inside)
@@ -454,14 +460,16 @@ class LaunchWriter:
         body = task.task.body.statements
         around = LaneScope(
             scene.plan.problem,
-            scene.global_array,
+            partial(array_updated, scene, task),
             starts,
             {},
             {q.loop.name: q.loop.extent for q in task.loops},
+            iterations=iterations_of(scene, task),
             fast_math=False,  # functions as in the scalar body: programs are linked without vector ones
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
-        left = c.Bin("-", scene.tile_end(p, first), first)
+        end = ctx.ends.get((task.index, p.loop.name))
+        left = c.Bin("-", scene.tile_end(p, first) if end is None else end, first)
         written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
         scene.w.write(c.Scope(written))
         for array in arrays_written(task.task):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 
-from ...kernels.ir.kernel import DType, Update
+from ...kernels.ir.kernel import DType
 from ...space import choices as ch
 from ...space.backbone import OUTER
 from ..loops.ir import (
@@ -22,6 +23,7 @@ from . import csyntax as c
 from .bodies import BodyWriter
 from .body_values import TilePlace
 from .constants import neutral
+from .lanes import Iterations
 from .memory import Value
 from .point import row_strides
 from .scene import Scene
@@ -73,31 +75,40 @@ def body_writer(
     """What writes the body of a task at the values of these loop variables: its updates go where the plan says."""
     if not task.scatters:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
+    own = iterations_of(scene, task)
+    array_of = partial(array_updated, scene, task)
+    writer = BodyWriter(scene.w, scene.plan.problem, array_of, own.is_shared)
+    writer.v.plain_indices = True
+    writer.v.tiles = own.tiles
+    if own.order is not None:
+        iteration = variables[task.index, task.loops[0].loop.name, OUTER]
+        writer.given = {name: c.Index(kept, iteration) for name, kept in own.kept.items()}
+    return writer
+
+
+def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
+    """The first element of an array as a task has it, which may update a copy of the thread."""
+    memory = scene.scatters.get(task.index)
+    copy = memory.copies.get(name) if memory is not None else None
+    return scene.global_array(name) if copy is None else c.Id(copy.name)
+
+
+def iterations_of(scene: Scene, task: TaskPlan) -> Iterations:
+    """The order of a task's iterations, and where their updates go."""
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS}
-
-    def array_of(name: str) -> c.CExpr:
-        copy = memory.copies.get(name)
-        return scene.global_array(name) if copy is None else c.Id(copy.name)
-
-    def is_shared(update: Update) -> bool:
-        return update.array in atomic
-
-    writer = BodyWriter(scene.w, scene.plan.problem, array_of, is_shared)
-    writer.v.plain_indices = True
-    writer.v.tiles = {
-        x.array: TilePlace(
-            c.Id(memory.tiles[x.array][0].name), x.tile, c.Id(memory.tiles[x.array][1])
-        )
-        for x in task.scatters
-        if x.tile
-    }
-    if memory.sort is not None:
-        iteration = variables[task.index, task.loops[0].loop.name, OUTER]
-        writer.given = {
-            name: c.Index(c.Id(kept.name), iteration) for name, kept in memory.sort.kept.items()
-        }
-    return writer
+    tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
+    sort = memory.sort
+    return Iterations(
+        c.Id(sort.order.name) if sort is not None else None,
+        {name: c.Id(kept.name) for name, kept in sort.kept.items()} if sort is not None else {},
+        lambda update: update.array in atomic,
+        {
+            array: TilePlace(c.Id(held.name), shape, c.Id(origin))
+            for array, ((held, origin), shape) in tiles.items()
+        },
+        task.task.fast_math,
+    )
 
 
 def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:

@@ -25,6 +25,7 @@ class Context:
     `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
     are full here. Of the others: `by_rows`, those without vectors run one by one; `is_slow`, all do, and nothing is written twice
     any more. `is_team`: all threads of the launch run this place. `inside`: tasks no iteration of which is outside their cuts here.
+    `ends`: where loops end whose iterations are those of a block, by (task, loop).
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Context:
     is_slow: bool = False
     is_team: bool = False
     inside: frozenset[int] = frozenset()
+    ends: dict[tuple[int, str], c.CExpr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class InBlocks:
-    """The iterations of a task's loop, its only child, block by block as they were sorted.
+    """The iterations of a task's loop, its only child, block by block as they were sorted; as many at once as the loop steps over.
 
     Blocks of one colour are shared out by what is in them, and worked on before those of the next: the threads meet in between.
     A block's tiles, where there are any, are cleared before its iterations and added to their arrays behind them.

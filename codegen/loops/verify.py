@@ -128,7 +128,6 @@ def _in_blocks(
         len(children) == 1
         and isinstance(children[0], Loop)
         and [m.task for m in children[0].members] == [task]
-        and children[0].step == 1
     )
     _expect(is_own, f"what runs in blocks is no loop of task {task} alone")
     _expect(n_colours > 0, f"task {task} has no colour")

@@ -14,12 +14,12 @@ from math import prod
 
 from ...kernels.ir.scatter import Scatter, scatters
 from ...kernels.ir.task import ArrayInfo
-from ..backbone import INNER, MID, OUTER, Dim
+from ..backbone import MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import ATOMIC_OPERATIONS
 from ..targets.kind import CPU, GPU
 from .order import APART
-from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, kinds_of
+from .tiling import DIM_KIND, PARALLEL, THREAD, kinds_of
 
 SERIAL, BY_ATOMICS, PRIVATE, SORTED, COLOUR, TILE = range(6)
 SCATTER = (
@@ -234,12 +234,10 @@ def one_sort(s: Draft) -> None:
 
 
 def sorted_loops(s: Draft) -> None:
-    """Coherence: iterations that are sorted run in their order alone, one by one."""
-    for t, found, outer in _tasks(s):
-        inner = s.backbone.dim(t, outer.loop.name, INNER)
+    """Coherence: iterations that are sorted run in their order alone."""
+    for t, found, _ in _tasks(s):
         for x in found:
             plain = (s.v.scatter[t, x.array], all_but(SCATTER, *SORTING))
-            s.b.clause("sorted one by one", [plain, (s.v.kind[inner], all_but(DIM_KIND, VECTOR))])
             for m in s.backbone.merges:
                 if t in (m.a, m.b):
                     a, b = (levels[OUTER] for levels in s.levels_of(m))

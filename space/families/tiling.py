@@ -7,7 +7,7 @@ from itertools import combinations
 from math import gcd
 
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import are_independent, task_reads, task_writes
+from ...kernels.ir.effects import are_independent
 from ...kernels.ir.in_lanes import refusal
 from ...kernels.ir.scatter import scatters
 from ...kernels.ir.speculation import may_blend
@@ -66,18 +66,13 @@ def kinds_of(s: Draft, d: Dim) -> int:
 
 
 def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
-    """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py), and some of what they
-    touch is side by side: all else is gathered and scattered, element by element.
-    """
+    """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
     if not may or refusal(task.body.statements, s.problem):
         return False
-    accesses = (*(access for access, _ in task_reads(task)), *task_writes(task))
-    strides = (flat_strides(a, s.array(a.array)) for a in accesses if None not in a.axes)
-    if not any(step.get(d.loop.name) == 1 for step in strides):
-        return False
-    return are_independent(task, d.loop) or len(task.loops) > 1  # of a nest no two meet
+    # Of a nest no two meet; of scatters lanes make their updates one after another.
+    return are_independent(task, d.loop) or len(task.loops) > 1 or bool(scatters(task, s.problem))
 
 
 def is_parallel(task: Task, d: Dim) -> bool:

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from kernelscape.codegen.c import lanes_masks
 from kernelscape.codegen.c.lanes import Lanes
+from kernelscape.codegen.c.lanes_rows import is_free, update_rows, written_out
 from kernelscape.codegen.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
     Const,
     DType,
+    If,
     KernelIR,
     Load,
     LoopIndex,
@@ -180,6 +182,16 @@ def spread(sums: A(), x: A(), at: A()):
 
 
 @ks.kernel
+def rowed(sums: A(), others: A(), x: A(), at: A()):
+    for i in x:
+        for k in range(3):
+            others[at[i], k + 1] += x[i] * (k + 1)
+        if x[i] != 0:
+            for k in ks.static(range(5)):
+                sums[at[i], k] += x[i] * (5 - k)
+
+
+@ks.kernel
 def summed(out: A(), x: A()):
     total = 0.0
     for i in x:
@@ -229,6 +241,9 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield ragged, [out, unit, starts], False  # its range runs in vectors
     yield guarded, [out, unit, at], False
     yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
+    for dtype in (np.float32, np.float64, np.int32, np.int64, np.int16):
+        many = rng.integers(-9, 9, n).astype(dtype)
+        yield rowed, [np.zeros((60, 5), dtype), np.zeros((60, 4), dtype), many, np.abs(at)], False
     for begin in (
         5_000_000_000,
         2_000_000_000,
@@ -266,6 +281,23 @@ def test_known_kernels_in_lanes(compiler, folder, monkeypatch):
         for p, x in zip(ir.arrays, found, strict=True):
             assert np.array_equal(x, wanted[p.name]), (ir.name, p.name)
     engine.close()
+
+
+def test_elements_beside_one_another_are_updated_at_once():
+    """Three of a loop, and five as a row of four and one, or as two rows of two, where a vector has so many."""
+    n_updates = {np.float32: (1, 2), np.int32: (1, 2), np.float64: (2, 3), np.int16: (1, 5)}
+    for dtype, (of_loop, of_branch) in n_updates.items():
+        known = dict.fromkeys(("sums", "others"), DType(np.dtype(dtype).name))
+        given = [np.zeros(shape, dtype) for shape in ((60, 5), (60, 4), (100,))]
+        (loop,) = rowed.instantiate(*given, np.zeros(100, np.int64)).body
+        block, branch = loop.body[:1], next(s for s in loop.body if isinstance(s, If))
+        lengths = []
+        for body in (block, branch.then):
+            may = is_free(loop.body)
+            body = written_out(body, may, known.__getitem__)
+            rows = update_rows(body, may, known.__getitem__)
+            lengths.append(len(body) - len(rows) + len({id(r) for r in rows.values()}))
+        assert tuple(lengths) == (of_loop, of_branch), dtype
 
 
 def test_loops_run_in_lanes_where_it_pays():

@@ -77,21 +77,31 @@ def complete(space: Any, var_values: tuple[tuple[int, int], ...]) -> Candidate |
 
 
 def of_every_value(space: Any) -> list[Candidate]:
-    """All values of each scatter with blocks of two sizes, on a team and on one thread; those of several tasks side by side."""
+    """All values of each scatter with blocks of two sizes, on a team and on one thread; those of several tasks side by side.
+
+    Of each value some run several iterations at once.
+    """
     v = space.variables
     of_task: dict[int, list[tuple[tuple[int, int], ...]]] = {}
     for t in sorted({t for t, _ in v.scatter}):
         own = [var for (u, _), var in v.scatter.items() if u == t]
         cells = [v.scatter_cells[t]] if t in v.scatter_cells else []
-        outer = next(x for d, x in v.kind.items() if d.task == t and d.name.endswith("outer"))
+        outer, inner = (
+            next(x for d, x in v.kind.items() if d.task == t and d.name.endswith(level))
+            for level in ("outer", "inner")
+        )
         sizes = [range(min(2, len(space.choices[x].values))) for x in cells]
         # Two arrays of a task are updated in one way, or in two that go together.
         pairs = [(k, *[k] * (len(own) - 1)) for k in range(len(ch.SCATTER))]
         pairs += [(ch.TILE, ch.COLOUR), (ch.SORTED, ch.PRIVATE)] if len(own) == 2 else []
-        for values, kind, *size in product(pairs, (ch.PARALLEL, ch.LOOP), *sizes):
-            if kind == ch.LOOP and values[0] in ch.SORTING and size == [0]:
-                continue
-            one = tuple(zip((*own, outer, *cells), (*values, kind, *size), strict=True))
+        ways = product(pairs, (ch.PARALLEL, ch.LOOP), (ch.VECTOR, ch.ABSENT), *sizes)
+        for values, kind, lanes, *size in ways:
+            if values[0] in ch.SORTING:
+                turn = (kind == ch.LOOP) + sum(size) + (values[0] == ch.COLOUR)
+                if (kind == ch.LOOP and size == [0]) or (lanes == ch.VECTOR) != (turn % 2 == 0):
+                    continue
+            made = (*own, outer, inner, *cells), (*values, kind, lanes, *size)
+            one = tuple(zip(*made, strict=True))
             if complete(space, one) is not None:
                 of_task.setdefault(t, []).append(one)
     longest = max(map(len, of_task.values()))
@@ -171,6 +181,13 @@ def test_every_value_computes_what_the_interpreter_does(name: str, tmp_path: Pat
     assert {v for a, v in seen if a in ("grid", "mass", "bins", "most")} == set(range(6)) - (
         {ch.COLOUR} if name == "keys" else set()
     )
+    in_lanes = {
+        candidate.value(var)
+        for candidate in candidates
+        for (t, _), var in space.variables.scatter.items()
+        if read_plan(candidate).tasks[t].vector is not None
+    }
+    assert in_lanes >= {v for _, v in seen}
     with verifying():
         sources = [checking.source_of(c) for c in candidates]
     for candidate, built in zip(
