@@ -228,7 +228,7 @@ def test_all_that_is_reached_is_reached_as_before(name):
     root = build_space(problem, checking.target(2, 32)).root()
     assert isinstance(root, Candidate)
     rng = np.random.default_rng(1)
-    drawn = [checking.random_candidate(root, rng) for _ in range(30)]
+    drawn = [checking.random_candidate(root, rng) for _ in range(12)]
     n_pointers = 0
     for candidate in (d for d in drawn if isinstance(d, Candidate)):
         apart, near = (

@@ -49,7 +49,7 @@ def built_candidates(problem, folder, n=4, cores=2, seed=0):
     return built
 
 
-def right(example, folder, seed=0, n=4):
+def right(example, folder, seed=0, n=2):
     problem = normalise(example.recording)
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
     assert inputs
@@ -191,7 +191,7 @@ def test_types_of_different_widths_in_one_loop(n, cores, tmp_path):
     arrays = dict(zip((p.name for p in recording.arrays), args, strict=True))
     inputs = checking.make_inputs(recording, problem, arrays, {})
     assert inputs
-    for built in built_candidates(problem, tmp_path, n=12, cores=cores, seed=n):
+    for built in built_candidates(problem, tmp_path, n=5, cores=cores, seed=n):
         assert checking.check(built, inputs) == "", built.source.text
 
 
