@@ -40,17 +40,17 @@ FULL = Effort(
 )
 QUICK = Effort(
     seconds=1.0,
-    sample=4,
+    sample=3,
     exact=1_000,
     texts=500,
-    descents=40,
+    descents=20,
     runs=2,
     rounds=2,
     depth=3,
-    nodes=2_000,
+    nodes=1_000,
     enough=100,
     random_orders=1,
-    expansions=20,
+    expansions=10,
 )
 _FUSION = (
     *("axpydot", "atax", "bicgk", "sgemv", "sgemvt", "sscal"),

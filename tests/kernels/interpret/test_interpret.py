@@ -77,7 +77,7 @@ def python_text(draw, kind, depth=0):
     return draw(st.sampled_from(forms))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(python_text("float"))
 def test_expressions_have_pythons_values(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("kernel")

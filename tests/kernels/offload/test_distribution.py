@@ -293,7 +293,7 @@ def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, .
     check_tasks(body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(bodies((), (), 0, branches=True))
 def test_guarded_tasks_compute_what_branches_do(body: tuple[Stmt, ...]) -> None:
     check_tasks(body)
