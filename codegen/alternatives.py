@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..kernels.ir.body import Body, analyse
-from ..kernels.ir.lists import making
+from ..kernels.ir.on_trees import making
 from ..kernels.ir.task import Problem, Task
 
 Choices = Mapping[str, Mapping[Any, str]]  # by kind and site
@@ -21,9 +21,14 @@ def with_bodies(problem: Problem, choices: Choices) -> Problem:
 
 def _task(task: Task, t: int, choices: Choices) -> Task:
     body = task.body
-    if body is not None and body.lists:
-        how = [choices["listgen"][t, x.name] for x in body.lists]
-        task = replace(task, body=_made(task, body, how))
+    if body is None:
+        return task
+    if body.trees.lists:
+        how = [choices["listgen"][t, x.name] for x in body.trees.lists]
+        return replace(task, body=_made(task, body, how))
+    if body.trees.others:
+        chosen = choices["activate"][t]
+        return replace(task, body=dict(body.trees.others).get(chosen, body))
     return task
 
 
@@ -31,5 +36,4 @@ def _made(task: Task, body: Body, how: list[str]) -> Body:
     statements = making(body.statements, how)
     if statements == body.statements:
         return body
-    made = analyse(statements, task.loops, body.reason)
-    return replace(made, lists=body.lists)
+    return replace(analyse(statements, task.loops, body.reason), trees=body.trees)

@@ -13,6 +13,7 @@ from math import prod
 from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.kernel import For
+from ..kernels.ir.on_trees import EACH
 from ..kernels.ir.ranges import widest
 from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
@@ -171,6 +172,17 @@ class TaskPlan:
     def is_of_team(self) -> bool:
         """Whether all threads of a team run its body together, and meet in it."""
         return self.wave is not None
+
+    @property
+    def activates(self) -> bool:
+        """Whether its body may make cells active."""
+        return self.task.body is not None and self.task.body.trees.way == EACH
+
+    @property
+    def states(self) -> frozenset[str]:
+        """States of trees that its threads change at once, by atomic updates."""
+        body = self.task.body
+        return body.trees.shared if body is not None and self.is_parallel else frozenset()
 
     @property
     def n_threads(self) -> int:

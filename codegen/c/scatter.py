@@ -73,7 +73,7 @@ def body_writer(
     scene: Scene, task: TaskPlan, variables: Mapping[tuple[int, str, int], c.CExpr]
 ) -> BodyWriter:
     """What writes the body of a task at the values of these loop variables: its updates go where the plan says."""
-    if not task.scatters:
+    if not task.scatters and not task.states:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
     own = iterations_of(scene, task)
     array_of = partial(array_updated, scene, task)
@@ -96,7 +96,7 @@ def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
 def iterations_of(scene: Scene, task: TaskPlan) -> Iterations:
     """The order of a task's iterations, and where their updates go."""
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
-    atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS}
+    atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
     sort = memory.sort
     return Iterations(

@@ -80,7 +80,7 @@ def _same_iterations(
     if a.task.fast_math is not b.task.fast_math:
         return None
     # Updates, inner loops and sweeps may be written in ways of their own.
-    if any(t.scatters or t.ranges or t.wave is not None for t in (a, b)):
+    if any(t.scatters or t.ranges or t.wave is not None or t.activates for t in (a, b)):
         return None
     every = nested_statements((*a.task.body.statements, *b.task.body.statements))
     if any(isinstance(s, Print | Assert) for s in every):

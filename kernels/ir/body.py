@@ -39,8 +39,8 @@ from .kernel import (
     UpdateLocal,
     While,
 )
-from .lists import ListSite
 from .meeting import is_injective
+from .on_trees import NO_TREES, OnTrees
 from .walk import Renaming, children, local_changed, locals_read, nested_statements, walk
 
 FAR = 1 << 60  # no bound on this side
@@ -107,7 +107,7 @@ class Body:
     sites: tuple[Site, ...]
     shape: Shape
     reason: Reason = field(compare=False)
-    lists: tuple[ListSite, ...] = ()  # of a task that makes a list: where it is taken
+    trees: OnTrees = NO_TREES
 
 
 def analyse(

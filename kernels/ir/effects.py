@@ -147,17 +147,18 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
     return Region(tuple(bounds), is_exact)
 
 
-def are_independent(task: Task, loop: Loop) -> bool:
-    """Whether no element that one iteration of a task's loop writes is touched by another."""
-    return _are_independent(effects(task), loop)
+def are_independent(task: Task, loop: Loop, safe: frozenset[str] = frozenset()) -> bool:
+    """Whether no element that one iteration of a task's loop writes is touched by another, but for arrays that are `safe`."""
+    return _are_independent(effects(task), loop, safe)
 
 
 @lru_cache(maxsize=1 << 12)
-def _are_independent(found: Effects, loop: Loop) -> bool:
+def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
     touched = (*found.reads, *((state, x) for state, x, _ in found.writes))
     return not any(
         meet_in(written, x, (loop,))
         for state, written, _ in found.writes
+        if state.name not in safe
         for other, x in touched
         if other == state
     )

@@ -183,7 +183,8 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
     return [
         array
         for array, found in by_array.items()
-        if any(meet_in(a, b, loops) for a, writes in found if writes for b, _ in found)
+        if array not in body.trees.safe
+        and any(meet_in(a, b, loops) for a, writes in found if writes for b, _ in found)
     ]
 
 

@@ -27,6 +27,7 @@ from ..ir.kernel import (
     Update,
 )
 from ..ir.meeting import meet_in
+from ..ir.on_trees import EACH, NEEDED
 from ..ir.task import Problem, Task
 from ..ir.walk import (
     Renaming,
@@ -38,6 +39,7 @@ from ..ir.walk import (
     written_in,
 )
 from .distribute import constant_extent
+from .parts import TreeLoop
 
 _NAMED = 3  # reasons in a sentence
 # How often something was printed: as an array that each print updates, it keeps what prints in order.
@@ -82,6 +84,55 @@ def closed_task(
         fast_math=fast_math,
         where=reason.where,
     )
+
+
+def with_trees(
+    task: Task, found: TreeLoop, whole: Stmt | None, arrays: Mapping[str, ArrayParam]
+) -> Task:
+    """A loop on sparse fields with what is known of it; `whole`: the same with all of its activations."""
+    body = task.body
+    if body is None or not task.loops:
+        return task
+    trees = replace(
+        body.trees, apart=found.apart, shared=found.shared, way=EACH if found.activates else ""
+    )
+    if whole is not None:
+        other = _under(task, _plain((whole,)), arrays)
+        if other is None:
+            return task
+        other = replace(other, trees=trees)
+        trees = replace(trees, way=NEEDED, others=((EACH, other),))
+    return replace(task, body=replace(body, trees=trees))
+
+
+def with_known_arrays(task: Task, known: set[str]) -> Task:
+    """The task with those forms of its body that touch no other arrays."""
+    body = task.body
+    if body is None or not body.trees.others:
+        return task
+    kept = tuple(
+        (way, other)
+        for way, other in body.trees.others
+        if all(s.state.name in known for s in other.sites)
+    )
+    return replace(task, body=replace(body, trees=replace(body.trees, others=kept)))
+
+
+def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam]) -> Body | None:
+    """A nest under the loops of a task, of which it has others of the same lengths; None where it has not."""
+    for loop in task.loops:
+        s = body[0] if len(body) == 1 else None
+        if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
+            return None
+        renaming = Renaming(loops={s.loop: LoopIndex(loop.name)})
+        inner = tuple(renaming.apply_stmt(x) for x in s.body)
+        if not loop.is_known:
+            index = LoopIndex(loop.name)
+            inner = (If(Compare("lt", index, coerced(s.extent, index.dtype)), inner, (), s.where),)
+        body = inner
+    assert task.body is not None
+    lists = frozenset(name for name, a in arrays.items() if a.is_list)
+    return analyse(body, task.loops, task.body.reason, lists)
 
 
 def _nest(

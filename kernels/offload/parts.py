@@ -4,14 +4,18 @@ without what earlier calls of the sequence make needless.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..ir.kernel import KernelIR, Stmt
-from ..sparse.derived import Facts
-from ..sparse.lower import lower_trees
-from ..sparse.recorded import layouts_of
+from ..ir.kernel import Activate, For, ForActive, KernelIR, Stmt
+from ..ir.walk import nested_statements
+from ..sparse.apart import activated, fields_apart
+from ..sparse.derived import Facts, tops_of
+from ..sparse.layout import Layout
+from ..sparse.lower import Lowered, lower_trees
+from ..sparse.own import without_own_activations
+from ..sparse.recorded import Logical, layouts_of
 
 if TYPE_CHECKING:
     from ..language.record import Call, Recording
@@ -27,10 +31,22 @@ class TakenList:
 
 
 @dataclass(frozen=True)
+class TreeLoop:
+    """A loop on sparse fields. `whole`: the same with all of its activations, where some are needless and left out; `apart` and
+    `shared` are those of OnTrees, as arrays of the sequence.
+    """
+
+    activates: bool
+    whole: Stmt | None
+    apart: frozenset[str]
+    shared: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Parts:
     """A call, with the kernel that it runs here and the sequence's array for each of its arrays.
 
-    `lists`, in the order in which loops take them: those that may be old are made in `body`.
+    `lists`, in the order in which loops take them: those that may be old are made in `body`. `loops`: of loops of `body`, by place.
     """
 
     call: Call
@@ -39,6 +55,7 @@ class Parts:
     settling: tuple[Stmt, ...]
     body: tuple[Stmt, ...]
     lists: tuple[TakenList, ...] = ()
+    loops: Mapping[int, TreeLoop] = field(default_factory=dict)
 
 
 def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
@@ -59,5 +76,40 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
     )
     body = lowered.ir.body
     first, end = lowered.n_settling, len(body) - lowered.n_claiming
-    wanted = tuple(s for k, s in enumerate(body) if first <= k < end and k not in right)
-    return Parts(call, lowered.ir, arrays, body[:first], wanted, lists)
+    kept = [k for k in range(first, end) if k not in right]
+    found = dict(_loops(logical, lowered, layouts, arrays))
+    if derived.demoted:
+        whole = lower_trees(logical.ir, layouts, logical.numbers)
+        arrays |= {name: of_tree[tree][key] for name, tree, key in whole.sections}
+        needless = tops_of(logical.ir, derived.demoted)
+        at = {top: whole.ir.body[k] for k, top in whole.loops if top in needless}
+        for k, top in lowered.loops:
+            if top in at:
+                found[k] = replace(found[k], activates=True, whole=at[top])
+    loops = {place: found[k] for place, k in enumerate(kept) if k in found}
+    wanted = tuple(body[k] for k in kept)
+    return Parts(call, lowered.ir, arrays, body[:first], wanted, lists, loops)
+
+
+def _loops(
+    logical: Logical, lowered: Lowered, layouts: Mapping[str, Layout], arrays: Mapping[str, str]
+) -> Iterator[tuple[int, TreeLoop]]:
+    """The loops of a kernel by their places in what it was lowered to."""
+    trees = {name: layout.tree for name, layout in layouts.items()}
+    of_tree = {(tree, key): arrays[name] for name, tree, key in lowered.sections}
+    numbers = logical.numbers
+    placed = {
+        p.array: of_tree.get((p.tree, f"field{numbers[p.array]}"), "") for p in logical.ir.placed
+    }
+    for k, top in lowered.loops:
+        s = logical.ir.body[top]
+        assert isinstance(s, For | ForActive)
+        apart = {placed[a] for a in fields_apart(s, trees) if placed.get(a)}
+        states = {
+            name
+            for (tree, key), name in of_tree.items()
+            if tree in activated(s) and not key.startswith("field")
+        }
+        others = without_own_activations(s, trees[s.tree]) if isinstance(s, ForActive) else s
+        activates = any(isinstance(x, Activate) for x in nested_statements((others,)))
+        yield k, TreeLoop(activates, None, frozenset(apart), frozenset(states))

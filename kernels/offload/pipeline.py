@@ -32,7 +32,7 @@ from ..ir.walk import (
 )
 from ..sparse.derived import Facts
 from ..sparse.leaves import leaves_of
-from .closed import PRINTED, closed_task
+from .closed import PRINTED, closed_task, with_known_arrays, with_trees
 from .distribute import (
     NotStructuredError,
     constant_extent,
@@ -80,6 +80,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
+    done = tuple(with_known_arrays(t, {a.name for a in arrays}) for t in done)
     leaves = leaves_of(recording.trees, arrays, done)
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, leaves)
     return replace(problem, key=problem_key(problem))
@@ -137,10 +138,17 @@ def _call_tasks(
         reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
         settling = closed_task(settled, ir.name, known, ir.fast_math, reason, serial=True)
         tasks += [settling] if settling is not None else []
+    on_trees = [parts.loops.get(k) for k, s in enumerate(parts.body) if isinstance(s, For)]
     for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
         here = {**known, **{t.name: t for t in temps}}
         found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
-        tasks.extend(found.tasks)
+        loop = next((on_trees.pop(0) for s in segment if isinstance(s, For)), None)
+        if loop is not None and len(segment) == len(found.tasks) == 1:
+            whole = None if loop.whole is None else in_terms_of_sequence((loop.whole,))[0]
+            (task,) = found.tasks
+            tasks.append(with_trees(task, loop, whole, here))
+        else:
+            tasks.extend(found.tasks)
         temps.extend(found.temps)
     shown = {name: param for param, name in arrays.items()}
     return [_marked(t, label, shown) for t in tasks], temps

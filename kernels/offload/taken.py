@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ..ir.lists import ListSite
+from ..ir.on_trees import ListSite
 from ..ir.task import Task
 from .parts import TakenList
 
@@ -32,7 +32,8 @@ class TakenLists:
             body = tasks[k].body
             assert body is not None and tasks[k].target.array == x.array
             site = ListSite(self._name(f"{label}.{x.array}"), x.has_flag, x.is_right)
-            tasks[k] = replace(tasks[k], body=replace(body, lists=(*body.lists, site)))
+            noted = replace(body.trees, lists=(*body.trees.lists, site))
+            tasks[k] = replace(tasks[k], body=replace(body, trees=noted))
 
     def _name(self, stem: str) -> str:
         n, name = 1, stem

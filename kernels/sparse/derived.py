@@ -103,8 +103,8 @@ class Facts:
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
         known = {x.number: self._key(x) for x in sites if x.statement.tree not in shrunk}
         nested = {x.number for x in sites if x.around}  # others happen once
-        demoted = {n for n in nested if known.get(n) in self.active}
         own = _own_sites(s, sites, self.trees)
+        demoted = {n for n in nested - own if known.get(n) in self.active}
         for x in sites:
             if x.number not in demoted | own:
                 self.changed(x.statement.tree, self.trees[x.statement.tree].path(x.statement.node))
@@ -143,6 +143,17 @@ class Facts:
         renaming = Renaming(loops=names)
         indices = tuple(_plain(renaming.apply(i)) for i in x.indices)
         return x.statement.tree, x.statement.node, tuple(domain), indices
+
+
+def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:
+    """The statements at top level that some activations are in, by number."""
+    found, first = set(), 0
+    for top, s in enumerate(ir.body):
+        n = sum(isinstance(x, Activate) for x in nested_statements((s,)))
+        if activations.intersection(range(first, first + n)):
+            found.add(top)
+        first += n
+    return frozenset(found)
 
 
 def _plain(e: Expr) -> Expr:

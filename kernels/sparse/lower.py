@@ -57,7 +57,7 @@ class Lowered:
     """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key).
 
     The first `n_settling` statements settle pools, the last `n_claiming` say what could not be written, and `lists` are those that
-    make lists: (statement, its number in the text before, tree, node).
+    make lists: (statement, its number in the text before, tree, node). `loops` are loops at top level: (statement, its number).
     """
 
     ir: KernelIR
@@ -65,6 +65,7 @@ class Lowered:
     n_settling: int = 0
     n_claiming: int = 0
     lists: tuple[tuple[int, int, str, int], ...] = ()
+    loops: tuple[tuple[int, int], ...] = ()
 
 
 def lower_trees(
@@ -102,6 +103,7 @@ class _Lowering:
         self.pools = Pools(self.cells)
         self.cell_loops = CellLoops(self.cells, self.pools)
         self.makers: list[tuple[int, tuple[Stmt, str, int]]] = []
+        self.tops: dict[int, int] = {}  # of loops at top level
         self.own: Own | None = None
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
@@ -148,7 +150,9 @@ class _Lowering:
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
-        return Lowered(lowered, sections, len(first.statements), len(last.statements), lists)
+        tops = self.tops
+        loops = tuple((k, tops[id(s)]) for k, s in enumerate(lowered.body) if id(s) in tops)
+        return Lowered(lowered, sections, len(first.statements), len(last.statements), lists, loops)
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
         """Nodes of which a statement may change what is active."""
@@ -166,6 +170,8 @@ class _Lowering:
             if is_top:
                 settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
+            if is_top and isinstance(s, For | ForActive):
+                self.tops[id(b.statements[-1])] = k
             self.active = still_active(self.active, s)
         self.active = kept
         return b.statements

@@ -5,7 +5,7 @@ A later value is never worse than an earlier one, so a search takes the last tha
 
 from __future__ import annotations
 
-from ...kernels.ir.lists import ANEW, AS_IS, IF_OLD, ListSite
+from ...kernels.ir.on_trees import ANEW, AS_IS, IF_OLD, ListSite
 from ..draft import Draft, Family, Phrases, bits
 from ..targets.kind import CPU, GPU
 
@@ -19,7 +19,7 @@ LISTGEN = (
 
 def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
-        for x in task.body.lists if task.body is not None else ():
+        for x in task.body.trees.lists if task.body is not None else ():
             var = s.b.add("listgen", (x.name,), LISTGEN, ways_of(x))
             s.v.of_places["listgen"][t, x.name] = var
             s.v.dominated.append(var)

@@ -9,6 +9,7 @@ from math import gcd
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import are_independent
 from ...kernels.ir.in_lanes import refusal
+from ...kernels.ir.on_trees import EACH
 from ...kernels.ir.scatter import scatters
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
@@ -79,11 +80,16 @@ def is_parallel(task: Task, d: Dim) -> bool:
     """Whether the iterations of an outer dim may run in any order on several threads."""
     if task.is_structured:
         return task.fast_math or not d.loop.is_reduction
-    return are_independent(task, d.loop)
+    assert task.body is not None
+    # What is apart by the coordinates of cells is so for the outermost loop.
+    safe = task.body.trees.safe if d.loop == task.loops[0] else frozenset[str]()
+    return are_independent(task, d.loop, safe)
 
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
     """Whether a dim may be shared out, where updates of the same elements are made as threads can (scatter.py)."""
+    if task.body is not None and task.body.trees.way == EACH and not s.kind.has_teams:
+        return False  # the threads of a GPU do not wait for one another's cells
     return is_parallel(task, d) or bool(scatters(task, s.problem))
 
 

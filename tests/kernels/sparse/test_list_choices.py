@@ -12,10 +12,11 @@ from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.ir.kernel import If
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore
-from kernelscape.testing import checking, sparse_emulation, sparse_periods
+from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.sparse_trees import Shape
 
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
@@ -113,7 +114,9 @@ def test_each_loop_that_takes_a_list_has_it_made_as_it_says(
     recording: Recording, value: str, tests: list[bool]
 ) -> None:
     plan = read_plan(drawn(fix(space_of(recording), [("listgen", value)])))
-    body = next(t.task.body for t in plan.tasks if t.task.body is not None and t.task.body.lists)
+    body = next(
+        t.task.body for t in plan.tasks if t.task.body is not None and t.task.body.trees.lists
+    )
     whole = [s for s in body.statements if isinstance(s, If)]
     assert [True] * len(whole) == [t for t in tests if t]
     counts = [s for s in body.sites if s.writes and "counters" in s.state.name]
@@ -126,4 +129,80 @@ def test_all_ways_leave_what_the_reference_leaves(tmp_path: Path) -> None:
     recording, before = sparse_emulation.recorded(POINTERS, calls)
     sources = sparse_periods.combined_sources(recording, ["listgen"], 6)
     assert len(sources) > 4
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+@pytest.fixture
+def growing() -> Iterator[tuple[Recording, dict[str, Any]]]:
+    """A loop that activates cells in another tree, twice: the second time they surely are active."""
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    ks.root.pointer(ks.i, 16).dense(ks.i, 4).place(x)
+    ks.root.pointer(ks.i, 2).dense(ks.i, 16).place(y)
+
+    @ks.kernel
+    def fill() -> None:
+        for i in range(64):
+            x[i] = 1 + i
+
+    @ks.kernel
+    def down() -> None:
+        for i in x:
+            y[i // 2] += x[i]
+
+    def step() -> None:
+        fill()
+        down()
+        down()
+
+    yield record_program(step, ())
+    ks.reset()
+
+
+def test_activations_that_are_needless_are_left_out_unless_a_user_wants_them(
+    growing: tuple[Recording, dict[str, Any]],
+) -> None:
+    space = space_of(growing[0])
+    found = named(space, "activate")
+    assert list(found.values()) == [("ACTIVATE",), ("ACTIVATE",), ("ACTIVATE", "DEMOTED")]
+    name = list(found)[-1]
+
+    def tables(candidate: Candidate) -> list[bool]:
+        bodies = [t.task.body for t in read_plan(candidate).tasks if t.loops]
+        return [
+            any(s.op == "update" and "table" in s.state.name for s in b.sites) for b in bodies if b
+        ]
+
+    assert tables(drawn(space)) == [True, True, False]
+    fixed = drawn(fix(space, [(name, "ACTIVATE")]))
+    assert tables(fixed) == [True, True, True]
+    assert restore(space, fixed.decisions()).key == fixed.key  # type: ignore[union-attr]
+
+
+def test_loops_that_activate_cells_are_shared_out_to_threads(
+    growing: tuple[Recording, dict[str, Any]],
+) -> None:
+    """Stores are apart by the coordinates of their cells, sums are atomic, and so are the states of the trees."""
+    space = space_of(growing[0])
+    root: Any = space.root()
+    loops = [d for d in space.backbone.dims if d.level == 0]
+    kinds = [root.values(space.variables.kind[d]) for d in loops]
+    assert all(ch.PARALLEL in found for found in kinds)
+    gpu: Any = build_space(space.problem, gpu_checking.target()).root()
+    assert gpu.values(gpu.space.variables.kind[loops[0]]) == (ch.LOOP,)
+
+
+@pytest.mark.compiler
+def test_two_threads_activate_one_block(
+    growing: tuple[Recording, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Each of the two blocks of `y` is activated by iterations of both threads, whichever of them is late."""
+    space = space_of(growing[0])
+    outer = [("dim_kind(*.outer)", "PARALLEL")]
+    recording, before = growing[0], {name: a.copy() for name, a in growing[1].items()}
+    sources = [
+        checking.source_of(drawn(fix(space, [*outer, ("activate", way)])))
+        for way in ("ACTIVATE", "DEMOTED")
+    ]
+    assert all(s.team for s in sources)
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""

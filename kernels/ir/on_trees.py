@@ -1,14 +1,19 @@
-"""Lists of active cells: where loops take them, and the ways in which they have one that is right."""
+"""What a body on sparse fields has besides statements: lists that loops take, activations, and what threads may touch at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .kernel import For, If, LoopIndex, Stmt
 from .walk import Renaming, nested_statements
 
+if TYPE_CHECKING:
+    from .body import Body
+
 ANEW, IF_OLD, AS_IS = "GENERATE", "IF_CHANGED", "REUSE"  # the values of `listgen`
+EACH, NEEDED = "ACTIVATE", "DEMOTED"  # the values of `activate`
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,30 @@ class ListSite:
     name: str
     has_flag: bool
     is_right: bool = False
+
+
+@dataclass(frozen=True)
+class OnTrees:
+    """Of a body that makes a list: where it is taken. Of one that activates cells: its value of `activate`, and other bodies with
+    theirs.
+
+    `apart`: fields of which no two iterations of the outermost loop touch one element that one of them writes, by the coordinates
+    of their cells. `shared`: states that several threads may change at once, where updates are atomic (kernels/sparse/pools.py).
+    """
+
+    lists: tuple[ListSite, ...] = ()
+    way: str = ""
+    others: tuple[tuple[str, Body], ...] = ()
+    apart: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def safe(self) -> frozenset[str]:
+        """Arrays of which threads that run iterations at once need no other care."""
+        return self.apart | self.shared
+
+
+NO_TREES = OnTrees()
 
 
 def making(statements: tuple[Stmt, ...], how: Sequence[str]) -> tuple[Stmt, ...]:

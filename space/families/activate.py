@@ -1,0 +1,52 @@
+"""Whether a loop makes cells active that surely are.
+
+DEMOTED is never worse, so a search takes it where it is legal; only who fixes the choice gets the other. The memory that an
+activation changes is changed by nobody where the cell is active: so all that is proved of the one holds of the other.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir.on_trees import EACH, NEEDED
+from ..draft import Draft, Family, Phrases, all_but, bits
+from ..targets.kind import CPU, GPU
+from .scatter import SCATTER, SORTING
+
+ACTIVATE, DEMOTED = range(2)
+ACTIVATE_KIND = (
+    EACH,  # ACTIVATE: each iteration looks whether its cell is active, and makes it so where it is not
+    NEEDED,  # DEMOTED: cells that an earlier loop has surely made active are taken as they are
+)
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        trees = task.body.trees if task.body is not None else None
+        if trees is None or not trees.way:
+            continue
+        values = bits(
+            ACTIVATE_KIND.index(trees.way), *(ACTIVATE_KIND.index(x) for x, _ in trees.others)
+        )
+        var = s.b.add("activate", (task.name,), ACTIVATE_KIND, values)
+        s.v.of_tasks["activate"][t] = var
+        s.v.dominated.append(var)
+
+
+def plain_updates(s: Draft) -> None:
+    """Coherence: what sorts iterations was found in the body without needless activations."""
+    for t, var in s.v.of_tasks["activate"].items():
+        for x in (x for u, x in s.v.scatter if u == t):
+            unsorted = (s.v.scatter[t, x], all_but(SCATTER, *SORTING))
+            s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
+
+
+PHRASES = Phrases(
+    "activate",
+    "lists",
+    {
+        "ACTIVATE": "makes cells active",
+        "DEMOTED": "takes cells that are surely active as they are",
+    },
+    {},
+)
+
+FAMILY = Family("activate", {CPU: (plain_updates,), GPU: ()}, declare, (PHRASES,))
