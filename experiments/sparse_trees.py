@@ -4,7 +4,8 @@
 
 Programs store, add, activate, deactivate, append, empty lists, and loop over every level, on trees to a depth of four. Values,
 lists and active cells of every level are compared behind each step. Each tree runs in a process of its own.
-Ways are compiled, lowered, interpreted, and emulated: sequences of calls as CUDA text of random decisions, on the emulator.
+Ways are compiled, lowered, interpreted; decided: sequences of calls as C of random decisions, of each combination of choices about
+lists; and emulated: as CUDA text of random decisions, on the emulator.
 Writes experiments/results/sparse_trees.md, a row a way; the exit status is 1 where any program is wrong. 1,000 programs on 50 trees
 take about six minutes compiled, which is mostly the compiler.
 """
@@ -21,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from ..kernels.language.calling import interpreted
-from ..testing import sparse_emulation
-from ..testing.calling import in_child
+from ..kernels.language.record import Recording
+from ..testing import sparse_emulation, sparse_periods
+from ..testing.calling import Arrays, in_child
 from ..testing.sparse_trees import Shape, Step, at_once, check, drawn, plainly
 from .conditions import stamp, stamp_text
 from .writing import read_results, table, write_results
@@ -33,8 +35,12 @@ WAYS = {
     "compiled": "lowered to plain arrays, compiled by the engine, on all cores",
     "lowered": "lowered to plain arrays, in the interpreter of such kernels",
     "interpreted": "as they are, in the interpreter of trees",
+    "decided": "as sequences, C of every way to make lists and to activate cells, drawn, over three periods, against the reference",
     "emulated": "as sequences, CUDA text of random decisions, on the emulator, against the reference",
 }
+AS_SEQUENCES = ("decided", "emulated")
+LIST_KINDS = ("listgen", "activate", "compaction")
+N_COMBINATIONS = 3  # of a sequence
 
 
 def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
@@ -54,7 +60,7 @@ def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
     return in_child(work, LIMIT_S)
 
 
-def fault_on_emulator(shape: Shape, n_sequences: int, seed: int) -> tuple[str, int]:
+def fault_of_sequences(way: str, shape: Shape, n_sequences: int, seed: int) -> tuple[str, int]:
     """What is wrong with random sequences on a tree, "" where nothing is; and their calls."""
     rng, n_calls = np.random.default_rng(seed), 0
     with tempfile.TemporaryDirectory(prefix="kernelscape-trees-") as folder:
@@ -62,10 +68,17 @@ def fault_on_emulator(shape: Shape, n_sequences: int, seed: int) -> tuple[str, i
             calls = sparse_emulation.drawn_calls(rng)
             n_calls += len(calls)
             recording, before = sparse_emulation.recorded(shape, calls)
-            said = sparse_emulation.fault(recording, before, seed, Path(folder))
+            said = _of_way(way, recording, before, seed, Path(folder))
             if said:
                 return f"{calls}: {said}", n_calls
     return "", n_calls
+
+
+def _of_way(way: str, recording: Recording, before: Arrays, seed: int, folder: Path) -> str:
+    if way == "emulated":
+        return sparse_emulation.fault(recording, before, seed, folder)
+    sources = sparse_periods.combined_sources(recording, LIST_KINDS, N_COMBINATIONS, seed)
+    return sparse_periods.fault(recording, before, sources, folder)
 
 
 def report(values: dict[str, Any]) -> str:
@@ -90,12 +103,12 @@ def report(values: dict[str, Any]) -> str:
 def run(way: str, examples: int, trees: int, seed: int, folder: Path | None) -> int:
     """Runs programs one way; how many trees went wrong."""
     each = -(-examples // trees)
-    cases = drawn(trees, each if way != "emulated" else 1, seed)
+    cases = drawn(trees, each if way not in AS_SEQUENCES else 1, seed)
     wrong = []
     n_steps = 0
     for k, (shape, steps) in enumerate(cases):
-        if way == "emulated":
-            said, n = fault_on_emulator(shape, each, seed + k)
+        if way in AS_SEQUENCES:
+            said, n = fault_of_sequences(way, shape, each, seed + k)
         else:
             said, n = fault(way, shape, steps), sum(map(len, steps))
         n_steps += n

@@ -47,9 +47,11 @@ def combinations(space: Space, kinds: Sequence[str]) -> Iterator[Candidate]:
     yield from found
 
 
-def combined_sources(recording: Recording, kinds: Sequence[str], most: int) -> list[Source]:
+def combined_sources(
+    recording: Recording, kinds: Sequence[str], most: int, seed: int = 1
+) -> list[Source]:
     """The different texts of so many combinations of these choices, drawn without bias, all else at random."""
-    rng = np.random.default_rng(most)
+    rng = np.random.default_rng(seed)
     found = list(combinations(build_space(normalise(recording), checking.target(2, 32)), kinds))
     drawn = [found[k] for k in rng.permutation(len(found))[:most]]
     made = [checking.random_candidate(c, rng) for c in drawn]

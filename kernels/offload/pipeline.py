@@ -29,6 +29,7 @@ from ..ir.walk import (
     nested_statements,
     walk,
     without,
+    written_in,
 )
 from ..sparse.derived import Facts
 from ..sparse.leaves import leaves_of
@@ -141,6 +142,11 @@ def _call_tasks(
     on_trees = [parts.loops.get(k) for k, s in enumerate(parts.body) if isinstance(s, For)]
     for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
         here = {**known, **{t.name: t for t in temps}}
+        if any(here[name].is_list for name in written_in(segment) if name in here):
+            reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
+            listing = closed_task(segment, ir.name, known, ir.fast_math, reason, serial=True)
+            tasks += [listing] if listing is not None else []
+            continue
         found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
         loop = next((on_trees.pop(0) for s in segment if isinstance(s, For)), None)
         if loop is not None and len(segment) == len(found.tasks) == 1:

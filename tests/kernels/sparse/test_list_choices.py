@@ -206,3 +206,18 @@ def test_two_threads_activate_one_block(
     ]
     assert all(s.team for s in sources)
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def test_a_list_of_one_cell_is_made_by_one_task() -> None:
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.f32)
+    ks.root.pointer(ks.i, 1).dense(ks.i, 4).place(x)
+
+    @ks.kernel
+    def double() -> None:
+        for i in x:
+            x[i] *= 2.0
+
+    space = space_of(record_program(double, ())[0])
+    ks.reset()
+    assert list(named(space, "listgen").values()) == [("GENERATE", "IF_CHANGED")]
