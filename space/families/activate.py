@@ -7,9 +7,12 @@ activation changes is changed by nobody where the cell is active: so all that is
 from __future__ import annotations
 
 from ...kernels.ir.on_trees import EACH, NEEDED
+from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
+from .ranges import IN_TURN
 from .scatter import SCATTER, SORTING
+from .tiling import DIM_KIND, VECTOR
 
 ACTIVATE, DEMOTED = range(2)
 ACTIVATE_KIND = (
@@ -31,9 +34,14 @@ def declare(s: Draft) -> None:
         s.v.dominated.append(var)
 
 
-def plain_updates(s: Draft) -> None:
-    """Coherence: what sorts iterations was found in the body without needless activations."""
+def one_by_one(s: Draft) -> None:
+    """Coherence: what sorts iterations, and runs several at once, was found in the body without needless activations."""
     for t, var in s.v.of_tasks["activate"].items():
+        for d in s.dims_at(t, INNER):
+            scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
+            s.b.clause("activations one by one", [(var, bits(DEMOTED)), scalar])
+        for ranges in (x for (u, _), x in s.v.ranges.items() if u == t):
+            s.b.clause("activations one by one", [(var, bits(DEMOTED)), (ranges, bits(IN_TURN))])
         for x in (x for u, x in s.v.scatter if u == t):
             unsorted = (s.v.scatter[t, x], all_but(SCATTER, *SORTING))
             s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
@@ -49,4 +57,4 @@ PHRASES = Phrases(
     {},
 )
 
-FAMILY = Family("activate", {CPU: (plain_updates,), GPU: ()}, declare, (PHRASES,))
+FAMILY = Family("activate", {CPU: (one_by_one,), GPU: ()}, declare, (PHRASES,))

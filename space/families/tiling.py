@@ -70,8 +70,8 @@ def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
     """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
-    if not may or refusal(task.body.statements, s.problem):
-        return False
+    if not may or task.body.trees.way == EACH or refusal(task.body.statements, s.problem):
+        return False  # lanes do not wait for one another's cells
     # Of a nest no two meet; of scatters lanes make their updates one after another.
     return are_independent(task, d.loop) or len(task.loops) > 1 or bool(scatters(task, s.problem))
 
