@@ -2,16 +2,17 @@
 
     python -m kernelscape.experiments.taichi_driver ours|taichi|quadrants PROGRAM.py --frames 10 --state STATE.npz
 
-Both have the same windows without a screen (compat/display), which draw nothing here. The last line of stdout is one JSON object:
-frames, seconds from the start to the first frame, and the median from one frame to the next; or "why" the program failed. The start
-is before the first import of the library that is asked for; NumPy is there already, and for the others our windows, which are none
-of their own. `quadrants` is a fork of Taichi without windows: programs have it under Taichi's name. Needs NumPy only,
-and the library.
+Both have the same windows without a screen (compat/display), which draw nothing here, and a clock of 60 frames a second. The last
+line of stdout is one JSON object: frames, seconds from the start to the first frame, and the median from one frame to the next; or
+"why" the program failed. The start is before the first import of the library that is asked for; NumPy is there already, and for the
+others our windows, which are none of their own. `quadrants` is a fork of Taichi without windows: programs have it under Taichi's
+name. Needs NumPy only, and the library.
 """
 
 from __future__ import annotations
 
 import argparse
+import builtins
 import json
 import sys
 import time
@@ -27,6 +28,7 @@ import numpy as np
 
 # What Taichi's programs are run with, too: it costs Taichi nothing.
 _WINDOWS = ("..compat.program", "..compat.display.window", "..compat.display.tools")
+FRAME_RATE = 60.0  # frames a second, by the clock that programs see
 DEPTH = 3  # objects in objects whose fields are kept
 
 
@@ -48,6 +50,31 @@ def theirs(module: str) -> Iterator[None]:
     vars(taichi.ui).update({name: getattr(window, name) for name in (*windows, *keys)})
     taichi.GUI = GUI
     tools.imshow = our_tools.imshow
+    yield
+
+
+@contextmanager
+def steady_clock(frames: Sequence[float]) -> Iterator[None]:
+    """While this lasts, what the program itself imports as `time` has a clock that each of the `frames` moves on by a 60th of a
+    second: what it computes from the time is then the same everywhere.
+    """
+
+    def seconds() -> float:
+        return len(frames) / FRAME_RATE
+
+    def nanoseconds() -> int:
+        return round(seconds() * 1e9)
+
+    clocks = ("time", "perf_counter", "monotonic", "process_time")
+    steady = SimpleNamespace(**vars(time))
+    vars(steady).update(dict.fromkeys(clocks, seconds))
+    vars(steady).update({f"{name}_ns": nanoseconds for name in clocks})
+
+    def importing(name: str, *given: Any, **named: Any) -> Any:
+        return steady if name == "time" else __import__(name, *given, **named)
+
+    # Only names of the program see it: libraries, ours among them, wait by the clock of the machine.
+    vars(sys.modules["__main__"])["__builtins__"] = {**vars(builtins), "__import__": importing}
     yield
 
 
@@ -111,8 +138,14 @@ def drive(frontend: str, path: Path, frames: int, state: Path | None) -> dict[st
 
     kept: dict[str, np.ndarray] = {}
     reel = Reel(frames, at_end=lambda: kept.update(state_of(names_in_reach())))
+
+    @contextmanager
+    def names(examples: Path | None) -> Iterator[None]:
+        under = install(examples) if frontend == "ours" else theirs(frontend)
+        with under, steady_clock(reel.shown_s):
+            yield
+
     try:
-        names = install if frontend == "ours" else lambda _: theirs(frontend)
         ran = run_program(read_program(path), path, (), reel, names)
         if not ran.is_cut:
             kept.update(state_of(ran.names))

@@ -1,18 +1,21 @@
 """The states of trees as the program sees them, whatever slots their cells lie in: what a sequence left is compared in this form.
 
 Active cells are their coordinates in the order of the tree, fields their values at these. What no program sees has to be sound: no
-slot twice, none that is free in use, the zeros that inactive cells share still zeros, and lists that claim to be new right.
+slot twice, none that is free in use, none lost, the zeros that inactive cells share still zeros, and lists that claim to be new the
+set of these cells. Where a sequence appends, the order is free: contents of a list of cells are compared as a multiset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout, nowhere
+from ..sparse.naming import node_text
 from ..sparse.recorded import UsedTree
 from .storage import TOP, TreeStorage
 
@@ -28,36 +31,95 @@ def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[st
     for used in trees:
         for _, name in used.sections:
             found.pop(name, None)
-        found.update(_of_tree(used, arrays))
+        seen = _seen(used, arrays)
+        found |= seen.found
+        found[f"{used.tree.name}.{SOUND}"] = np.array([n for _, n in seen.wrong], np.int64)
     return found
 
 
-def _of_tree(used: UsedTree, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
+    """What no program sees and is wrong, as a sentence with its pool and field; "" where all is sound."""
+    wrong = (text for used in trees for text, n in _seen(used, arrays).wrong if n)
+    return next(wrong, "")
+
+
+@dataclass
+class _Seen:
+    """`wrong`: what may be wrong, and how often it is."""
+
+    found: dict[str, Array] = field(default_factory=dict)
+    wrong: list[tuple[str, int]] = field(default_factory=list)
+
+
+def _seen(used: UsedTree, arrays: Mapping[str, Array]) -> _Seen:
     tree, name = used.tree, used.tree.name
     here = {key: arrays[array] for key, array in used.sections if array in arrays}
     storage = TreeStorage(used.layout, here)
-    found: dict[str, Array] = {}
-    sound: list[int] = []
+    seen = _Seen()
     cells: dict[int, tuple[Array, dict[int, Array]]] = {-1: TOP}  # in the order of the tree
     for node in range(len(tree.nodes)):
         if not _is_known(used, node, here):
             continue
         above = cells[tree.nodes[node].parent]
-        items, at = cells[node] = storage.active_in(node, *above)
+        items, at = storage.active_in(node, *above)
+        cells[node] = items[_free_order(used, node, here, above[0], items)], at
         if tree.nodes[node].has.is_sparse:
             indices = np.array([at[a] for a in tree.axes(node)], np.int64)
-            found[f"{name}.cells{node}"] = indices
-            sound.append(_bad_slots(storage, here, node, (above[0], items)))
-            sound.append(_bad_list(here, node, indices, items))
+            seen.found[f"{name}.cells{node}"] = indices
+            own, called = (above[0], items), node_text(tree, node)
+            twice = _bad_slots(storage, here, node, own)
+            seen.wrong += [
+                (f"a slot of {called} is in use twice, or free and in use", twice),
+                (f"slots of {called} are lost", _lost_slots(storage, here, node, own)),
+                (
+                    f"the list of {called} claims to be new and has other cells",
+                    _bad_list(here, node, indices, items),
+                ),
+            ]
     for number, f in enumerate(used.fields):
         key = f"field{number}"
         if key in here and f.node in cells:
-            found[used.arrays[key]] = here[key][..., cells[f.node][0]]
-            if tree.last(f.node, "pool") >= 0:
-                sound.append(int(np.count_nonzero(here[key][..., 0])))
+            seen.found[used.arrays[key]] = here[key][..., cells[f.node][0]]
+            called = node_text(tree, max(tree.last(f.node, "pool"), 0))
+            text = f"cells of {called} that are not active were written: {used.arrays[key]}, field {number} of the tree"
+            seen.wrong.append(
+                (text, int(np.count_nonzero(_shared(used.layout, f.node, here[key]))))
+            )
         elif key in here:
-            found[used.arrays[key]] = here[key]
-    found[f"{name}.{SOUND}"] = np.array(sound, np.int64)
+            seen.found[used.arrays[key]] = here[key]
+    return seen
+
+
+def _shared(layout: Layout, node: int, values: Array) -> Array:
+    """The elements of a field that all inactive cells read: those of slot 0."""
+    pool = layout.tree.last(node, "pool")
+    unit = layout.items[node] // layout.slots[pool] if pool >= 0 else 0
+    return values[..., :unit]
+
+
+def _free_order(
+    used: UsedTree, node: int, here: Mapping[str, Array], containers: Array, items: Array
+) -> Array:
+    """The order in which the cells of a node are compared: by their values, container by container, where appends may be in any.
+
+    Cells with nodes below stay in the order in which they were appended.
+    """
+    order = np.arange(len(items))
+    if node not in used.appended or used.tree.nodes_in(node):
+        return order
+    n_cells = np.minimum(here[f"length{node}"][containers], used.tree.nodes[node].cells)
+    rank = np.repeat(np.arange(len(containers)), n_cells)
+    if len(rank) != len(items):
+        return order  # a cell has no slot, which is told elsewhere
+    values = [
+        row
+        for k, f in enumerate(used.fields)
+        if f.node == node and f"field{k}" in here
+        for row in here[f"field{k}"].reshape(-1, here[f"field{k}"].shape[-1])[:, items]
+    ]
+    # Floats last: they may be rounded otherwise.
+    values.sort(key=lambda row: row.dtype.kind == "f")
+    found: Array = np.lexsort((*reversed(values), rank))
     return found
 
 
@@ -82,14 +144,9 @@ def _bad_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
     """Slots of a pool that two cells have, or that are in use and free at once; `cells`: containers, and items in them."""
-    node_k = storage.tree.nodes[node]
-    if not node_k.has.pool or f"free{node}" not in here:
+    if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
-    containers, slots = cells
-    if not node_k.has.directory:
-        entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
-        slots = here[f"table{node}"][entries.ravel()]
-    slots = np.sort(slots[slots != 0])
+    slots = _slots_in(storage, here, node, cells)
     row = here["counters"][node]
     free, taken, n_freed = int(row[FREE]), int(row[TAKEN]), int(row[FREED])
     end = int(row[FRESH]) + max(taken - free, 0)
@@ -97,6 +154,31 @@ def _bad_slots(
     in_use = np.isin(np.concatenate(idle), slots, assume_unique=False)
     twice = np.count_nonzero(slots[1:] == slots[:-1])
     return int(twice + np.count_nonzero(slots >= end) + np.count_nonzero(in_use))
+
+
+def _lost_slots(
+    storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
+) -> int:
+    """How far the slots in use are from those that were taken and not given back."""
+    if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
+        return 0
+    row = here["counters"][node]
+    free, taken, n_freed = int(row[FREE]), int(row[TAKEN]), int(row[FREED])
+    end = min(int(row[FRESH]) + max(taken - free, 0), storage.layout.slots[node])
+    n_used = len(np.unique(_slots_in(storage, here, node, cells)))
+    return abs(end - 1 - max(free - taken, 0) - n_freed - n_used)
+
+
+def _slots_in(
+    storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
+) -> Array:
+    """The slots of the cells of a node; `cells`: containers, and items in them."""
+    node_k = storage.tree.nodes[node]
+    containers, slots = cells
+    if not node_k.has.directory:
+        entries = containers[:, None] * node_k.entries + np.arange(node_k.entries)
+        slots = here[f"table{node}"][entries.ravel()]
+    return np.sort(slots[slots != 0])
 
 
 def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:

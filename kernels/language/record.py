@@ -20,7 +20,7 @@ from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Repeat, fold, in_order, times
 from ..ir.simplify import cast, const
-from ..sparse.recorded import Logical, UsedTree
+from ..sparse.recorded import Logical, UsedTree, appended_to
 from .annotations import resolve_annotation
 from .calling import NO_FIELDS, AbstractHolder, Fields, held_by, holder
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
@@ -178,7 +178,10 @@ class Recorder(AbstractHolder):
                 before = self._trees.get(tree, used)
                 here = [(k, by_param[n]) for n, t, k in logical.sections if t == tree]
                 sections = dict.fromkeys((*before.sections, *here))
-                self._trees[tree] = replace(before, sections=tuple(sections))
+                more = {*before.appended, *appended_to(logical.ir, tree)}
+                self._trees[tree] = replace(
+                    before, sections=tuple(sections), appended=tuple(sorted(more))
+                )
 
     def _symbol(self, param: ArrayParam, where: Location) -> SymbolicArray:
         symbol = SymbolicArray(param.name, param.dtype, param.shape, where)

@@ -24,7 +24,7 @@ from ..ir.walk import children, local_changed, nested_statements, walk
 from ..language.record import Call, Recording
 from ..sparse.layout import FieldPlace, wrong_tree
 from ..sparse.lower import lower_trees
-from ..sparse.recorded import Logical, UsedTree, layouts_of
+from ..sparse.recorded import Logical, UsedTree, appended_to, layouts_of
 from .inside import first_outside
 
 _CLASSES: dict[str, type[Any]] = {
@@ -56,9 +56,14 @@ _LATER = {
     "Call": frozenset({"logical"}),
     "Recording": frozenset({"trees", "repeats"}),
     "Repeat": frozenset({"index"}),
+    "UsedTree": frozenset({"appended"}),
 }
 # Fields that say what is checked no more: no file says so.
-_NEVER = {"KernelIR": frozenset({"trusted"}), "ArrayParam": frozenset({"is_list"})}
+_NEVER = {
+    "KernelIR": frozenset({"trusted"}),
+    "ArrayParam": frozenset({"is_list"}),
+    "UsedTree": frozenset({"appended"}),
+}
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
@@ -116,7 +121,12 @@ def _on_trees(recording: Recording) -> Recording:
     for call in recording.calls:
         lowered = None if call.logical is None else _lowered(call, call.logical, trees)
         calls.append(call if lowered is None else replace(call, ir=lowered))
-    return replace(recording, calls=tuple(calls))
+    kernels = [call.logical.ir for call in calls if call.logical is not None]
+    appended = {
+        name: sorted({n for ir in kernels for n in appended_to(ir, name)}) for name in trees
+    }
+    known = tuple(replace(t, appended=tuple(appended[t.tree.name])) for t in recording.trees)
+    return replace(recording, calls=tuple(calls), trees=known)
 
 
 def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:

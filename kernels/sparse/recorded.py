@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..ir.kernel import KernelIR
+from ..ir.kernel import Append, KernelIR
 from ..ir.structure import StructureTree
+from ..ir.walk import nested_statements
 from .layout import FieldPlace, Layout, layout_of
 
 
@@ -29,11 +30,15 @@ class Logical:
 
 @dataclass(frozen=True)
 class UsedTree:
-    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels touch."""
+    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels touch.
+
+    `appended`: dynamic nodes that the sequence appends to, so that the order of their cells is free.
+    """
 
     tree: StructureTree
     fields: tuple[FieldPlace, ...]
     sections: tuple[tuple[str, str], ...] = ()
+    appended: tuple[int, ...] = ()
 
     @cached_property
     def layout(self) -> Layout:
@@ -44,6 +49,12 @@ class UsedTree:
     def arrays(self) -> Mapping[str, str]:
         """The array of the sequence that each section is."""
         return dict(self.sections)
+
+
+def appended_to(ir: KernelIR, tree: str) -> tuple[int, ...]:
+    """The nodes of a tree that a kernel appends to."""
+    found = {s.node for s in nested_statements(ir.body) if isinstance(s, Append) and s.tree == tree}
+    return tuple(sorted(found))
 
 
 def layouts_of(trees: Iterable[UsedTree]) -> dict[str, Layout]:

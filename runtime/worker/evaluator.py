@@ -7,13 +7,15 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.canonical import canonical
+from ...kernels.fields.canonical import SOUND, canonical, unsound
+from ...kernels.sparse.naming import in_terms_of_trees
 from ...kernels.sparse.recorded import UsedTree
 from ..backend import (
     AbstractArray,
@@ -115,7 +117,8 @@ class Evaluator:
                 case Probe() | Calibrate():
                     return Rates(self._probe(request))
         except RunError as e:
-            return _outcomes([e.failure], is_last=e.is_lost)
+            advice = in_terms_of_trees(self._trees, e.failure.advice)
+            return _outcomes([replace(e.failure, advice=advice)], is_last=e.is_lost)
         except DeviceError as e:
             return Refused(str(e))
         except MemoryError as e:
@@ -276,6 +279,11 @@ class Evaluator:
         found = {name: array.download() for name, array in s.arrays.items() if name in s.expected}
         if self._trees:
             every = {name: array.download() for name, array in s.arrays.items()}
+            # Of a program that began with such a state, only the numbers are compared.
+            is_sound = not any(e.want.any() for n, e in s.expected.items() if n.endswith(SOUND))
+            wrong = unsound(self._trees, every) if is_sound else ""
+            if wrong:
+                return wrong
             found = canonical(self._trees, every)
         # Which cells are active first: else there are as many values as should be.
         for name, expected in sorted(s.expected.items(), key=lambda x: x[0] in s.arrays):

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.compat.display.frames import Reel
+from kernelscape.compat.program import read_program, run_program
+from kernelscape.compat.taichi import install
 from kernelscape.experiments import kernel_calls, taichi_programs, taichi_speed
 from kernelscape.experiments.conditions import moment, stamp
-from kernelscape.experiments.taichi_driver import names_in_reach, state_of
+from kernelscape.experiments.taichi_driver import names_in_reach, state_of, steady_clock
 from kernelscape.experiments.taichi_programs import compare, field_error
 from kernelscape.experiments.writing import RESULTS
 
@@ -37,6 +43,18 @@ def main():
         gui.show()
 
 main()
+"""
+
+
+CLOCK = """
+import time
+import taichi as ti
+
+gui = ti.GUI("clock", 8)
+seen = []
+while gui.running:
+    seen.append([time.time(), time.perf_counter_ns() / 1e9])
+    gui.show()
 """
 
 
@@ -120,6 +138,21 @@ def test_a_program_is_run_and_its_conditions_are_kept(tmp_path: Path) -> None:
     taichi_programs.main(arguments)
     kept = taichi_programs.read_results("taichi_programs", tmp_path)["rows"]
     assert [r["taken"] for r in kept] == [other["taken"], taken]
+
+
+def test_a_program_that_reads_the_clock_sees_the_same_one_everywhere(tmp_path: Path) -> None:
+    program, frames = tmp_path / "clock.py", list[list[float]]()
+    program.write_text(CLOCK)
+    reel = Reel(2, at_end=lambda: frames.extend(names_in_reach()["seen"]))
+
+    @contextmanager
+    def names(examples: Path | None) -> Iterator[None]:
+        with install(examples), steady_clock(reel.shown_s):
+            yield
+
+    run_program(read_program(program), program, (), reel, names)
+    assert frames == [[0.0, 0.0], pytest.approx([1 / 60, 1 / 60])]
+    assert time.time() > 1e9  # the clock of everybody else
 
 
 @pytest.mark.compiler

@@ -8,13 +8,15 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.tree_view import tree_lines
-from kernelscape.kernels.fields.canonical import canonical, without_inactive
+from kernelscape.kernels.fields.canonical import canonical, unsound, without_inactive
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.program.dependence import dependences
+from kernelscape.kernels.sparse.layout import COUNT, FRESH
+from kernelscape.kernels.sparse.naming import in_terms_of_trees
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 
 
@@ -205,10 +207,93 @@ def test_the_canonical_form_sees_what_is_not_sound() -> None:
     twice = {n: a.copy() for n, a in arrays.items()}
     twice[where["list0"]][0, 0] = twice[where["list0"]][0, 1]
     assert canonical(recording.trees, twice)[f"{name}.sound"].any()
+    inactive = {n: a.copy() for n, a in arrays.items()}
+    inactive[where["field0"]][3] = 1.0  # not the first of the cells that inactive ones share
+    assert canonical(recording.trees, inactive)[f"{name}.sound"].any()
+    assert f"not active were written: {where['field0']}" in unsound(recording.trees, inactive)
+    assert not without_inactive(recording.trees, inactive)[where["field0"]][3]
+    growing, arrays, _ = recorded(lambda: fill(y, 30))
+    fill(y, 30)
+    assert unsound(growing.trees, arrays) == ""
     lost = {n: a.copy() for n, a in arrays.items()}
-    lost[where["field0"]][0] = 1.0
-    assert canonical(recording.trees, lost)[f"{name}.sound"].any()
-    assert not without_inactive(recording.trees, lost)[where["field0"]][0]
+    lost[growing.trees[0].arrays["counters"]][0, FRESH] += 1
+    assert "are lost" in unsound(growing.trees, lost)
+
+
+def test_lists_are_compared_as_sets() -> None:
+    x, y, _ = tree()
+    fill(x, 20)
+
+    def step() -> None:
+        add(x, y)
+
+    recording, arrays, _ = recorded(step)
+    (used,) = recording.trees
+    step()
+    kept = arrays[used.arrays["list0"]]
+    n = int(arrays[used.arrays["counters"]][0, COUNT])
+    assert n > 1
+    turned = {**arrays, used.arrays["list0"]: kept.copy()}
+    turned[used.arrays["list0"]][:, :n] = kept[:, :n][:, ::-1]
+    assert unsound(recording.trees, turned) == ""
+    turned[used.arrays["list0"]][:, 0] = kept[:, 0]
+    assert "has other cells" in unsound(recording.trees, turned)
+
+
+def test_what_is_appended_is_compared_as_a_multiset() -> None:
+    pair = ks.types.struct(a=ks.i32, b=ks.i32)
+    pairs = pair.field()
+    cells = ks.root.pointer(ks.i, 4).dynamic(ks.j, 8, chunk_size=2)
+    cells.place(pairs)
+
+    @ks.kernel
+    def collect() -> None:
+        for k in range(6):
+            ks.append(cells, k % 2, pair(k + 1, 10 * k))
+
+    @ks.kernel
+    def read() -> None:
+        for i, j in pairs:
+            pairs[i, j].b += pairs[i, j].a
+
+    recording, arrays, _ = recorded(collect)
+    other, _, _ = recorded(read)
+    collect()
+    (used,) = recording.trees
+    assert used.appended == (1,)
+    assert from_values(to_values(recording)).trees == recording.trees
+    names = [used.arrays[f"field{k}"] for k in range(2)]
+    plain = canonical(recording.trees, arrays)
+    items = [int(np.flatnonzero(arrays[names[0]] == x)[0]) for x in (1, 3, 5)]  # of one list
+    turned = {n: a.copy() for n, a in arrays.items()}
+    for name in names:
+        turned[name][items] = arrays[name][items[::-1]]
+    same = canonical(recording.trees, turned)
+    assert all(np.array_equal(same[n], a) for n, a in plain.items())
+    mixed = {n: a.copy() for n, a in arrays.items()}
+    mixed[names[1]][items] = arrays[names[1]][items[::-1]]  # values of other cells
+    assert not np.array_equal(canonical(recording.trees, mixed)[names[1]], plain[names[1]])
+    in_order = [canonical(other.trees, a)[names[0]] for a in (arrays, turned)]
+    assert not np.array_equal(*in_order)  # a sequence that does not append has an order
+
+
+def test_bytes_of_pools_are_named_in_messages() -> None:
+    x, y, _ = tree()
+
+    def step() -> None:
+        add(x, y)
+
+    recording, _, _ = recorded(step)
+    (used,) = recording.trees
+    field, unit = used.arrays["field0"], used.layout.items[1] // used.layout.slots[0]
+    said = in_terms_of_trees(recording.trees, f"writes byte {4 * unit * 3} of {field}, which")
+    assert f"of {field} (field 0 in the pool of pointer" in said
+    assert "slot 3), which" in said
+    assert "slot 0, which inactive cells share" in in_terms_of_trees(
+        recording.trees, f"writes byte 4 of {field}"
+    )
+    table = used.arrays["table0"]
+    assert "(the table of pointer" in in_terms_of_trees(recording.trees, f"past the end of {table}")
 
 
 def test_a_sequence_on_sparse_fields_is_kept_in_files_which_are_not_trusted() -> None:

@@ -1,0 +1,49 @@
+"""What parts of trees are called in messages: pools by their node, bytes of arrays by field and slot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from math import prod
+
+from ..ir.structure import StructureTree
+from .recorded import UsedTree
+
+_SECTION = re.compile(r"([a-z]+)(\d*)")
+
+
+def node_text(tree: StructureTree, node: int) -> str:
+    """A node by its kind, its cells and its tree: `pointer 8 x 8 (node 0 of tree0_0)`."""
+    n = tree.nodes[node]
+    return f"{n.kind} {' x '.join(map(str, n.extents))} (node {node} of {tree.name})"
+
+
+def in_terms_of_trees(trees: Iterable[UsedTree], text: str) -> str:
+    """A message in which arrays of trees, and bytes of them, are followed by what they are."""
+    for used in trees:
+        for key, array in used.sections:
+            pattern = rf"(?:byte (\d+) of )?\b{re.escape(array)}\b"
+            text = re.sub(pattern, lambda m, key=key, used=used: _named(used, key, m), text)  # type: ignore[misc]
+    return text
+
+
+def _named(used: UsedTree, key: str, found: re.Match[str]) -> str:
+    section = _SECTION.fullmatch(key)
+    assert section is not None
+    stem, number = section[1], int(section[2] or 0)
+    layout, tree = used.layout, used.tree
+    if stem == "counters":
+        return f"{found[0]} (the counters of {tree.name})"
+    if stem != "field":
+        return f"{found[0]} (the {stem} of {node_text(tree, number)})"
+    node = used.fields[number].node
+    pool = tree.last(node, "pool")
+    where = f"field {number}"
+    if pool >= 0:
+        where += f" in the pool of {node_text(tree, pool)}"
+    if pool >= 0 and found[1]:
+        values = layout.sections[key]
+        item = int(found[1]) // values.dtype.size_bytes % prod(values.shape[-1:])
+        slot = item // (layout.items[node] // layout.slots[pool])
+        where += f", slot {slot}" + ", which inactive cells share" * (slot == 0)
+    return f"{found[0]} ({where})"
