@@ -276,6 +276,9 @@ def _stores(plan: Plan) -> Iterator[str]:
 def _packing(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         for o in t.copies:
+            if o.is_window:
+                yield f"{t.task.name} copies blocks of {o.access.array} with their borders before it uses them"
+                continue
             n = t.stages[o.access.array]
             layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"

@@ -84,7 +84,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if p.inner > 1:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
-        extras = [f"packs {o.access.array}{_how_packed(t, o)}" for o in t.copies]
+        extras = [f"{_packs(o)} {o.access.array}{_how_packed(t, o)}" for o in t.copies]
         extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
         extras += ["prefetches its sums"] * t.asks_for_sums
         if len(t.threads) > 1:
@@ -117,6 +117,10 @@ def _blocks(x: ScatterPlan) -> str:
 def _wavefronts(wave: Wave) -> str:
     order = "diagonals" if wave.along_diagonals else "rows"
     return f"wavefronts of tiles of {wave.rows} x {wave.columns} in {order}"
+
+
+def _packs(o: Operand) -> str:
+    return "copies borders of" if o.is_window else "packs"
 
 
 def _how_packed(task: TaskPlan, o: Operand) -> str:

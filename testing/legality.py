@@ -306,7 +306,7 @@ class Judge:
 
     def is_copied(self, task: Any, array: str) -> bool:
         how = self.choice("staged", f"{task.name}.{array}")
-        return how in ("COPY", "TWO_STAGES")
+        return how in ("COPY", "TWO_STAGES", "HALO")
 
     def leave(self, name: str) -> None:
         """After a task's outermost reduction loop its sums are finished; behind a loop no block is packed ahead of it."""

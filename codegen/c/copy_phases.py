@@ -123,17 +123,17 @@ class CopyWriter:
         declared: list[c.CStmt] = []
         inside: list[c.CExpr] = []
         here: dict[str, tuple[dict[c.CExpr, int], int]] = {}
-        n_pieces = prod(p.tile for p in layout.loops) // layout.piece
+        n_pieces = prod(layout.extents.values()) // layout.piece
         rest = n_pieces
         for p in layout.loops:
             name = p.loop.name
             width = layout.piece if p is layout.loops[-1] else 1
             digit: c.CExpr = c.Id(element)
-            below = rest * width // p.tile
+            below = rest * width // layout.extents[name]
             if below > 1:
                 digit = c.Bin("/", digit, c.number(below))
             if rest < n_pieces:
-                digit = c.Bin("%", digit, c.number(p.tile // width))
+                digit = c.Bin("%", digit, c.number(layout.extents[name] // width))
             rest = below
             offset = w.fresh(f"d_{name}")
             digit = c.linear(((digit, width),), 0)
@@ -142,7 +142,8 @@ class CopyWriter:
             index[name] = LoopIndexAt(at)
             here[name] = {c.Id(offset): 1}, 0
             if p.loop.extent % p.tile:
-                inside.append(c.Bin("<", at, c.number(p.loop.extent)))
+                end = p.loop.extent + operand.reach(name)
+                inside.append(c.Bin("<", at, c.number(end)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
         place = c.Index(c.Id(buffer.name), locate(layout, here, stage))
         source = c.Index(self.scene.global_array(array.name), there)

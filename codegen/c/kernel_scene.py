@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...kernels.ir.access import access_of, flat_strides
+from ...kernels.ir.affine import Affine
 from ...kernels.ir.kernel import DType, Load
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import Operand
@@ -29,6 +30,7 @@ class BlockLayout:
     """A block of an operand in shared memory: `strides` by loop, in the order of memory.
 
     `piece` elements in a row are moved there at once. Where there is a `swizzle`, element x of row r is at x ^ (r % n * width).
+    A window's has `extents` beyond the tiles of its loops, and `least` are the axes of the first read of an iteration.
     """
 
     loops: tuple[LoopPlan, ...]
@@ -36,23 +38,29 @@ class BlockLayout:
     n_elements: int
     piece: int
     swizzle: tuple[int, int] | None  # n, width
+    extents: dict[str, int]
+    least: tuple[Affine | None, ...] = ()
 
     @staticmethod
     def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
         loops = [task.loop(name) for name in row_order(operand, source)]
-        size, layout = source.dtype.size_bytes, task.layouts[source.name]
+        extents = {p.loop.name: p.tile + operand.reach(p.loop.name) for p in loops}
+        size, layout = source.dtype.size_bytes, task.layouts.get(source.name, "PLAIN")
         width = VECTOR_BYTES // size
         between = {"ODD": 1, "PADDED": width}.get(layout, 0)
         strides, step = {}, 1
         for p in reversed(loops):
             strides[p.loop.name] = step
-            step *= p.tile
+            step *= extents[p.loop.name]
             step += between if p is loops[-1] else 0
         step = -(-step // width) * width
         n = min(SWIZZLED_ROWS, loops[-1].tile // width)
         swizzle = (n, width) if layout == "SWIZZLED" else None
         piece = _piece(loops, operand, source, [step, *strides.values()])
-        return BlockLayout(tuple(loops), strides, step, piece, swizzle)
+        if operand.is_window:
+            piece, least = 1, operand.access.axes
+            return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents, least)
+        return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents)
 
 
 def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:

@@ -23,6 +23,7 @@ from .packing import pack
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scopes import Context
 from .strips import own_part
+from .windows import fill_window
 
 
 class PackWriter:
@@ -52,6 +53,9 @@ class PackWriter:
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the block of one outer tile, or this thread's part of it."""
+        if operand.is_window:
+            fill_window(self.scene, task, operand, ctx)
+            return
         if operand.access.array not in task.by_team:
             pack(self.scene, task, operand, ctx, {}, c.Num("0"))
             return

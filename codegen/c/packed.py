@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...kernels.ir.access import Access
 from ..plan import TaskPlan
 from . import csyntax as c
 from .memory import Value
@@ -12,6 +13,7 @@ from .point import Point
 from .scene import Scene
 from .scopes import Context
 from .values import Operands
+from .windows import read_window
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,12 @@ class PackedOperands(Operands):
         self.progress: dict[tuple[int, str], Progress] = {}
 
     def holds(self, task: int, array: str) -> bool:
-        return (task, array) in self.scene.copies
+        return (task, array) in self.scene.copies or (task, array) in self.scene.windows
 
-    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
-        key = (task.index, array)
+    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
+        key = (task.index, access.array)
+        if key in self.scene.windows:
+            return read_window(self.scene, task, access, point, ctx)
         buffer, layout = self.scene.copies[key]
         index, stride = place_in_block(self.scene, task, layout, point, ctx)
         index = c.add(index, self.scene.halves.get(key, c.Num("0")))

@@ -18,6 +18,7 @@ from ..passes.storage import (
     CopyLayout,
     ScatterMemory,
     SharedLayout,
+    WindowLayout,
     Workspace,
     merged_levels,
 )
@@ -48,6 +49,7 @@ class Scene:
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
+        self.windows: dict[tuple[int, str], tuple[Buffer, WindowLayout]] = {}
         # Where in its buffer the present block of an operand that is packed ahead begins.
         self.halves: dict[tuple[int, str], c.CExpr] = {}
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}

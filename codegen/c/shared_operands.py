@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ...kernels.ir.access import Access
 from ...space.backbone import OUTER
+from ..passes.storage import steps_between
 from ..plan import TaskPlan
 from . import csyntax as c
 from .cuda_memory import gather
@@ -22,7 +26,8 @@ class SharedOperands(Operands):
     def holds(self, task: int, array: str) -> bool:
         return (task, array) in self.kernel.placed
 
-    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
+    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
+        array = access.array
         layout = self.kernel.placed[task.index, array]
         buffer = self.kernel.kept_copies[task.index, array]
         stage = self.kernel.stages.get((task.index, array))
@@ -31,6 +36,15 @@ class SharedOperands(Operands):
             (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0
         )
         w = self.scene.w
+        if layout.least:
+            beyond = steps_between(layout.least, access.axes)
+            point = replace(
+                point,
+                index={
+                    name: replace(at, offset=at.offset + beyond.get(name, 0))
+                    for name, at in point.index.items()
+                },
+            )
         index = self.place(task, layout, point, ctx, stage)
         if layout.swizzle is None or along == 0 or (along == 1 and w.is_multiple(index, lanes)):
             return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)

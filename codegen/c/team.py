@@ -8,7 +8,7 @@ from math import prod
 
 from ...space.backbone import Flow
 from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
-from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout
+from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout, WindowLayout
 from ..plan import TaskPlan
 from . import csyntax as c
 from .accumulators import Accumulators
@@ -112,6 +112,12 @@ def allocate(scene: Scene, task: TaskPlan) -> None:
         scene.kept[t, name] = own_array(scene, task, flows, f"{name}_kept")
     for operand in task.copies:
         source = scene.plan.problem.array(operand.access.array)
+        if operand.is_window:
+            window = WindowLayout.of(task, operand, source)
+            stem, private = f"{source.name}_halo", scene.launch.is_parallel
+            buffer = scene.buffer(stem, source.dtype, window.n_elements, private)
+            scene.windows[t, source.name] = buffer, window
+            continue
         packed = CopyLayout.of(task, operand, scene.nest_order(task, operand))
         buffer = scene.buffer(
             f"{source.name}_packed",

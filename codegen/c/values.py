@@ -31,7 +31,7 @@ class Operands(ABC):
         """Whether a task reads an array from blocks."""
 
     @abstractmethod
-    def read(self, task: TaskPlan, array: str, point: Point, ctx: Context) -> Value:
+    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
         """What a task reads of such an array at a point."""
 
 
@@ -146,7 +146,7 @@ class Values:
             )
             return self.keep(task, access, value, point, ctx)
         if self.operands.holds(task.index, load.array):
-            return self.operands.read(task, load.array, point, ctx)
+            return self.operands.read(task, access, point, ctx)
         index, stride = affine_at(access.axes, row_strides(array.shape), point)
         value = self.scene.w.load(
             array.name,

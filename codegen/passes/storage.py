@@ -113,6 +113,46 @@ class CopyLayout:
 
 
 @dataclass(frozen=True)
+class WindowLayout:
+    """A block with its border, as the array has it: rows along the axis whose elements are neighbours.
+
+    `strides` by loop, in the order of memory; `least` are the constants of the first element's index.
+    """
+
+    strides: dict[str, int]
+    extents: dict[str, int]
+    least: tuple[Affine | None, ...]
+    n_elements: int
+
+    @staticmethod
+    def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> WindowLayout:
+        along = flat_strides(operand.access, source)
+        extents = {name: task.loop(name).tile + operand.reach(name) for name in operand.loops}
+        strides, n = {}, 1
+        for name in sorted(operand.loops, key=lambda name: abs(along[name])):
+            strides[name] = n
+            n *= extents[name]
+        order = dict(reversed(strides.items()))
+        return WindowLayout(order, extents, operand.access.axes, n)
+
+    def beyond(self, axes: tuple[Affine | None, ...]) -> int:
+        """How far an access with these axes lies from the first one of an iteration, in elements of the block."""
+        return sum(self.strides[name] * k for name, k in steps_between(self.least, axes).items())
+
+
+def steps_between(
+    least: tuple[Affine | None, ...], axes: tuple[Affine | None, ...]
+) -> dict[str, int]:
+    """By loop, the steps from an access to another one that differs in constants only."""
+    found: dict[str, int] = {}
+    for x, y in zip(least, axes, strict=True):
+        assert x is not None
+        assert y is not None
+        found |= {loop: y.const - x.const for loop, _ in x.terms}
+    return found
+
+
+@dataclass(frozen=True)
 class SharedLayout:
     """A thread's own copy of a value: per axis its extent, and the level whose index it is relative to (None: the whole axis).
 

@@ -424,9 +424,13 @@ class _Wanted:
     def pays(self, o: Operand, every: bool) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time.
 
-        A vector is in a cache as it is: whether a copy is better is for the search to find out.
+        A vector, or what is around an element, is in a cache as it is: whether a copy is better is for the search to find out.
         """
-        return len(o.loops) > 1 and (every or self.roles.vector.get(o.task) in o.loops)
+        return (
+            len(o.loops) > 1
+            and not o.is_window
+            and (every or self.roles.vector.get(o.task) in o.loops)
+        )
 
 
 def _first_of(wanted: int, *values: int) -> tuple[int, ...]:

@@ -85,12 +85,26 @@ class Flow:
 
 @dataclass(frozen=True)
 class Operand:
-    """An array that a task reads with reuse (some loop does not index it), so that a packed copy of a block can pay."""
+    """An array that a task reads with reuse, so that a copy of a block of it can pay: some loop does not index it, or several
+    reads are of neighbours.
+
+    Then `access` is the one whose constants are least, and `halo` says of each loop how far beyond it the others reach.
+    """
 
     task: int
     access: Access
     loops: tuple[str, ...]  # of the task, that index the array
     name: str
+    halo: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is read at several places around the own one: a block of it has a border."""
+        return bool(self.halo)
+
+    def reach(self, loop: str) -> int:
+        """How many elements along a loop a block has beyond one for each iteration."""
+        return dict(self.halo).get(loop, 0)
 
 
 @dataclass(frozen=True)

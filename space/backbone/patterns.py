@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ...kernels.ir.access import Access, flat_strides, index_loops
+from ...kernels.ir.affine import Affine
 from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence, shared_reads
@@ -44,7 +46,7 @@ def _sole_read(task: Task, array: str) -> Access | None:
 
 
 def operands(k: int, task: Task) -> list[Operand]:
-    if not task.is_structured or task.is_guarded or len(task.loops) < 2:
+    if not task.is_structured or task.is_guarded:
         return []
     operands: dict[str, Operand] = {}
     reads = task_reads(task)
@@ -57,7 +59,42 @@ def operands(k: int, task: Task) -> list[Operand]:
         if single and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
             name = f"{task.name}.{access.array}"
             operands[access.array] = Operand(k, access, loops, name)
+    operands |= windows(k, task)
     return [o for a, o in operands.items() if a not in arrays_written(task)]
+
+
+def windows(k: int, task: Task) -> dict[str, Operand]:
+    """Arrays of which each iteration reads neighbours: each axis is a loop plus a constant, in all reads the same loop."""
+    found: dict[str, list[Access]] = {}
+    late = set[str]()
+    for access, in_finish in task_reads(task):
+        found.setdefault(access.array, []).append(access)
+        late |= {access.array} if in_finish else set()
+    return {
+        array: window
+        for array, reads in found.items()
+        if array not in late and (window := _window(k, task, reads)) is not None
+    }
+
+
+def _window(k: int, task: Task, reads: list[Access]) -> Operand | None:
+    first, halo, least = reads[0], dict[str, int](), list[Affine | None]()
+    loops = [loop for axis in first.axes if axis is not None for loop, _ in axis.terms]
+    if len(reads) < 2 or len(set(loops)) < len(loops):
+        return None
+    for axes in zip(*(r.axes for r in reads), strict=True):
+        known = [a for a in axes if a is not None]
+        if len(known) < len(axes) or len({a.terms for a in known}) > 1:
+            return None
+        terms, places = known[0].terms, [a.const for a in known]
+        low, high = min(places), max(places)
+        if len(terms) > 1 or any(step != 1 for _, step in terms) or (high > low and not terms):
+            return None
+        halo |= {loop: high - low for loop, _ in terms if high > low}
+        least.append(replace(known[0], const=low))
+    access = Access(first.array, tuple(least))
+    used = tuple(loop.name for loop in task.loops if loop.name in loops)
+    return Operand(k, access, used, f"{task.name}.{first.array}", tuple(halo.items()))
 
 
 def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:

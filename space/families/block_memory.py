@@ -13,7 +13,7 @@ from ..targets.gpu_facts import is_small, row_order, shared_bytes
 from ..targets.kind import GPU
 from .memory import MEM_SPACE, SHARED, spaces_of
 from .order import MERGED, ORDER
-from .packing import DIRECT, STAGED
+from .packing import DIRECT, STAGED, elements_of_window
 from .reduction import LANES
 from .threads import threads_of
 
@@ -118,6 +118,12 @@ def _bytes_of_vector(
 def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
     """Each stage has a block, and what its layout leaves free between rows."""
     v, array = s.v, s.array(o.access.array)
+    if o.is_window:
+        for group in elements_of_window(s, o):
+            constant, *tiles = group.terms
+            yield group._replace(terms=(_weighed(constant, array.dtype.size_bytes), *tiles))
+        yield Group(group.any_of, (constant._replace(weights=(SLACK_BYTES,) * 2),))
+        return
     any_of = (Literal(v.staged[o], all_but(STAGED, DIRECT)),)
     stages = Term(None, v.staged[o], tuple(range(len(STAGED))))
     row = row_order(o, array)[-1]

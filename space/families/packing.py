@@ -1,14 +1,18 @@
-"""Packed copies of operands: whether there is one, how many blocks it has, who packs it, and how its rows lie."""
+"""Copies of blocks of operands: whether there is one, how many blocks it has, who packs it, and how its rows lie.
+
+A block of what iterations read around their own element has a border, so that blocks overlap (a halo); it is copied as it lies.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
+from math import prod
 
 from ..backbone import INNER, MID, OUTER, Dim, Operand
 from ..draft import Draft, Family, all_but, bits
-from ..engine.declarations import Term
+from ..engine.declarations import Group, Literal, Term
 from ..targets.gpu_facts import row_order
 from ..targets.kind import CPU, GPU
 from .memory import GLOBAL
@@ -23,6 +27,12 @@ STAGED = (
     "TWO_STAGES",  # two such blocks: while one is used, the next is packed, a few slices with each register tile, or travels
     "THREE_STAGES",  # three: the next two travel
 )  # a value is the number of blocks
+
+# Of windows: the plain value, and the one of a copy, are the same numbers.
+WINDOW = (
+    "WALK",  # each neighbour is read where it lies
+    "HALO",  # the block of one outer tile is copied first, with the border that its iterations read
+)
 
 BY_THREAD, BY_TEAM = range(2)
 PACKED_BY = (
@@ -47,13 +57,17 @@ _NOT_AHEAD = bits(DIRECT, COPY)
 
 def declare(s: Draft) -> None:
     for o in s.backbone.operands:
+        if o.is_window:
+            s.v.staged[o] = s.b.add("staged", (o.name,), WINDOW)
+            continue
         # On a CPU a vector is contiguous and cached as it is. Threads of a block along the loop that a vector does not go along
         # read the same of it: one of them can for all.
         if len(o.loops) > 1 or s.kind.mid_dims_have_threads:
             s.v.staged[o] = s.b.add("staged", (o.name,), STAGED, _stagings(s))
-    for o in s.v.staged if s.kind.has_teams and s.target.cores > 1 else ():
+    packed = [o for o in s.v.staged if not o.is_window]
+    for o in packed if s.kind.has_teams and s.target.cores > 1 else ():
         s.v.packed_by[o] = s.b.add("packed_by", (o.name,), PACKED_BY)
-    for o in s.v.staged if s.kind.has_layouts else ():
+    for o in packed if s.kind.has_layouts else ():
         s.v.layout[o] = s.b.add("layout", (o.name,), LAYOUT)
 
 
@@ -133,7 +147,8 @@ def copies_of_threads(s: Draft) -> None:
             b.table2("block of a copy", var, order, copy_outside, share=copy_outside)
         present = [(v.kind[x[MID]], bits(LOOP)) for x in loops]
         b.clause("copy of a block", [(var, bits(DIRECT)), *present])
-        _packed_ahead(s, o, var)
+        if not o.is_window:
+            _packed_ahead(s, o, var)
         if o in v.packed_by:
             _packed_by_team(s, o, var, v.packed_by[o])
         for f, space in v.mem_space.items():
@@ -143,14 +158,37 @@ def copies_of_threads(s: Draft) -> None:
                     _copy_of_finished_values(s, o, var, f.producer)
                 b.table2("copy from memory", var, space, copy_of_memory, share=copy_of_memory)
         element = s.array(o.access.array).dtype.size_bytes
+        most = max(1, s.target.last_cache_bytes // element)
+        if o.is_window:
+            limit = min(most, (1 << 31) - 1)
+            s.b.groups_at_most(f"copy of {o.name} in cache", elements_of_window(s, o), limit)
+            continue
         terms = [
             Term((var, _COPIED), v.size[x[level]], v.universe[x[level]])
             for x in loops
             for level in (MID, INNER)
         ]
         terms.append(Term(None, var, (1, 1, 2, 3)))
-        most = max(1, s.target.last_cache_bytes // element)
         b.product_at_most(f"copy of {o.name} in cache", terms, most)
+
+
+def elements_of_window(s: Draft, o: Operand) -> list[Group]:
+    """Elements of a block with its border: the product, over the loops, of iterations of a tile and what it has beyond them."""
+    v, any_of = s.v, (Literal(s.v.staged[o], bits(COPY)),)
+    constant = Term(None, v.staged[o], (1,) * len(WINDOW))
+    groups = []
+    for beyond in product((False, True), repeat=len(o.loops)):
+        sides = dict(zip(o.loops, beyond, strict=True))
+        n = prod(o.reach(loop) for loop, is_beyond in sides.items() if is_beyond)
+        tiles = [
+            Term(None, v.size[d], v.universe[d])
+            for loop, is_beyond in sides.items()
+            if not is_beyond
+            for d in s.levels(o.task, loop)[1:]
+        ]
+        if n:
+            groups.append(Group(any_of, (constant._replace(weights=(n, n)), *tiles)))
+    return groups
 
 
 def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:

@@ -11,6 +11,7 @@ from kernelscape.codegen.c.csyntax import Id
 from kernelscape.codegen.c.kernel_scene import BlockLayout
 from kernelscape.codegen.c.shared_operands import locate
 from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.build import build_space
@@ -26,6 +27,7 @@ from kernelscape.testing.syntax import (
     without,
 )
 
+from . import halo_cases, packed_cases
 from .gpu_cases import (
     MATMUL,
     NEEDS_COMPILER,
@@ -244,3 +246,13 @@ def test_copies_move_the_widest_pieces_that_are_aligned():
     case, program = staged("TWO_STAGES", "TWO_STAGES", 4)
     n = {a.name: a for a in case.problem.arrays}["b"].shape[1]
     assert n % 2 and calls(program, "copy_async") and not calls(program, "copy_async16")
+
+
+@pytest.mark.parametrize("name", ["two sweeps", "a turned one"])
+def test_blocks_with_borders_compute_the_same(tmp_path, name):
+    """Threads of a block copy what they read around their own elements, also where the block is cut by the end of the array."""
+    recording, args = halo_cases.recorded(name)
+    space = build_space(normalise(recording), gpu.target())
+    inputs = packed_cases.inputs_of(recording, args)
+    for candidate in halo_cases.with_halos(space, 1, seed=2):
+        assert gpu.check(gpu.printed(program_of(candidate)), inputs, tmp_path) == ""
