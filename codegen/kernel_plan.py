@@ -32,12 +32,14 @@ class Share:
     """How the threads of a team share a loop out, by a value of the choice `schedule`; BALANCED: by the `rows` of its iterations.
 
     `threads_from`: from so many iterations on a team is asked for. `unit`: threads begin at multiples of so many of them.
+    `copied`: arrays that every thread but the first adds to in a copy of its own; the copies are added to the array at the end.
     """
 
     threads_from: int = 0
     unit: int = 1
     schedule: str = "BLOCKED"
     rows: RowStarts | None = None
+    copied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

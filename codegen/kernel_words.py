@@ -22,6 +22,7 @@ def words(step: ir.Stmt | LoopStep | WaveStep) -> str:
         parts.append(f"{step.levels} loops as one")
     parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
     parts += ["atomic updates"] * bool(step.atomics)
+    parts += [f"updates of {array} in copies of threads" for array in step.share.copied]
     parts += [_SCHEDULES[step.share.schedule]] if step.share.schedule in _SCHEDULES else []
     parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
     if step.lanes is not None:

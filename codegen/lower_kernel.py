@@ -31,6 +31,7 @@ from .c.names import c_names
 from .c.shares import balanced, equal, guided
 from .c.source import ENTRY
 from .c.text import Program
+from .c.thread_copies import Copies, added, declared, given_back
 from .c.usage import parameters, thread_parameters, without_unused
 from .c.vectors import Prelude, type_name
 from .c.wavefronts import wavefront
@@ -91,9 +92,13 @@ class _Lowering:
             ),
         )
 
-    def writer(self, atomics: frozenset[ir.Update] = frozenset()) -> BodyWriter:
+    def writer(
+        self, atomics: frozenset[ir.Update] = frozenset(), own: Sequence[Copies] = ()
+    ) -> BodyWriter:
+        """`own`: what a thread has copies of."""
+        names = self.names | {x.array.name: x.own for x in own}
         made = BodyWriter(
-            self.w, self.problem, lambda array: c.Id(self.names[array]), atomics.__contains__
+            self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
         )
         made.is_free = self.plan.ir.fast_math
         made.v.plain_indices = True
@@ -253,7 +258,9 @@ class _Lowering:
         given: list[tuple[c.Parameter, c.CExpr]] = [
             (c.Parameter("const long ", total), c.Id(total))
         ]
-        writer = self.writer(step.atomics)
+        copies = self.copies(step, c.Id(total))
+        given += [(copy.parameter, c.Id(copy.name)) for copy in copies]
+        writer = self.writer(step.atomics, copies)
         for local in kernel_locals:
             held = own.v.locals[local]
             assert isinstance(held.x, c.Id)
@@ -280,18 +287,19 @@ class _Lowering:
             self.w.write(c.Assign(c.Index(c.Id(counter), c.Num("0")), c.Num("0")))
             given.append((c.Parameter(f"{kind} *", counter), c.Id(counter)))
         body = self.thread(step, writer, loops, statements, (total, counter), results)
+        body = (*(x.of_thread(c.Id(self.names[x.array.name])) for x in copies), *body)
         arrays = parameters(self.problem, body, self.names)
         named = (*arrays, *(p for p, _ in given))
         launch = f"launch_{len(self.functions)}"
-        threads = c.Cond(
-            c.Bin("<", c.Id(total), c.number(step.share.threads_from)),
-            c.Num("1"),
-            c.number(self.plan.cores),
-        )
+        is_small: c.CExpr = c.Bin("<", c.Id(total), c.number(step.share.threads_from))
+        for copy in copies:
+            is_small = c.Bin("||", is_small, c.Un("!", c.Id(copy.name)))
+        threads = c.Cond(is_small, c.Num("1"), c.number(self.plan.cores))
         constant = prod(_constant(loop) for loop in loops)
         is_sure = (
             all(isinstance(loop.extent, ir.Const) for loop in loops)
             and constant >= step.share.threads_from
+            and not copies
         )
         self.functions.append(
             c.Function(
@@ -308,6 +316,8 @@ class _Lowering:
         args = (*(c.Id(p.name) for p in arrays), *(x for _, x in given))
         stored = tuple(p.name for p in arrays if p.restrict and not p.type.startswith("const "))
         self.w.write(c.RunClosed(launch, args, stored))
+        for copy in copies:
+            self.add_up(copy)
         for s, _, parts, each in results:
             k = self.w.fresh("k")
             at = c.Index(c.Id(parts), c.Bin("*", c.Id(k), c.number(each)))
@@ -317,6 +327,21 @@ class _Lowering:
                 c.For(k, c.Num("0"), c.number(self.plan.cores), 1, tuple(adding.statements))
             )
             self.w.used.discard(k)
+
+    def copies(self, step: LoopStep, total: c.CExpr) -> list[Copies]:
+        """What threads have copies of; there are none where one thread runs the loop."""
+        is_small = c.Bin("<", total, c.number(step.share.threads_from))
+        arrays = [self.problem.array(name) for name in step.share.copied]
+        return [declared(self.w, a, self.names[a.name], self.plan.cores, is_small) for a in arrays]
+
+    def add_up(self, copies: Copies) -> None:
+        """The copies are added to their array, a part of it by each thread, and given back."""
+        array, name = c.Id(self.names[copies.array.name]), f"launch_{len(self.functions)}"
+        body = added(self.w, copies, array, self.plan.cores)
+        named = (*parameters(self.problem, body, self.names), copies.parameter)
+        self.functions.append(c.Function(name, named, body, True, thread_parameters=named))
+        run = c.RunClosed(name, (array, c.Id(copies.name)), (array.name,))
+        self.w.write(c.If(c.Id(copies.name), (run, given_back(copies))))
 
     def thread(
         self,

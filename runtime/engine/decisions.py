@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
-from math import prod
+from math import inf, prod
 
 from ...codegen.c.lanes import Lanes
 from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
@@ -44,6 +44,7 @@ from ...kernels.ir.ranges import is_uneven, row_starts
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
 from .lanes import lanes_of, ranges_of
+from .thread_copies import copies_bytes
 from .waves import wave_at
 
 # A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
@@ -55,6 +56,9 @@ _UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
 _PLAIN_UPDATE_NS = 0.5
 _CAS_NS = 5.6
 _FETCH_ADD_NS = 4.0
+# A copy of an array is cleared, comes into a cache, and is added up: 1.3 ms for 4 MiB on two cores.
+_COPY_NS_PER_BYTE = 0.3
+_MOST_COPY_BYTES = 64 << 20  # of all copies of a loop
 # Of the operations between such updates compilers leave a tenth: the same terms of several are computed once, and in vectors.
 # A particle of mpm88 takes 25 ns on one core where its nodes say 478, one of mpm128 63 where they say 708.
 _LEFT = 0.1
@@ -161,21 +165,29 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
         return step
     if whole is not None and whole * one_ns < _TEAM_PAYS_NS:
         return step
-    atomics = frozenset[Update]()
+    atomics, copied = frozenset[Update](), tuple[str, ...]()
     if scattered:
         atomic_ns = sum(_times_ns(loop.body, u, _atomic_ns(ir, u)) for u in scattered)
         plain_ns = sum(_times_ns(loop.body, u, _PLAIN_UPDATE_NS) for u in scattered)
         between_ns = _LEFT * one_ns
-        if (between_ns + atomic_ns) / cores > between_ns + plain_ns:
+        shared_ns = (between_ns + atomic_ns) / cores
+        n_bytes = copies_bytes(ir, loop, scattered) * (cores - 1)
+        own_ns = inf
+        if whole and 0 < n_bytes <= _MOST_COPY_BYTES:
+            own_ns = (between_ns + plain_ns) / cores + _COPY_NS_PER_BYTE * n_bytes / whole
+        if min(shared_ns, own_ns) > between_ns + plain_ns:
             return step
-        atomics = frozenset(scattered)
+        if own_ns < shared_ns:
+            copied = tuple(dict.fromkeys(u.array for u in scattered))
+        else:
+            atomics = frozenset(scattered)
     if whole is None or whole >= _ROWS_FOR_EACH * cores:
         levels = 1
     known = [x for x in extents[:levels] if x is not None]
     inside_ns = one_ns / max(1, prod(known[1:]))
     first = max(2, int(_TEAM_PAYS_NS / max(inside_ns, 0.1)))
     unit = 16 if len(known) == levels and prod(known) >= 64 * cores and levels == len(nest) else 1
-    share = _share(nest, levels, Share(first, unit))
+    share = _share(nest, levels, Share(first, unit, copied=copied))
     return LoopStep(loop, levels, True, share, free, sums, atomics)
 
 

@@ -13,7 +13,7 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     KernelIR,
 )
-from kernelscape.runtime.engine import decisions
+from kernelscape.runtime.engine import building, decisions, lanes
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing import statements
@@ -180,12 +180,47 @@ def splat(a: ks.types.ndarray(), at: ks.types.ndarray(), x: ks.types.ndarray()):
 
 
 def test_a_few_cores_do_not_wait_for_each_other_in_updates_of_what_they_share():
-    """Updates by compare and swap cost more than two cores save, whatever the arithmetic between them seems to be."""
-    given = np.zeros(4096), np.zeros(65536, int), np.ones(65536)
-    for cores, n_atomics in ((2, 0), (64, 9)):
-        (step,) = default_plan(splat.instantiate(*given), cores).steps
+    """Updates by compare and swap cost more than two cores save: each adds to a copy of its own, if it is not too large."""
+    given = np.zeros(65536, int), np.ones(65536)
+    for cores, n, n_atomics, copied in (
+        (2, 4096, 0, ("a",)),
+        (64, 4096, 9, ()),
+        (2, 1 << 22, 0, ()),
+    ):
+        (step,) = default_plan(splat.instantiate(np.zeros(n), *given), cores).steps
         assert isinstance(step, LoopStep)
-        assert (len(step.atomics), step.is_shared) == (n_atomics, n_atomics > 0)
+        assert (len(step.atomics), step.share.copied) == (n_atomics, copied)
+        assert step.is_shared == (n_atomics > 0 or bool(copied))
+
+
+@ks.kernel
+def tally(a: A(), b: A(), at: A(), x: A()):
+    for i in x:
+        if at[i] > 0:
+            a[at[i], 1] += x[i]
+            a[at[i], 2] += 2.0 * x[i]
+        b[at[i] % 7] += 1
+
+
+@pytest.mark.parametrize("vector_bytes", [0, 32])
+def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch):
+    """By lanes, too; a loop for one thread has no copies."""
+    monkeypatch.setattr(building, "vector_bytes", lambda: vector_bytes)
+    monkeypatch.setattr(lanes, "_pays", lambda loop: True)
+    for name, ns in (("_TEAM_PAYS_NS", 0.0), ("_COPY_NS_PER_BYTE", 0.0), ("_CAS_NS", 1e6)):
+        monkeypatch.setattr(decisions, name, ns)
+    engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
+    rng = np.random.default_rng(3)
+    for n in (1000, 1):
+        at, x = rng.integers(0, 40, n), rng.integers(-9, 9, n).astype(np.float32)
+        arrays = [np.ones((40, 3), np.float32), np.ones(7, np.int32), at, x]
+        ir = tally.instantiate(*arrays)
+        (step,) = default_plan(ir, CORES, vector_bytes).steps
+        assert isinstance(step, LoopStep) and (step.lanes is None) == (vector_bytes == 0 or n == 1)
+        assert step.share.copied == (("a", "b") if n > 1 else ())
+        for _ in range(3):
+            assert_same(engine, ir, arrays, [])
+    engine.close()
 
 
 def test_threads_compute_what_random_kernels_mean(engine):
