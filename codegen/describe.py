@@ -16,7 +16,7 @@ from ..space.targets.kind import CPU, GPU
 from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Owner, Schedule, has_parallel
 from .lower_kernels import lower_kernels
 from .passes.pipeline import PASSES, launches_of
-from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, read_plan, tasks_of
+from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, read_plan, tasks_of
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -252,13 +252,18 @@ def phrases(plan: Plan, topic: str) -> Iterator[str]:
 def scatters(plan: Plan) -> Iterator[str]:
     """How tasks make updates of elements that their iterations share."""
     for t in plan.tasks:
-        for x in t.scatters:
-            size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
-            yield f"{t.task.name} updates {x.array} {_SCATTERS[x.how]}{size}"
-        shared = {x.array for x in t.scatters}
-        alone = [x.array for x in scatters_of(t.task, plan.problem) if x.array not in shared]
-        if alone:
-            yield f"{t.task.name} updates {_listed(alone)} by one thread, in order"
+        yield from (f"{t.task.name} {words}" for words in scatters_of_task(plan, t))
+
+
+def scatters_of_task(plan: Plan, t: TaskPlan) -> Iterator[str]:
+    """The same of one task, without its name."""
+    for x in t.scatters:
+        size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
+        yield f"updates {x.array} {_SCATTERS[x.how]}{size}"
+    shared = {x.array for x in t.scatters}
+    alone = [x.array for x in scatters_of(t.task, plan.problem) if x.array not in shared]
+    if alone:
+        yield f"updates {_listed(alone)} by one thread, in order"
 
 
 def _cells(cells: tuple[int, ...]) -> str:

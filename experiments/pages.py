@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import (
+    body_bounds,
     bound_gap,
     calls,
     compile_flags,
@@ -52,6 +53,7 @@ from . import (
 from .writing import RESULTS, Report, write_page
 
 REPORTS: Mapping[str, Report] = {
+    "body_bounds": body_bounds.report,
     "bound_gap": bound_gap.report,
     "calls": calls.report,
     "compile_flags": compile_flags.report,

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.describe import Starts, Words, count_starts, describe, phrases, scatters
+from ..codegen.body_words import body_words
+from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
+from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks, counted_text
 from ..runtime.device import open_device
@@ -184,12 +186,8 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             "the decisions now give another source than the one that was timed, and all but its time is of the other"
         )
-    opened = list(phrases(read_plan(best), "branches"))
-    if opened:
-        notes.append(f"branches that are opened: {'; '.join(opened)}")
-    shared = list(scatters(read_plan(best)))
-    if shared:
-        notes.append(f"updates that iterations share: {'; '.join(shared)}")
+    plan = read_plan(best)
+    notes += (f"body of {words}" for words in body_words(plan, launches_of(plan, target)))
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)
     known = registers_of_tasks(launches, len(problem.tasks))

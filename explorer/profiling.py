@@ -15,7 +15,7 @@ from ..runtime.records.loading import load_header
 from ..runtime.reference import Reference
 from .workload import Workload
 
-_SHARE, _MOST_S = 0.1, 20.0  # of the time limit: most is the compiling of what counts
+_SHARE, _MOST_S = 0.15, 20.0  # of the time limit: most is the compiling of what counts
 
 
 def known_profile(folder: Path) -> Profile | None:

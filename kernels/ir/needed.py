@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from .affine import to_affine
 from .kernel import (
     Binary,
-    Const,
     Expr,
     For,
     If,
@@ -85,6 +85,12 @@ def surely(e: Expr) -> Iterator[Expr]:
                 yield from surely(part)
 
 
+def known_extent(s: For) -> int | None:
+    """How often a loop runs each time, where that is always the same."""
+    affine = to_affine(s.extent)
+    return max(0, affine.const) if affine is not None and not affine.terms else None
+
+
 _LATEST = 4  # iterations
 
 _Inside = tuple[Block, dict[int, tuple[int, ...]]]  # with the blocks that its statements have
@@ -105,8 +111,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
         for k, s in enumerate(statements):
             match s:
                 case For():
-                    n = max(0, int(s.extent.value)) if isinstance(s.extent, Const) else None
-                    inside[k] = (add(s.body, block.number, (*around, s), n),)
+                    inside[k] = (add(s.body, block.number, (*around, s), known_extent(s)),)
                 case While():
                     inside[k] = (add(s.body, block.number, (*around, s), None),)
                 case If():

@@ -12,7 +12,6 @@ from math import ceil, prod
 
 from ...kernels.ir.kernel import (
     Compare,
-    Const,
     Expr,
     For,
     Load,
@@ -25,7 +24,7 @@ from ...kernels.ir.kernel import (
     UpdateLocal,
     While,
 )
-from ...kernels.ir.needed import Block, Needed, blocks_of, needed, set_in, surely
+from ...kernels.ir.needed import Block, Needed, blocks_of, known_extent, needed, set_in, surely
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.sure_accesses import SureAccess, sure_accesses
 from ...kernels.ir.task import ArrayInfo, Task
@@ -145,9 +144,10 @@ class BodyOperations:
         for k, loop in enumerate(block.around):
             if _name(loop, k) in loops:
                 continue
-            if not isinstance(loop, For) or not isinstance(loop.extent, Const):
+            times = known_extent(loop) if isinstance(loop, For) else None
+            if times is None:
                 return 0.0
-            count /= max(1, int(loop.extent.value))
+            count /= max(1, times)
         for name, extent in self.extents.items():
             count /= 1 if name in loops else extent
         return count

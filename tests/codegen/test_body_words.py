@@ -1,0 +1,92 @@
+"""What is said of each body: what it is, and how it was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.codegen.body_words import body_words
+from kernelscape.codegen.passes.pipeline import launches_of
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing.checking import random_candidate
+from kernelscape.testing.machines import root_of, round_target
+
+nd: Any = types.ndarray()
+
+
+@kernel
+def positive(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        if x[i] > 0.0:
+            y[i] = x[i]
+
+
+@kernel
+def picked(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = x[at[i]] * 2.0
+
+
+@kernel
+def halved(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        t = x[i]
+        while t > 0.5:
+            t = t * 0.5
+        y[i] = t
+
+
+@kernel
+def counted(x: nd, at: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[at[i]] += x[i]
+
+
+def twice(x: Any, at: Any, y: Any, z: Any) -> None:
+    picked(x, at, y)
+    picked(x, at, z)
+
+
+def words_of(fn: Any, seed: int, n_results: int = 1) -> Iterator[str]:
+    """Of one random candidate."""
+    n = 64
+    x, *results = (np.zeros(n, np.float32) for _ in range(1 + n_results))
+    problem = normalise(record_sequence(fn, (x, np.zeros(n, np.int32), *results), name="one"))
+    space = build_space(problem, round_target())
+    found = random_candidate(root_of(space), np.random.default_rng(seed))
+    if isinstance(found, Candidate):
+        plan = read_plan(found)
+        yield from body_words(plan, launches_of(plan, space.target))
+
+
+@pytest.mark.parametrize(
+    ("fn", "name", "wanted"),
+    [
+        (positive, "positive0: an assignment under a condition", ("branches", "blends")),
+        (picked, "picked0: statements that always run", ("shared by threads", "lanes")),
+        (halved, "halved0: loops whose lengths only a run knows", ("lanes with masks", "a while")),
+        (
+            counted,
+            "counted0: statements that always run",
+            ("updates y each atomically", "in place, slab by slab"),
+        ),
+    ],
+)
+def test_each_way_is_said(fn: Any, name: str, wanted: tuple[str, ...]) -> None:
+    said = [words for seed in range(24) for words in words_of(fn, seed)]
+    assert said
+    assert all(words.startswith(name) for words in said)
+    assert all(any(part in words for words in said) for part in wanted), said
+
+
+def test_bodies_that_became_one_say_so() -> None:
+    said = [words for seed in range(24) for words in words_of(twice, seed, 2)]
+    assert any("one body with picked1, equal values computed once" in words for words in said)
+    assert {words.split(":")[0] for words in said} == {"picked0", "picked1"}
