@@ -6,6 +6,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-l
 
 GPU_PYTHON ?= $(BIN)/python
 
+# Modules are compiled once, not by each of the hundreds of processes that tests start: that is a third of what each takes to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test docs gpu without-gpu check compiled install clean
 
 # A demo that starts on guesses would show a loose bound: calibrate first, once a machine. Its 30 s are for searching: what numba

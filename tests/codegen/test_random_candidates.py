@@ -41,7 +41,7 @@ CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
 
 relaxed = settings(
-    max_examples=55,
+    max_examples=36,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
