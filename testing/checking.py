@@ -42,8 +42,8 @@ _COMPILE_S = 120
 _TEAM_LOCK = threading.Lock()
 
 # Elements that arrays begin behind a line: none, at no vector, and at 16 bytes of f32.
-_SHIFTS = (0, 1, 4)
-_THREAD = re.compile(r"void launch_\d+_thread\(.*\) \{")
+SHIFTS = (0, 1, 4)
+_THREAD = re.compile(r"void launch_\d+_thread\w*\(.*\) \{")
 _LATE = "    hold_back(tid);"
 _HOLD_BACK = """
 #include <unistd.h>
@@ -248,7 +248,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
             held = repeat // len(inputs) if inputs else 0
             late.value = held if held < built.source.n_threads and not way.thread_limit else -1
         one = inputs[repeat % len(inputs)]
-        found = call_once(entry, built.source, one, shift=_SHIFTS[repeat % len(_SHIFTS)])
+        found = call_once(entry, built.source, one, shift=SHIFTS[repeat % len(SHIFTS)])
         if found is not None:
             where = f"call {repeat}" + (f", thread {late.value} late" if late is not None else "")
             limit = f", at most {way.thread_limit} threads" if way.thread_limit else ""

@@ -141,7 +141,9 @@ def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
 
 
 def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
-    """Whether one order of the iterations serves both: their windows are the same boxes."""
+    """Whether one order of the iterations serves both: their windows are the same boxes. Where one has none, it is not sorted."""
+    if not a.window or not b.window:
+        return False
     first, second = (
         [
             (r.base, r.least, r.largest, n)

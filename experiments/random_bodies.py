@@ -1,0 +1,170 @@
+"""Do random bodies compute what the interpreter does, as random candidates?
+
+    python -m kernelscape.experiments.random_bodies [--n 2000] [--way gcc] [--seconds 540] [--again]
+
+Bodies have branches, indices from data, windows, scatters of every operator and type, while loops, rows of data, triangles,
+loops of time and reductions, at extents from 0 to 1009, some on infinities and NaN: testing/random_bodies.py has them by number.
+The ways are gcc and clang, with one thread, two and three, each late once, and emulator: CUDA text with threads in three orders.
+A run goes on behind the last body of the way, up to --n or for about --seconds, and keeps each batch; --again begins anew.
+Writes experiments/results/random_bodies.md. The exit status is 1 where any body is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..testing import checking, gpu_checking
+from ..testing.batches import Work, faults
+from ..testing.checked_bodies import Drawn, drawn, machine
+from ..testing.random_bodies import Body, body
+from .conditions import stamp, stamp_text
+from .sampling import generator_hash
+from .writing import read_results, table, write_results
+
+FILE = "random_bodies"
+BATCH = 25  # texts of one call of a compiler
+_FLAGS = ("-w", "-fopenmp-simd")
+_OPTIMISED = 8  # each so manyth batch as users' builds are: they take long to compile
+WAYS = {
+    "gcc": "C, on one thread, two and three, each late once",
+    "clang": "the same by another compiler",
+    "emulator": "CUDA text on the emulator, threads in three orders",
+}
+
+Faults = Callable[[Sequence[Drawn], Path, int], list[str]]
+
+
+def of_compiler(compiler: str) -> Faults:
+    """What a compiler of C makes of candidates."""
+
+    def found(made: Sequence[Drawn], stem: Path, batch: int) -> list[str]:
+        flags = (*_FLAGS, "-O3") if batch % _OPTIMISED == 0 else _FLAGS
+        works = [Work(checking.source_of(d.candidate), d.inputs) for d in made]
+        return faults(works, stem, flags, compiler)
+
+    return found
+
+
+def on_emulator(made: Sequence[Drawn], stem: Path, batch: int) -> list[str]:
+    """What the emulator says of candidates."""
+    del batch
+    sources = (gpu_checking.source_of(d.candidate) for d in made)
+    return [gpu_checking.check(s, d.inputs, stem) for s, d in zip(sources, made, strict=True)]
+
+
+def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[str, Any]:
+    """What came of some bodies: counts, and what is wrong by number."""
+    made: list[Drawn] = []
+    said: dict[int, str] = {}
+    counts = Counter[str]()
+    for b in bodies:
+        try:
+            here = drawn(b, gpu_checking.target() if way == "emulator" else machine(b.number))
+        except Exception as e:  # whatever the product says to a body is an answer
+            said[b.number] = f"{type(e).__name__}: {e}"
+            continue
+        counts["dead ends"] += not here
+        counts["rounded"] += sum(not d.inputs for d in here)
+        made += [d for d in here if d.inputs]
+    traits = Counter(t for d in made for t in (*d.body.traits, *d.traits))
+    check = on_emulator if way == "emulator" else of_compiler(way)
+    for d, what in zip(made, check(made, stem, batch) if made else (), strict=True):
+        if what:
+            said[d.body.number] = what
+    return {
+        "candidates": len(made),
+        "dead ends": counts["dead ends"],
+        "rounded": counts["rounded"],
+        "traits": dict(traits),
+        "wrong": {str(k): " ".join(what.split())[:300] for k, what in said.items()},
+    }
+
+
+def added(piece: dict[str, Any], more: dict[str, Any]) -> None:
+    """Adds what came of some bodies to a piece."""
+    for key, value in more.items():
+        if isinstance(value, int):
+            piece[key] = piece.get(key, 0) + value
+        elif key == "traits":
+            piece[key] = dict(Counter(piece.get(key, {})) + Counter(value))
+        else:
+            piece[key] = piece.get(key, {}) | value
+
+
+def report(values: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    rows, wrong, traits = [], [], Counter[str]()
+    for p in values["pieces"]:
+        numbers = [p[k] for k in ("bodies", "candidates", "dead ends", "rounded")]
+        took = [f"{p['seconds']:.0f}", p["generator"]]
+        rows.append([p["way"], *map(str, numbers), str(len(p["wrong"])), *took, WAYS[p["way"]]])
+        wrong += [[p["way"], k, what.replace("|", "/")] for k, what in p["wrong"].items()]
+        traits.update(p["traits"])
+    head = ["way", "bodies", "candidates", "dead ends", "left out", "wrong", "s", "sources", "how"]
+    blocks = [
+        "# Random bodies",
+        stamp_text(values["stamp"]),
+        "Random candidates, against the interpreter in float64. Left out is where rounding decides what comes out.",
+        f"Compilers of C on this machine: {', '.join(values['compilers'])}.",
+        table(head, rows),
+    ]
+    if wrong:
+        blocks.append(table(["way", "body", "what"], wrong))
+    found = sorted(traits.items(), key=lambda pair: -pair[1])
+    blocks += ["## What is in them", table(["", "candidates"], [[k, str(n)] for k, n in found])]
+    return "\n\n".join(blocks) + "\n"
+
+
+def run(way: str, n: int, seconds: float, folder: Path | None, is_new: bool = False) -> int:
+    """Goes on with a way up to `n` bodies, or for `seconds`; how many are wrong."""
+    values: dict[str, Any] = {"pieces": []} | read_results(FILE, folder)
+    sources = generator_hash()
+    pieces = [p for p in values["pieces"] if not (is_new and p["way"] == way)]
+    first = sum(p["bodies"] for p in pieces if p["way"] == way)
+    piece = next((p for p in pieces if (p["way"], p["generator"]) == (way, sources)), None)
+    if piece is None:
+        piece = {"way": way, "generator": sources, "bodies": 0, "seconds": 0.0, "wrong": {}}
+        pieces.append(piece)
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kernelscape-bodies-") as scratch:
+        while first < n and time.monotonic() - started_s < seconds:
+            since_s = time.monotonic()
+            bodies = [body(k) for k in range(first, min(n, first + BATCH))]
+            stem = Path(scratch) / f"b{first}"
+            added(piece, checked(bodies, way, stem, first // BATCH))
+            first += len(bodies)
+            piece["bodies"] += len(bodies)
+            piece["seconds"] += time.monotonic() - since_s
+            compilers = [c for c in ("gcc", "clang") if shutil.which(c)]
+            values |= {"pieces": pieces, "stamp": stamp(), "compilers": compilers}
+            write_results(FILE, report, values, folder)
+            print(f"{way}: {first} of {n} bodies, wrong: {[*piece['wrong']]}", flush=True)
+    return sum(len(p["wrong"]) for p in pieces)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--n", type=int, default=2000, help="bodies of the way in all")
+    parser.add_argument("--way", choices=tuple(WAYS), default="gcc")
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--again", action="store_true", help="begin with body 0 again")
+    parser.add_argument("--results", type=Path, help="folder of the results")
+    given = parser.parse_args(arguments)
+    if given.way == "clang" and not shutil.which("clang"):
+        parser.error("there is no clang on this machine: install it, or take --way gcc")
+    return 1 if run(given.way, given.n, given.seconds, given.results, given.again) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
