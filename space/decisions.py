@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 
 from .candidate import Candidate, DeadEnd, Space
 from .engine.declarations import Choice
+from .renamed import name_in
 
 _OR = "|"  # between the values that a narrowed but open choice has left
 _SHOWN = 4  # names in a sentence
@@ -46,7 +47,7 @@ def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | D
     domains = space.model.initial.copy()
     positions = space.model.positions
     for name, value_names in decisions:
-        var = positions.get(name)
+        var = positions.get(name_in(positions, name))
         if var is None:
             near = get_close_matches(name, positions, n=1, cutoff=0.4)
             raise DecisionError(f"this space has no choice {name}{_suggest(near)}")
@@ -106,7 +107,8 @@ def _matches(
 ) -> list[tuple[int, int]]:
     """Position and mask of each choice that a name means. Raises DecisionError."""
     space = root.space
-    var = space.model.positions.get(name)
+    positions = space.model.positions
+    var = positions.get(name_in(positions, name))
     if var is not None:
         mask = _mask(space.choices[var], values.upper())
         if not int(root.domains[var]) & mask:

@@ -8,10 +8,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from kernelscape.experiments.polybench_kernels import trmm
+from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.records.replay import restore_complete, restore_older
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import fix
 from kernelscape.space.renamed import renamed
 from kernelscape.testing import checking
 from kernelscape.tests.codegen.packed_cases import decided, recorded
@@ -57,6 +61,20 @@ def test_a_copy_is_packed_by_whom_it_was(staged, by):
     again = restore_older(made.space, read(stored))
     assert again.key == made.key
     assert checking.source_of(again).key == checking.source_of(made).key
+
+
+def test_a_task_may_have_a_name_with_a_dot():
+    """Its prefetches are no prefetches of sums."""
+    n = 300
+    given = (np.zeros((n, n)), np.zeros((n, n)))
+    problem = normalise(record_sequence(trmm, given, name="trmm"))
+    root = build_space(problem, checking.target(2, 32)).root()
+    name = "prefetch(triangular_product0.acc)"
+    assert name in root.space.model.positions
+    made = checking.random_candidate(root, np.random.default_rng(1))
+    again = restore_complete(root.space, read([[*pair] for pair in made.decisions()]))
+    assert again.key == made.key
+    assert fix(root.space, [(name, "NEAR")]).fixed == ((name, "NEAR"),)
 
 
 def test_a_product_on_a_gpu_is_the_one_that_it_was():
