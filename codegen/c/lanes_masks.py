@@ -58,7 +58,8 @@ class LaneMasks:
             return self.mask
         if not self.is_pair(dtype):
             return self.prelude.vector_type(dtype, self.width)
-        name = type_name(dtype, self.width)
+        # Not the name of the vector of so many, which a loop beside this one may use.
+        name = f"{type_name(dtype, self.width)}_pair"
         if name not in self.prelude.defined:
             half = self.half.type(dtype)
             self.prelude.defined[name] = f"typedef struct {{ {half} lo, hi; }} {name};"

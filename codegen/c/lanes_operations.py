@@ -8,7 +8,7 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ...kernels.ir.ops import OPS
 from .lanes_masks import I32, LaneMasks
-from .vectors import SCALAR_TYPES, math_function, operator, type_name
+from .vectors import SCALAR_TYPES, math_function, operator
 
 _FLOAT_COMPARISONS = {"lt": 17, "le": 18, "gt": 30, "ge": 29, "eq": 0, "ne": 4}  # quiet
 _INTEGER_COMPARISONS = {"lt": 1, "le": 2, "gt": 6, "ge": 5, "eq": 0, "ne": 4}
@@ -141,7 +141,8 @@ class LaneOperations:
         """`convert(x)`: the values in another type."""
         if not self.m.is_pair(dtype) and not self.m.is_pair(source):
             return self.m.prelude.use("convert", dtype, self.m.width, source)
-        name = f"convert_{type_name(dtype, self.m.width)}_from_{source.name}"
+        of = self.m.type(source) if self.m.is_pair(source) else source.name
+        name = f"convert_{self.m.type(dtype)}_from_{of}"
         return self.m.made(
             name,
             lambda: self.m.by_halves(
@@ -154,7 +155,7 @@ class LaneOperations:
         if not self.m.is_pair(dtype):
             self.m.prelude.vector_type(source, self.m.width)
             return self.m.prelude.use("bitcast", dtype, self.m.width, source)
-        name = f"bitcast_{type_name(dtype, self.m.width)}_from_{source.name}"
+        name = f"bitcast_{self.m.type(dtype)}_from_{source.name}"
         return self.m.made(
             name,
             lambda: self.m.by_halves(
@@ -167,7 +168,7 @@ class LaneOperations:
         result = OPS[op].result(dtype)
         args = tuple((dtype, x) for x in ("ab" if OPS[op].arity == 2 else "x"))
         if self.m.is_pair(dtype) or self.m.is_pair(result):
-            name = f"lane_{op}_{type_name(dtype, self.m.width)}"
+            name = f"lane_{op}_{self.m.type(dtype)}"
             half = self.half.operation(op, dtype)
             return self.m.made(name, lambda: self.m.by_halves(name, result, half, args))
         if (sign := _sign(op, dtype)) is not None:

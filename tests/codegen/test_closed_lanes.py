@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c.c_vectors import CHelpers
+from kernelscape.codegen.c.lanes_masks import LaneMasks
+from kernelscape.codegen.c.lanes_operations import LaneOperations
+from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
@@ -98,3 +103,16 @@ def test_bodies_in_lanes_compute_what_the_interpreter_does(
     for built in checking.build_all(sources, tmp_path, "one", compiler=compiler, more_flags=flags):
         assert built.library is not None, built.log
         assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
+
+
+def test_values_of_two_registers_are_no_vectors() -> None:
+    """Another loop of the text may have vectors of as many elements, and a compiler that halves them itself."""
+    prelude = Prelude(CHelpers())
+    masks = LaneMasks(prelude, 8, 32, strict=False)
+    lanes = LaneOperations(masks)
+    wide = {prelude.vector_type(DType.i64, 8), prelude.use("convert", DType.f32, 8, DType.i64)}
+    wide |= {prelude.use("splat", DType.i64, 8), prelude.use("convert", DType.i64, 8, DType.i32)}
+    names = {masks.type(DType.i64), lanes.convert(DType.f32, DType.i64), lanes.splat(DType.i64)}
+    names |= {lanes.convert(DType.i64, DType.i32)}
+    assert not names & wide
+    assert len(names) == len(wide) == 4

@@ -67,10 +67,9 @@ def test_what_is_wrong_is_said_of_the_text_that_it_is_of(
     bodies: list[Drawn], tmp_path: Path
 ) -> None:
     works = [Work(source_of(d.candidate), d.inputs) for d in bodies[:4]]
-    source = works[1].source
-    begin = source.text.rindex("{", 0, source.text.index("void **args) {") + 16)
-    ends = f"{source.text[: begin + 1]} __builtin_trap(); {source.text[begin + 1 :]}"
-    works[1] = replace(works[1], source=replace(source, text=ends))
+    crash = "#include <math.h>\nvoid crash(void **args) { (void)args; __builtin_trap(); }\n"
+    source = replace(works[1].source, text=crash, entry="crash", team="")
+    works[1] = replace(works[1], source=source)
     (inputs,) = works[2].inputs
     other = {name: a + 1 for name, a in inputs.want.items()}
     works[2] = replace(works[2], inputs=(replace(inputs, want=other),))
