@@ -38,6 +38,7 @@ from ..passes.packing import iterations
 from ..plan import LoopPlan, Member, TaskPlan
 from . import blocks
 from . import csyntax as c
+from .counted import counted_range, n_iterations
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
 from .outline import has_loop, is_closed, outlined
@@ -177,8 +178,12 @@ class LaunchWriter:
         if node.schedule is Schedule.GRID:
             self.block(node, ctx)
             return
+        n = n_iterations(self.scene, node)
         if node.schedule is Schedule.GUIDED:
-            self.guided(node, ctx)
+            self.guided(node, n, ctx)
+            return
+        if node.ends:
+            self.loop_over(node, Part(*counted_range(self.scene, node, n), ctx))
             return
         for part in parts(self.scene, node, *self.loop_range(node, ctx), ctx):
             self.loop_over(node, part)
@@ -186,16 +191,14 @@ class LaunchWriter:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
 
-    def guided(self, node: Loop, ctx: Context) -> None:
+    def guided(self, node: Loop, n: c.CExpr, ctx: Context) -> None:
         """A loop over parts that a thread takes from a counter of the team, around the one over a part."""
         scene, w = self.scene, self.scene.w
         counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
         scene.counters.append(counter)
         names = w.fresh("part"), w.fresh("part_end")
         w.multiples[names[0]] = node.step
-        opening, goes_on, advance = guided(
-            scene.prelude, c.Id(counter.name), c.number(node.extent), node.step, names
-        )
+        opening, goes_on, advance = guided(scene.prelude, c.Id(counter.name), n, node.step, names)
         with w.scope() as body:
             self.loop_over(node, Part(c.Id(names[0]), c.Id(names[1]), ctx))
         for statement in opening:

@@ -36,7 +36,7 @@ from enum import Enum, auto
 from math import prod
 
 from ...kernels.ir.cuts import Cut
-from ...kernels.ir.kernel import Stmt
+from ...kernels.ir.kernel import Expr, Stmt
 from ...space.backbone import MID, OUTER, Operand
 from ..plan import LoopPlan, Member, TaskPlan
 
@@ -307,6 +307,7 @@ class Within:
 class Loop:
     """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
 
+    Where there are `ends`, it ends at the largest of these values, which a run computes before it begins, or at `extent`.
     Where `is_last`, only the last of them is run: what a late task has left to do. `unit`: of a BLOCKED loop, the iterations of the
     source loop that threads are given multiples of.
     """
@@ -322,6 +323,7 @@ class Loop:
     tails: Tails = Tails.ROWS_TESTED
     unit: int = 0
     within: Within | None = None
+    ends: tuple[Expr, ...] = ()
 
     @property
     def is_parallel(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...kernels.ir.text import show_value
 from ...space.backbone import LEVEL_NAMES, Operand
 from ..plan import Member, Plan
 from .ir import (
@@ -81,6 +82,7 @@ def _loop(plan: Plan, n: Loop) -> str:
     names = " = ".join(_member(plan, m) for m in n.members)
     words = [] if n.schedule is Schedule.SEQUENTIAL else [n.schedule.name.lower()]
     words += [f"units of {n.unit}"] * (n.unit not in (0, n.step))
+    words += [f"to {show_value(x)} at most" for x in n.ends]
     words += ["the last iteration"] * n.is_last
     words += ["within its triangle"] * (n.within is not None)
     if n.strips is not None:

@@ -148,6 +148,7 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
     is_shared = loop.schedule is Schedule.BLOCKED
     whole = loop.unit >= 0 and (loop.unit == 0 or (is_shared and loop.step % loop.unit == 0))
     _expect(whole, f"{names} gives threads parts of {loop.unit} of {loop.step}")
+    _expect(not loop.ends or loop.step == 1, f"{names} in steps ends where a run says")
     _expect(
         loop.strips is None or not (loop.is_parallel or loop.is_last),
         f"{names} of the threads is in strips",

@@ -13,6 +13,7 @@ from ..loops.ir import Launch
 from ..loops.verify import verify
 from ..plan import Plan, PlannedNode
 from .barriers import place_block_barriers, place_team_barriers
+from .ends import end_loops
 from .joining import join_bodies
 from .map_grid import map_grid, share_block
 from .map_team import end_team, leave_alone, map_team, share_evenly
@@ -54,6 +55,7 @@ class Passes:
 CPU = Passes(
     loops=(
         map_team,
+        end_loops,
         share_evenly,
         place_sums,
         place_blocks,

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .affine import to_affine, unclamped
+from .domain import Loop
 from .in_lanes import refusal
 from .kernel import (
     Assert,
     Binary,
     Cast,
+    Compare,
     Const,
     DType,
     Expr,
     For,
+    If,
     Load,
     Local,
     LocalArray,
+    LoopIndex,
     SetElement,
     SetLocal,
     Stmt,
@@ -53,6 +57,18 @@ def is_uneven(body: Sequence[Stmt]) -> bool:
         isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
         for s in nested_statements(tuple(body))
     )
+
+
+def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
+    """Where a loop ends of which only a run knows the length: its body is one branch, taken in the iterations before. None where it
+    is no such loop.
+    """
+    if loop.is_known or len(body) != 1:
+        return None
+    match body[0]:
+        case If(condition=Compare("lt", LoopIndex(name), end), orelse=()) if name == loop.name:
+            return end
+    return None
 
 
 def row_starts(loop: str, body: tuple[Stmt, ...]) -> RowStarts | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...kernels.ir.effects import task_reads
-from ...kernels.ir.ranges import RowStarts, is_uneven, row_starts
+from ...kernels.ir.kernel import If, Stmt
+from ...kernels.ir.ranges import RowStarts, end_of, is_uneven, row_starts
 from ...kernels.ir.task import Task
+from ...kernels.ir.walk import nested_statements
 from ..backbone import OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.kind import CPU
@@ -53,11 +57,20 @@ def has_schedules(s: Draft, d: Dim) -> bool:
         # Iterations with scatters are shared out as these say: all are declared before.
         scatters = any(t == d.task for t, _ in s.v.scatter)
         may_split = bool(kinds_of(s, d) & bits(PARALLEL)) and not scatters
-        return may_split and task.has_known_extents and is_uneven(task.body.statements)
+        statements = task.body.statements
+        if not task.has_known_extents:
+            return may_split and end_of(d.loop, statements) is not None and is_tested(statements)
+        return may_split and is_uneven(statements)
     if not task.is_structured or len(task.loops) < 2 or not kinds_of(s, d) & bits(PARALLEL):
         return False
     accesses = (task.target, *(access for access, _ in task_reads(task)))
     return any(s.is_beyond_own_cache(access.array) for access in accesses)
+
+
+def is_tested(body: Sequence[Stmt]) -> bool:
+    """Whether what an element of a list takes is in the data: cells inside of it are tested, or loops are as long as a run says."""
+    n_branches = sum(isinstance(x, If) for x in nested_statements(tuple(body)))
+    return n_branches > 1 or is_uneven(body)
 
 
 def not_nested(a: int, b: int, order: int) -> bool:

@@ -8,6 +8,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
+from kernelscape.codegen.loops.ir import loops_in
+from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan import read_plan
 from kernelscape.kernels.ir.kernel import If
 from kernelscape.kernels.language.record import Recording, record_program
@@ -221,3 +223,28 @@ def test_a_list_of_one_cell_is_made_by_one_task() -> None:
     space = space_of(record_program(double, ())[0])
     ks.reset()
     assert list(named(space, "listgen").values()) == [("GENERATE", "IF_CHANGED")]
+
+
+def test_loops_over_lists_end_with_them_and_uneven_ones_have_schedules(
+    growing: tuple[Recording, dict[str, Any]],
+) -> None:
+    """`down` reads the count of the list of `x`, so threads share out the elements that there are."""
+    space = space_of(growing[0])
+    plan = read_plan(drawn(space))
+    loops = [n for x in launches_of(plan, space.target) for n in loops_in(x.nodes)]
+    ended = [n for n in loops if n.members[0].loop == "element"]
+    assert ended
+    assert all(len(n.ends) == 1 for n in ended)
+    recording = sparse_emulation.recorded(POINTERS, [("bump", 0)])[0]
+    (values,) = named(space_of(recording), "schedule").values()
+    assert values == ("BLOCKED", "CYCLIC", "GUIDED")
+
+
+@pytest.mark.compiler
+def test_elements_are_shared_out_by_every_schedule(tmp_path: Path) -> None:
+    recording, before = sparse_emulation.recorded(POINTERS, [("bump", 0), ("add", 2), ("bump", 0)])
+    space = fix(space_of(recording), [("dim_kind(bump*.outer)", "PARALLEL")])
+    ways = ("BLOCKED", "CYCLIC", "GUIDED")
+    sources = [checking.source_of(drawn(fix(space, [("schedule(bump*)", w)]))) for w in ways]
+    assert all(s.team for s in sources)
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
