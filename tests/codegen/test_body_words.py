@@ -80,12 +80,12 @@ def words_of(fn: Any, seed: int, n_results: int = 1) -> Iterator[str]:
     ],
 )
 def test_each_way_is_said(fn: Any, name: str, wanted: tuple[str, ...]) -> None:
-    said = [words for seed in range(16) for words in words_of(fn, seed)]
+    said = [phrase for seed in range(16) for phrase in words_of(fn, seed)]
     assert said
-    assert all(words.startswith(name) for words in said)
-    assert all(any(part in words for words in said) for part in wanted), said
+    assert all(phrase.startswith(name) for phrase in said)
+    assert all(any(part in phrase for phrase in said) for part in wanted), said
 
 
 def test_bodies_that_became_one_say_so() -> None:
-    said = (words for seed in range(60) for words in words_of(twice, seed, 2))
-    assert any("one body with picked1, equal values computed once" in words for words in said)
+    said = (phrase for seed in range(60) for phrase in words_of(twice, seed, 2))
+    assert any("one body with picked1, equal values computed once" in phrase for phrase in said)
