@@ -80,7 +80,7 @@ def _types(problem: Problem) -> set[DType]:
 def widened(space: Space, register_room: int) -> Space:
     """The same space of a GPU with another limit for the registers counted: choices and their positions are the same."""
     wider = build_space(space.problem, space.target, register_room)
-    return fix(wider, space.fixed)
+    return fix(wider, space.fixed).profiled(space.profile)
 
 
 def _empty(problem: Problem, target: Target, register_room: int) -> Draft:
