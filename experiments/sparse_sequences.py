@@ -180,8 +180,8 @@ def result():
 """,
     "deep_hierarchy": """
 x = ti.field(ti.f32)
-node, n = ti.root, 4**6 * 8
-for _ in range(6):
+node, n = ti.root, 4**8 * 8
+for _ in range(8):
     node = node.pointer(ti.i, 4)
 node.dense(ti.i, 8).place(x)
 

@@ -17,7 +17,7 @@ from kernelscape.testing.sparse_trees import Shape
 
 POINTERS = Shape((("pointer", (2, 3)), ("dense", (3, 4))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("bitmasked", (2, 2))), 1, 3)
-CHANGES = (("store", 5), ("bump", 0), ("drop", 3), ("append", 4), ("bump", 0), ("add", 7))
+CHANGES = (("store", 5), ("bump", 0), ("drop", 3), ("append", 4), ("bump", 0))
 LOOPS = (("bump", 0), ("bump", 0))
 
 
