@@ -10,6 +10,7 @@ from ..kernels.ir.body import Body, analyse
 from ..kernels.ir.on_trees import making
 from ..kernels.ir.task import Problem, Task
 
+HALO = "HALO"  # a value of `staged`
 Choices = Mapping[str, Mapping[Any, str]]  # by kind and site
 
 
@@ -29,6 +30,10 @@ def _task(task: Task, t: int, choices: Choices) -> Task:
     if body.trees.others:
         chosen = choices["activate"][t]
         return replace(task, body=dict(body.trees.others).get(chosen, body))
+    if body.trees.tiles:
+        staged = choices.get("staged", {})
+        tiled = frozenset(x.name for x in body.trees.tiles if staged.get((t, x.name)) == HALO)
+        return replace(task, body=dict(body.trees.forms).get(tiled, body))
     return task
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .families.fusion import FUSED, SAME_LAUNCH, SEPARATE
 from .families.guard import BLEND, BRANCH, GUARD, STRIDE
 from .families.leaf_layout import AOS, AOSOA, LEAF_LAYOUT, SOA
+from .families.leaf_tiles import IN_ROWS, IN_TILE
 from .families.load_hints import CA, CG, LOAD_CACHE, READ_ONLY, STREAM_LOAD
 from .families.memory import GLOBAL, MEM_SPACE, REGISTER, SHARED
 from .families.order import AFTER, BEFORE, INSIDE, MERGED, ORDER, OUTSIDE
@@ -101,7 +102,9 @@ __all__ = [
     "GUIDED",
     "INSIDE",
     "IN_ORDER",
+    "IN_ROWS",
     "IN_STEP",
+    "IN_TILE",
     "IN_TURN",
     "KEEP",
     "LANES",

@@ -28,12 +28,24 @@ class ListSite:
 
 
 @dataclass(frozen=True)
+class TileSite:
+    """A field of which a loop over the cells of leaves reads neighbours: they may be copied to a local array of so many bytes.
+    `n_crossed`: axes along which a read may leave the leaf, at most.
+    """
+
+    name: str
+    n_bytes: int
+    n_crossed: int
+
+
+@dataclass(frozen=True)
 class OnTrees:
     """Of a body that makes a list: where it is taken. Of one that activates cells: its value of `activate`, and other bodies with
     theirs.
 
     `apart`: fields of which no two iterations of the outermost loop touch one element that one of them writes, by the coordinates
     of their cells. `shared`: states that several threads may change at once, where updates are atomic (kernels/sparse/pools.py).
+    `forms` are the bodies with some of the `tiles`, by their names.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -41,6 +53,8 @@ class OnTrees:
     others: tuple[tuple[str, Body], ...] = ()
     apart: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
+    tiles: tuple[TileSite, ...] = ()
+    forms: tuple[tuple[frozenset[str], Body], ...] = ()
 
     @property
     def safe(self) -> frozenset[str]:

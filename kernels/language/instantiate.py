@@ -18,7 +18,7 @@ from ..fields.storage import TreeStorage
 from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
-from ..sparse.lower import lower_trees
+from ..sparse.default import lower_by_default
 from ..sparse.recorded import Logical, UsedTree
 from .calling import Fields
 from .complex_numbers import COMPLEX, PARTS, ComplexType
@@ -195,7 +195,7 @@ def _on_trees(state: Pass, x: Instance) -> Instance:
         placed=tuple(state.placed.values()),
     )
     layouts = {name: s.layout for name, s in state.structures.items()}
-    lowered = lower_trees(logical, layouts, {name: c.number for name, c in cells.items()})
+    lowered = lower_by_default(logical, layouts, {name: c.number for name, c in cells.items()})
     sections = [(n, state.structures[tree].section(key)) for n, tree, key in lowered.sections]
     return replace(
         x,

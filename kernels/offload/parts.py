@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from ..ir.kernel import Activate, For, ForActive, KernelIR, Stmt
+from ..ir.on_trees import TileSite
 from ..ir.walk import nested_statements
 from ..sparse.apart import activated, fields_apart
 from ..sparse.derived import Facts, tops_of
 from ..sparse.layout import Layout
-from ..sparse.lower import Lowered, lower_trees
+from ..sparse.lower import lower_trees
+from ..sparse.lowered import Lowered, Window
 from ..sparse.own import without_own_activations
 from ..sparse.recorded import Logical, layouts_of
 
@@ -43,6 +46,16 @@ class TreeLoop:
 
 
 @dataclass(frozen=True)
+class TiledForm:
+    """What a call has in the place of `Parts.body` where a loop reads these windows out of tiles: of each the number of the loop,
+    the array of the field, and what a tile of it is.
+    """
+
+    windows: tuple[tuple[int, str, TileSite], ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
 class Parts:
     """A call, with the kernel that it runs here and the sequence's array for each of its arrays.
 
@@ -56,6 +69,7 @@ class Parts:
     body: tuple[Stmt, ...]
     lists: tuple[TakenList, ...] = ()
     loops: Mapping[int, TreeLoop] = field(default_factory=dict)
+    forms: tuple[TiledForm, ...] = ()
 
 
 def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
@@ -88,7 +102,22 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
                 found[k] = replace(found[k], activates=True, whole=at[top])
     loops = {place: found[k] for place, k in enumerate(kept) if k in found}
     wanted = tuple(body[k] for k in kept)
-    return Parts(call, lowered.ir, arrays, body[:first], wanted, lists, loops)
+    forms, numbers = [], logical.numbers
+    tree_of = {p.array: of_tree[p.tree] for p in logical.ir.placed}
+    for windows in _sets_of_windows(lowered):
+        staged = {(w.top, w.field) for w in windows}
+        made = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted, staged)
+        arrays |= {name: of_tree[tree][key] for name, tree, key in made.sections}
+        named = tuple(
+            (
+                w.top,
+                tree_of[w.field][f"field{numbers[w.field]}"],
+                TileSite("", w.n_bytes, w.n_crossed),
+            )
+            for w in windows
+        )
+        forms.append(TiledForm(named, tuple(made.ir.body[k] for k in kept)))
+    return Parts(call, lowered.ir, arrays, body[:first], wanted, lists, loops, tuple(forms))
 
 
 def _loops(
@@ -113,3 +142,11 @@ def _loops(
         others = without_own_activations(s, trees[s.tree]) if isinstance(s, ForActive) else s
         activates = any(isinstance(x, Activate) for x in nested_statements((others,)))
         yield k, TreeLoop(activates, None, frozenset(apart), frozenset(states))
+
+
+def _sets_of_windows(lowered: Lowered) -> Iterator[tuple[Window, ...]]:
+    """The sets of windows of each loop, without the empty one."""
+    for top in dict.fromkeys(w.top for w in lowered.windows):
+        found = [w for w in lowered.windows if w.top == top]
+        for n in range(len(found)):
+            yield from combinations(found, n + 1)

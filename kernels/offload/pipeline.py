@@ -45,6 +45,7 @@ from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_tempo
 from .parts import Parts, parts_of
 from .reductions import Split, split
 from .taken import TakenLists
+from .tiled import with_tiles
 from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
             facts = Facts(facts.trees)
         parts = parts_of(call, recording, facts)
         new, temps = _call_tasks(parts, label, known)
+        forms = [
+            (f, _call_tasks(replace(parts, body=f.body), label, known)[0]) for f in parts.forms
+        ]
+        new = with_tiles(new, forms, label)
         tasks.extend(replace(t, repeats=(*around[k], *t.repeats)) for t in new)
         taken.add(tasks, len(new), parts.lists, label)
         made.extend(temps)

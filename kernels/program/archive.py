@@ -22,8 +22,8 @@ from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import children, local_changed, nested_statements, walk
 from ..language.record import Call, Recording
+from ..sparse.default import lower_by_default
 from ..sparse.layout import FieldPlace, wrong_tree
-from ..sparse.lower import lower_trees
 from ..sparse.recorded import Logical, UsedTree, appended_to, layouts_of
 from .inside import first_outside
 
@@ -145,7 +145,7 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
         if (f.node, f.dtype, shape) != (p.node, array.dtype, array.shape):
             raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
     try:
-        lowered = lower_trees(logical.ir, layouts_of(trees.values()), logical.numbers)
+        lowered = lower_by_default(logical.ir, layouts_of(trees.values()), logical.numbers)
     except LanguageError as e:
         raise ArchiveError(str(e)) from None
     places = [

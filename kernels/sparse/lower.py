@@ -6,8 +6,8 @@ its cells; own cells are items of that. All other accesses walk down the tree. L
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from ..ir.errors import LanguageError
 from ..ir.kernel import (
@@ -43,29 +43,15 @@ from ..ir.walk import (
     walk,
 )
 from .cells import I64, Block, Cells, Found, Names, number
+from .halo import Staged, around, windows
 from .layout import Layout, pools_below
 from .loops import CellLoops
-from .near import Leaf, near_load, offsets
+from .lowered import Lowered
+from .near import Leaf, offsets
 from .own import Own, changing, shrinks, without_own_activations, written
 from .pools import Pools
 from .settling import settle, settle_between
 from .sure import still_active, without_activations
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key).
-
-    The first `n_settling` statements settle pools, the last `n_claiming` say what could not be written, and `lists` are those that
-    make lists: (statement, its number in the text before, tree, node). `loops` are loops at top level: (statement, its number).
-    """
-
-    ir: KernelIR
-    sections: tuple[tuple[str, str, str], ...]
-    n_settling: int = 0
-    n_claiming: int = 0
-    lists: tuple[tuple[int, int, str, int], ...] = ()
-    loops: tuple[tuple[int, int], ...] = ()
 
 
 def lower_trees(
@@ -73,11 +59,13 @@ def lower_trees(
     layouts: Mapping[str, Layout],
     fields: Mapping[str, int],
     demoted: frozenset[int] = frozenset(),
+    staged: Collection[tuple[int, str]] = (),
 ) -> Lowered:
     """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`. `demoted`: activations, as
-    they are counted in the text, of cells that are active for sure.
+    they are counted in the text, of cells that are active for sure. `staged`: by the number of a loop at top level, arrays that it
+    reads out of tiles.
     """
-    return _Lowering(ir, layouts, fields, demoted).run()
+    return _Lowering(ir, layouts, fields, demoted, staged).run()
 
 
 class _Lowering:
@@ -87,7 +75,10 @@ class _Lowering:
         layouts: Mapping[str, Layout],
         fields: Mapping[str, int],
         demoted: frozenset[int],
+        staged: Collection[tuple[int, str]],
     ) -> None:
+        self.wanted, self.staged = staged, Staged({}, frozenset())
+        self.made: list[tuple[Stmt, int, Staged]] = []  # loops over lists, with their numbers
         self.ir, self.layouts, self.fields = ir, layouts, fields
         self.top = 0  # the number of the statement at top level
         body, self.sure = without_activations(ir.body, demoted)
@@ -152,7 +143,8 @@ class _Lowering:
         lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
         tops = self.tops
         loops = tuple((k, tops[id(s)]) for k, s in enumerate(lowered.body) if id(s) in tops)
-        return Lowered(lowered, sections, len(first.statements), len(last.statements), lists, loops)
+        ends = len(first.statements), len(last.statements)
+        return Lowered(lowered, sections, *ends, lists, loops, windows(lowered.body, self.made))
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
         """Nodes of which a statement may change what is active."""
@@ -333,7 +325,9 @@ class _Lowering:
             assert self.own is not None
             beside = offsets(e.indices[n:], self.own.loops)
             plain = Load(array, components, e.dtype)
-            found_near = None if beside is None else near_load(self.cells, leaf, b, plain, beside)
+            found_near = None
+            if beside is not None:
+                found_near = self.staged.read(self.cells, leaf, b, e.array, plain, beside)
             if found_near is not None:
                 return found_near
         indices = [self.expr(i, b) for i in e.indices[n:]]
@@ -360,7 +354,8 @@ class _Lowering:
         by_field = written(s, t, self.placed)
         self.only_own = frozenset(name for name, is_own in by_field.items() if is_own)
         self.elsewhere = frozenset(by_field) - self.only_own
-        loses_cells = shrinks(s)
+        wanted = frozenset(f for top, f in self.wanted if top == self.top)
+        self.staged, loses_cells = Staged(around(s, t, self.placed, by_field), wanted), shrinks(s)
         coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
 
         def inside(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
@@ -403,4 +398,5 @@ class _Lowering:
             self.cell_loops.nest(b, s.tree, path, number(0), {}, coordinates, inside)
         else:
             self.cell_loops.over_list(b, s.tree, listed, over_element)
+            self.made.append((b.statements[-1], self.top, self.staged))
         self.only_own = self.elsewhere = frozenset()

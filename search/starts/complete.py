@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...kernels.ir.access import index_loops
 from ...kernels.ir.cuts import cuts_of
 from ...kernels.ir.effects import task_reads
+from ...kernels.ir.on_trees import TileSite
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
@@ -396,6 +397,10 @@ class _Wanted:
             self.want(var, asked, 1 - asked)
         for o, var in self.v.staged.items():
             self.want(var, *self.copies(o))
+        for (t, name), var in self.v.of_places["staged"].items():
+            # Each axis that a read may cross doubles the leaves that it may be in.
+            crosses = self.tile_site(t, name).n_crossed > 1
+            self.want(var, *((ch.IN_TILE, ch.IN_ROWS) if crosses else (ch.IN_ROWS, ch.IN_TILE)))
         by_team = self.packing is not None and self.packing.by_team
         packer = ch.BY_TEAM if by_team else ch.BY_THREAD
         for var in self.v.packed_by.values():
@@ -414,6 +419,12 @@ class _Wanted:
             return (ch.DIRECT, ch.COPY)
         is_ahead = self.space.target.copies_asynchronously or has_gaps(self.space, o)
         return _first_of(packing.stages if is_ahead else ch.COPY, ch.COPY, ch.DIRECT)
+
+    def tile_site(self, t: int, name: str) -> TileSite:
+        """What a loop over the cells of leaves reads around them."""
+        body = self.space.problem.tasks[t].body
+        assert body is not None
+        return next(x for x in body.trees.tiles if x.name == name)
 
     def is_read_once(self, t: int, array: str) -> bool:
         """Whether a task reads each element of an array once: every loop takes part in the access."""

@@ -1,0 +1,198 @@
+"""Tiles of leaves: the cells of a leaf and those around it that its cells read, copied to a local array before any is read.
+
+What lies in the leaves around is found leaf by leaf; behind that a loop over cells reads one array, as that of a dense field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from ..ir.kernel import (
+    Const,
+    Expr,
+    ForActive,
+    Load,
+    LocalArray,
+    LocalElement,
+    LoopIndex,
+    Placed,
+    SetElement,
+    Stmt,
+)
+from ..ir.simplify import const
+from ..ir.structure import StructureTree
+from ..ir.verify import LOCAL_ARRAY_BYTES
+from ..ir.walk import children, loads, nested_statements
+from .cells import I64, Block, Cells, number, plus, times
+from .lowered import Window
+from .near import Direction, Leaf, near_load, offsets
+
+MOST_STAGED = 3  # fields of a loop: each set of them is a form of its body
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A local array with a leaf and its border, of the components of a field: by axis the cells before the leaf, and strides."""
+
+    name: str
+    before: Mapping[int, int]
+    strides: Mapping[int, int]
+
+    def at(self, places: Mapping[int, Expr]) -> Expr:
+        """The element of the cell that is at these places in the leaf, which may lie in its border."""
+        parts = [times(plus(x, number(self.before[a])), self.strides[a]) for a, x in places.items()]
+        return plus(*parts)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Offsets at which a field is read, and the bytes of a tile that has them all."""
+
+    offsets: tuple[Direction, ...]
+    n_bytes: int
+
+    @property
+    def n_crossed(self) -> int:
+        """Axes along which one of them may leave the leaf, at most."""
+        return max(sum(map(bool, offset)) for offset in self.offsets)
+
+
+@dataclass
+class Staged:
+    """What a loop reads around its own cell: `reads` of fields, by array of the kernel before it was lowered; those `wanted` are
+    read out of tiles, and `near` are those that are read from leaves that were found once.
+    """
+
+    reads: Mapping[str, Reads]
+    wanted: frozenset[str]
+    tiles: dict[Load, Tile] = field(default_factory=dict)
+    near: dict[str, None] = field(default_factory=dict)
+
+    def read(
+        self, cells: Cells, leaf: Leaf, b: Block, array: str, load: Load, offset: Direction
+    ) -> Expr | None:
+        """What `near_load` reads; of a staged field, out of its tile, which is filled where it is wanted first."""
+        reads = self.reads.get(array)
+        if reads is None or offset not in reads.offsets:
+            return near_load(cells, leaf, b, load, offset)
+        self.near[array] = None
+        if array not in self.wanted:
+            return near_load(cells, leaf, b, load, offset)
+        if load not in self.tiles:
+            self.tiles[load] = _filled(cells, leaf, load, reads.offsets)
+        tile, axes = self.tiles[load], cells.layouts[leaf.tree].tree.axes(leaf.node)
+        place = {a: plus(leaf.local[a], number(o)) for a, o in zip(axes, offset, strict=True)}
+        return LocalElement(tile.name, tile.at(place), load.dtype)
+
+
+def windows(body: Sequence[Stmt], loops: Iterable[tuple[Stmt, int, Staged]]) -> tuple[Window, ...]:
+    """What loops may read out of tiles. `loops`: statements of the body, with their numbers in the text before."""
+    places = {id(s): k for k, s in enumerate(body)}
+    return tuple(
+        Window(places[id(s)], top, array, reads.n_bytes, reads.n_crossed)
+        for s, top, staged in loops
+        if id(s) in places
+        for array in list(staged.near)[:MOST_STAGED]
+        for reads in (staged.reads[array],)
+    )
+
+
+def around(
+    s: ForActive, t: StructureTree, placed: Mapping[str, Placed], written: Collection[str]
+) -> dict[str, Reads]:
+    """Fields of the loop's tree that it reads at constant offsets from the own cell, within the leaves around, and does not write.
+
+    Those whose tile is larger than a local array may be are left out.
+    """
+    node, axes = t.nodes[s.node], t.axes(s.node)
+    extents = dict.fromkeys(axes, 1) | dict(zip(node.axes, node.extents, strict=True))
+    found: dict[str, dict[Direction, None]] = {}
+    dtypes: dict[str, int] = {}
+    for x in (x for y in nested_statements(s.body) for e in children(y) for x in loads(e)):
+        p = placed.get(x.array)
+        if p is None or p.tree != s.tree or x.array in written:
+            continue
+        n = len(x.indices) - len(t.axes(p.node))
+        cell = x.indices[n:]
+        if len(cell) != len(s.loops) or not all(isinstance(i, Const) for i in x.indices[:n]):
+            continue
+        offset = offsets(cell, s.loops)
+        if offset is None or any(abs(o) > extents[a] for o, a in zip(offset, axes, strict=True)):
+            continue
+        found.setdefault(x.array, {})[offset] = None
+        dtypes[x.array] = x.dtype.size_bytes
+    reads = {
+        array: Reads(tuple(of), dtypes[array] * prod(_sides(of, axes, extents).values()))
+        for array, of in found.items()
+        if any(any(o) for o in of)
+    }
+    return {array: of for array, of in reads.items() if of.n_bytes <= LOCAL_ARRAY_BYTES}
+
+
+def _sides(
+    reads: Iterable[Direction], axes: tuple[int, ...], extents: Mapping[int, int]
+) -> dict[int, int]:
+    """Cells of a tile along each axis."""
+    ends = list(zip(*reads, strict=True))
+    return {
+        a: extents[a] + max(0, -min(of)) + max(0, *of) for a, of in zip(axes, ends, strict=True)
+    }
+
+
+def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) -> Tile:
+    """A tile, filled once a leaf: from the leaf itself, and from each leaf around in which a read may be."""
+    t = cells.layouts[leaf.tree].tree
+    node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
+    b = leaf.element
+    order = [*(a for a in axes if a not in node.axes), *node.axes]
+    before = {a: max(0, -min(of)) for a, of in zip(axes, zip(*reads, strict=True), strict=True)}
+    sides = _sides(reads, axes, extents)
+    strides: dict[int, int] = {}
+    n = 1
+    for a in reversed(order):
+        strides[a] = n
+        n *= sides[a]
+    tile = Tile(b.names.fresh("tile"), before, strides)
+    b.put(LocalArray(tile.name, n, const(0, load.dtype), b.where))
+    inside, n_cells = dict.fromkeys(axes, 0), 1
+    for a in reversed(node.axes):
+        inside[a], n_cells = n_cells, n_cells * extents[a]
+    for direction, widths in _parts(reads, axes, extents).items():
+        start = times(leaf.slot(cells, direction), n_cells)
+        levels: list[tuple[str, Expr]] = []
+        there, place = start, dict[int, Expr]()
+        for a, d in ((a, direction[axes.index(a)]) for a in order):
+            x: Expr = number(0)
+            if widths[a] > 1:
+                levels.append((b.names.fresh("c"), number(widths[a])))
+                cells.extents[levels[-1][0]] = widths[a]
+                x = LoopIndex(levels[-1][0], I64)
+            first = {0: 0, 1: extents[a], -1: -widths[a]}[d]
+            place[a] = plus(x, number(first))
+            there = plus(there, times(plus(x, number(first - d * extents[a])), inside[a]))
+        inner = b.inner()
+        value = Load(load.array, (*load.indices, there), load.dtype)
+        inner.put(SetElement(tile.name, tile.at(place), value, b.where))
+        for name, extent in reversed(levels):
+            outer = b.inner()
+            outer.loop(name, extent, inner)
+            inner = outer
+        b.statements += inner.statements
+    return tile
+
+
+def _parts(
+    reads: tuple[Direction, ...], axes: tuple[int, ...], extents: Mapping[int, int]
+) -> dict[Direction, dict[int, int]]:
+    """The leaves around of which some cell may be read, by direction, and how many cells of them along each axis."""
+    found: dict[Direction, dict[int, int]] = {}
+    for read in reads:
+        sides = [(0,) if o == 0 else (0, 1 if o > 0 else -1) for o in read]
+        for direction in product(*sides):
+            widths = found.setdefault(direction, dict.fromkeys(axes, 0))
+            for a, d, o in zip(axes, direction, read, strict=True):
+                widths[a] = extents[a] if d == 0 else max(widths[a], abs(o))
+    return found

@@ -1,0 +1,127 @@
+"""Tiles of leaves with their borders: who may have them, what takes them without a search, and what they compute."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.codegen.plan import read_plan
+from kernelscape.kernels.ir.kernel import LocalArray
+from kernelscape.kernels.ir.walk import nested_statements
+from kernelscape.kernels.language.record import Recording, record_program
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking, sparse_periods
+from kernelscape.testing.calling import Arrays
+
+Recorded = tuple[Recording, Arrays]
+
+
+@pytest.fixture
+def around() -> Iterator[Recorded]:
+    """Two loops that read two fields around their cells: along one axis, and across corners; what is deactivated between."""
+    ks.init(arch=ks.cpu)
+    x, y, z = ks.field(ks.f32), ks.Vector.field(2, ks.f32), ks.field(ks.f32)
+    block = ks.root.pointer(ks.ij, (3, 4))
+    block.dense(ks.ij, (4, 8)).place(x, y, z)
+
+    @ks.kernel
+    def spread() -> None:
+        for i, j in x:
+            y[i, j] = [x[i - 1, j] + x[i, j + 2], x[i + 1, j] - x[i, j - 1]]
+
+    @ks.kernel
+    def gather() -> None:
+        for i, j in x:
+            z[i, j] = y[i + 1, j - 1][0] + y[i, j + 1][1] + x[i - 4, j] * x[i, j]
+
+    @ks.kernel
+    def drop(n: ks.i32) -> None:
+        ks.deactivate(block, [n, n])
+
+    for i, j in ((0, 0), (0, 9), (4, 8), (4, 16), (8, 31), (9, 0)):
+        x[i, j] = 1
+    rows, columns = x.shape
+    values = np.add.outer(3 * np.arange(rows), np.arange(columns)) % 11
+    x.from_numpy((values * (x.to_numpy() > -1)).astype(np.float32))
+
+    def step() -> None:
+        spread()
+        gather()
+        drop(0)
+        spread()
+
+    yield record_program(step, ())
+    ks.reset()
+
+
+def test_fields_that_a_loop_reads_around_its_cell_may_be_in_tiles(around: Recorded) -> None:
+    recording, _ = around
+    tasks = normalise(recording).tasks
+    found = {x.name: x for t in tasks if t.body is not None for x in t.body.trees.tiles}
+    bytes_of = {name.partition(".")[0]: set[int]() for name in found}
+    for name, site in found.items():
+        bytes_of[name.partition(".")[0]].add(site.n_bytes)
+    # 6 x 11 cells of x, then of y; 8 x 8 of x.
+    assert bytes_of == {"spread0": {264}, "gather0": {5 * 10 * 4, 8 * 8 * 4}, "spread1": {264}}
+    assert {x.n_crossed for name, x in found.items() if name.startswith("spread")} == {1}
+
+
+def test_all_choices_of_tiles_leave_what_the_reference_leaves(
+    around: Recorded, tmp_path: Path
+) -> None:
+    recording, before = around
+    space = build_space(normalise(recording), checking.target(2, 32))
+    found = list(sparse_periods.combinations(space, ["staged"]))
+    assert len(found) == 2**4
+    sources = sparse_periods.combined_sources(recording, ["staged"], 6)
+    assert len(sources) == 6
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def test_a_body_has_the_tiles_that_were_decided(around: Recorded) -> None:
+    """And no more: of each combination the tasks have as many local arrays as fields in tiles, a vector field one a component."""
+    recording, _ = around
+    space = build_space(normalise(recording), checking.target(2, 32))
+    rng = np.random.default_rng(1)
+    for decided in sparse_periods.combinations(space, ["staged"]):
+        made = checking.random_candidate(decided, rng)
+        assert isinstance(made, Candidate)
+        plan = read_plan(made)
+        for t in plan.tasks:
+            chosen = [name for name, value in plan.places("staged", t.index) if value == "HALO"]
+            body: Any = t.task.body
+            arrays = [s for s in nested_statements(body.statements) if isinstance(s, LocalArray)]
+            wanted = sum(2 if "field1" in name else 1 for name in chosen)
+            assert len(arrays) == wanted
+
+
+def test_a_kernel_by_itself_reads_across_corners_out_of_tiles() -> None:
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, 4).place(x, y)
+
+    @ks.kernel
+    def cross() -> None:
+        for i, j in x:
+            y[i, j] = x[i - 1, j] + x[i, j + 1]
+
+    @ks.kernel
+    def corners() -> None:
+        for i, j in x:
+            y[i, j] = x[i - 1, j - 1] + x[i, j + 1]
+
+    @ks.kernel
+    def in_place() -> None:
+        for i, j in x:
+            x[i, j] = x[i - 1, j - 1]
+
+    found = [
+        any(isinstance(s, LocalArray) for s in nested_statements(k.instantiate().body))
+        for k in (cross, corners, in_place)
+    ]
+    ks.reset()
+    assert found == [False, True, False]
