@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...space.families.sorted_ahead import AHEAD_ITERATIONS
 from ..loops.ir import Loop
 from ..plan import ScatterPlan, TaskPlan
 from . import csyntax as c
@@ -13,7 +14,6 @@ from .scatter import added, cleared
 from .scene import Scene
 
 Statements = tuple[c.CStmt, ...]
-_AHEAD = 8  # iterations from which on what they read is there in time: some 200 ns
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Sta
 def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
     """What a later iteration reads that lies by its number is asked for: numbers that are neighbours in a block are far apart."""
     memory, w = scene.scatters[task.index], scene.w
+    distance = AHEAD_ITERATIONS[scene.plan.choice("sorted_ahead", task.index)]
+    if not distance:
+        return ()
     assert memory.sort is not None and task.task.body is not None
     loop = task.loops[0].loop.name
     places: dict[str, c.CExpr] = {}
@@ -78,7 +81,7 @@ def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
             index = c.Bin("*", later, c.number(stride)) if stride > 1 else later
             places.setdefault(array.name, c.Index(scene.global_array(array.name), index))
     places |= {x.name: c.Index(c.Id(x.name), later) for x in memory.sort.kept.values()}
-    ahead = c.linear(((k, 1),), _AHEAD)
+    ahead = c.linear(((k, 1),), distance)
     last = c.Bin("-", at.end, c.Num("1"))
     number = c.Index(c.Id(memory.sort.order.name), c.minimum(ahead, last))
     calls = (c.Evaluate(c.Call(c.PREFETCH, (c.Un("&", x),))) for x in places.values())

@@ -19,6 +19,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
+from kernelscape.space.families.sorted_ahead import SORTED_AHEAD
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 
@@ -221,7 +222,22 @@ def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> No
     n_barriers = count_starts(candidate).n_barriers
     assert n_barriers == 3 + sum(type(n).__name__ == "Barrier" for n in launch.nodes)
     words = describe(candidate)["scatters"]
-    assert [("tile" in x, "block by block" in x) for x in words] == [(True, False), (False, True)]
+    ways = [x for x in words if "updates" in x]
+    assert [("tile" in x, "block by block" in x) for x in ways] == [(True, False), (False, True)]
+
+
+def test_how_far_ahead_is_asked_is_a_choice_of_what_is_sorted() -> None:
+    _, space, _ = made("particles")
+    v = space.variables
+    sources = {}
+    for how, value in product((ch.TILE, ch.PRIVATE), range(len(SORTED_AHEAD))):
+        ways = tuple((v.scatter[0, array], how) for array in ("grid", "mass"))
+        outer = next(x for d, x in v.kind.items() if d.name.endswith("outer"))
+        pair = (*ways, (outer, ch.PARALLEL), (v.of_tasks["sorted_ahead"][0], value))
+        candidate = complete(space, pair)
+        if candidate is not None:
+            sources[how, SORTED_AHEAD[value]] = checking.source_of(candidate)
+    assert sources.keys() == {(ch.PRIVATE, "EIGHT"), *((ch.TILE, x) for x in SORTED_AHEAD)}
 
 
 def test_slabs_and_blocks_are_two_orders() -> None:
