@@ -29,7 +29,7 @@ def body_words(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
 def _parts(plan: Plan, t: TaskPlan, launches: Sequence[Launch]) -> Iterator[str]:
     body = t.task.body
     if body is None:
-        guard = plan.choice("guard", t.index)
+        guard = plan.choice(GUARDS.kind, t.index)
         yield f"an assignment under a condition ({GUARDS.short.get(guard, guard)})"
     else:
         yield f"{_SHAPES[body.shape]} ({ClosedTask(t.task.name, body.reason)})"

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from kernelscape.experiments.polybench_kernels import trmm
+from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.records.record import EvaluationRecord
@@ -63,11 +63,21 @@ def test_a_copy_is_packed_by_whom_it_was(staged, by):
     assert checking.source_of(again).key == checking.source_of(made).key
 
 
+@kernel
+def triangular_product(a: types.ndarray(), b: types.ndarray()):
+    for j in range(b.shape[1]):
+        for i in range(b.shape[0]):
+            acc = b[i, j]
+            for k in range(i + 1, b.shape[0]):
+                acc += a[k, i] * b[k, j]
+            b[i, j] = 1.5 * acc
+
+
 def test_a_task_may_have_a_name_with_a_dot():
     """Its prefetches are no prefetches of sums."""
     n = 300
     given = (np.zeros((n, n)), np.zeros((n, n)))
-    problem = normalise(record_sequence(trmm, given, name="trmm"))
+    problem = normalise(record_sequence(lambda a, b: triangular_product(a, b), given, "product"))
     root = build_space(problem, checking.target(2, 32)).root()
     name = "prefetch(triangular_product0.acc)"
     assert name in root.space.model.positions
