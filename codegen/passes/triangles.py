@@ -67,7 +67,14 @@ def _within(
         return None
     if has_parallel(n) or _meets(n.children):
         return None
-    here = tuple(c for c in cuts if abs(c.affine.coefficient(name)) == 1 and above & c.loops)
+    # A result of which no term is there is stored, too: a loop of results leaves out only what is no term of the sums above it.
+    summed = {x.name for x in plan.tasks[t].task.loops if x.is_reduction}
+    unknown = summed - above - {name} if name not in summed else set()
+    here = tuple(
+        c
+        for c in cuts
+        if abs(c.affine.coefficient(name)) == 1 and above & c.loops and not unknown & c.loops
+    )
     if not here:
         return None
     branch = branch_cuts(plan.tasks[t].task)

@@ -111,7 +111,21 @@ def sums_of_triangles(x, y, z):
     sums(x, y, z)
 
 
-SEQUENCES = (rank_k, triangle_by_square, mirrored, bands, sums_of_triangles)
+@kernel
+def tails(x: nd, z: nd):
+    for i in range(x.shape[0]):
+        acc = 0.0
+        for j in range(i + 1, x.shape[1]):
+            acc += x[i, j]
+        z[i, 0] = 2.0 * acc
+
+
+def sums_of_tails(x, y, z):
+    """The last one is of nothing."""
+    tails(x, z)
+
+
+SEQUENCES = (rank_k, triangle_by_square, mirrored, bands, sums_of_triangles, sums_of_tails)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +187,23 @@ def test_a_judge_finds_nothing_in_candidates_of_triangles(sequence: Any) -> None
         for candidate in candidates:
             launches_of(read_plan(candidate), candidate.space.target)
     assert [illegal(c) for c in candidates] == [""] * len(candidates)
+
+
+def test_a_sum_of_no_terms_is_a_result() -> None:
+    """Results are in a loop that holds all of their terms: none of its iterations is left out, in whatever tiles."""
+    _, _, problem, root = opened(sums_of_tails, 37, np.float32, 32)
+    (task,) = problem.tasks
+    terms = next(loop.name for loop in task.loops if loop.is_reduction)
+    n_tiles = 0
+    for candidate in drawn(root, 3, 40):
+        (launch,) = launches_of(read_plan(candidate), root.space.target)
+        parts = [x for x in loops_in(launch.nodes) if x.members[0].loop == terms]
+        in_parts = {id(x) for part in parts for x in loops_in(part.children)}
+        for loop in loops_in(launch.nodes):
+            if loop.members[0].loop != terms and id(loop) not in in_parts:
+                n_tiles += loop.level > 0
+                assert loop.within is None
+    assert n_tiles
 
 
 def test_tiles_wholly_outside_are_left_out() -> None:
