@@ -21,9 +21,17 @@ def test_what_goes_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def wrong(*_: object) -> list[str]:
         return ["y[0] is 1 and should be 2"]
 
+    asked = ["--results", str(tmp_path), "--n", "1"]
     monkeypatch.setattr(random_bodies, "of_compiler", lambda _: wrong)
-    assert random_bodies.main(["--results", str(tmp_path), "--n", "1"]) == 1
-    assert "| gcc | 0 | y[0] is 1 and should be 2 |" in (tmp_path / "random_bodies.md").read_text()
+    assert random_bodies.main(asked) == 1
+    page = tmp_path / "random_bodies.md"
+    assert "| gcc | 0 | y[0] is 1 and should be 2 |" in page.read_text()
+    # With other sources it may be right.
+    monkeypatch.setattr(random_bodies, "of_compiler", lambda _: lambda made, *_: [""] * len(made))
+    monkeypatch.setattr(random_bodies, "generator_hash", lambda: "others")
+    assert random_bodies.main(asked) == 0
+    (piece,) = (p for p in read_results("random_bodies", tmp_path)["pieces"] if p["bodies"])
+    assert (piece["wrong"], piece["mended"]) == ({}, {"0": "y[0] is 1 and should be 2"})
 
 
 def test_a_compiler_that_is_not_there_is_asked_for(
