@@ -138,6 +138,7 @@ class TaskPlan:
     shift: Shift | None = None  # where it runs one iteration late
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
     wave: Wave | None = None  # of a sweep that does not run in order
+    compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
     ranges: dict[str, int] = field(
         default_factory=dict
     )  # lanes of the loops in its body that run in them
@@ -171,7 +172,7 @@ class TaskPlan:
     @property
     def is_of_team(self) -> bool:
         """Whether all threads of a team run its body together, and meet in it."""
-        return self.wave is not None
+        return self.wave is not None or self.compaction != "SERIAL"
 
     @property
     def activates(self) -> bool:
@@ -392,6 +393,7 @@ def _task_plan(candidate: Candidate, task: Task, t: int) -> TaskPlan:
         ranges=_ranges(candidate, t),
         scatters=_scatters(candidate, t),
         wave=_wave(candidate, t),
+        compaction=_compaction(candidate, t),
     )
 
 
@@ -412,6 +414,13 @@ def _scatters(candidate: Candidate, t: int) -> tuple[ScatterPlan, ...]:
         elif how != ch.SERIAL:
             found.append(ScatterPlan(x, how))
     return tuple(found)
+
+
+def _compaction(candidate: Candidate, t: int) -> str:
+    chosen = candidate.space.variables.of_tasks["compaction"].get(t)
+    if chosen is None:
+        return "SERIAL"
+    return candidate.space.choices[chosen].values[candidate.value(chosen)]
 
 
 def _wave(candidate: Candidate, t: int) -> Wave | None:

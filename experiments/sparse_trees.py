@@ -77,6 +77,8 @@ def fault_of_sequences(way: str, shape: Shape, n_sequences: int, seed: int) -> t
 def _of_way(way: str, recording: Recording, before: Arrays, seed: int, folder: Path) -> str:
     if way == "emulated":
         return sparse_emulation.fault(recording, before, seed, folder)
+    if not sparse_periods.has_room(recording, before):
+        return ""
     sources = sparse_periods.combined_sources(recording, LIST_KINDS, N_COMBINATIONS, seed)
     return sparse_periods.fault(recording, before, sources, folder)
 

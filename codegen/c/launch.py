@@ -38,6 +38,7 @@ from ..passes.packing import iterations
 from ..plan import LoopPlan, Member, TaskPlan
 from . import blocks
 from . import csyntax as c
+from .compaction import compacted
 from .counted import counted_range, n_iterations
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
@@ -445,6 +446,14 @@ class LaunchWriter:
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
             writer.has_vector_functions = False  # programs are linked without them
+            if task.compaction != "SERIAL":
+                body = task.task.body
+                assert body is not None
+                for statement in compacted(
+                    self.scene, body.statements, in_order=task.compaction == "TWO_PASS"
+                ):
+                    self.scene.w.write(statement)
+                return
             if task.wave is None:
                 writer.write(task, variables)
                 return

@@ -6,8 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .kernel import For, If, LoopIndex, Stmt
-from .walk import Renaming, nested_statements
+from .kernel import (
+    Const,
+    Expr,
+    For,
+    If,
+    Local,
+    LoopIndex,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from .walk import Renaming, nested_statements, with_blocks
 
 if TYPE_CHECKING:
     from .body import Body
@@ -83,3 +95,66 @@ def making(statements: tuple[Stmt, ...], how: Sequence[str]) -> tuple[Stmt, ...]
         elif way == IF_OLD:
             made.append(here)
     return tuple(made)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What makes a list: where `test` holds (None: always) the local `count` numbers the elements that `loop` stores in `array`.
+
+    `ends`, the first of which stores the count, say that the list is made.
+    """
+
+    test: Expr | None
+    count: Local
+    loop: For
+    array: str
+    ends: tuple[Store, ...]
+
+    @property
+    def counting(self) -> tuple[Stmt, ...]:
+        """The body of the loop without what it stores."""
+        return _without_stores(self.loop.body)
+
+
+def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
+    """The compactions that statements are, one after the other; () where they are something else."""
+    found: list[Compaction] = []
+    rest = list(statements)
+    while rest:
+        test: Expr | None = None
+        if isinstance(rest[0], If) and not rest[0].orelse:
+            test, inner = rest[0].condition, list(rest[0].then)
+            rest = rest[1:]
+        else:
+            inner, rest = rest, []
+        made, left = _compaction(test, inner)
+        if made is None or (test is not None and left):
+            return ()
+        found.append(made)
+        rest = [*left, *rest]
+    return tuple(found)
+
+
+def _compaction(test: Expr | None, body: list[Stmt]) -> tuple[Compaction | None, list[Stmt]]:
+    """The compaction that statements begin with, and what is behind it."""
+    match body:
+        case [
+            SetLocal(name=name, value=Const(value=0) as zero),
+            For() as loop,
+            Store() as first,
+            *rest,
+        ]:
+            count = Local(name, zero.dtype)
+            arrays = {s.array for s in nested_statements(loop.body) if isinstance(s, Store)}
+            others = (s for s in nested_statements(loop.body) if isinstance(s, Update | While))
+            if first.value != count or len(arrays) != 1 or any(others):
+                return None, []
+            n = next((k for k, s in enumerate(rest) if not isinstance(s, Store)), len(rest))
+            ends = (first, *(s for s in rest[:n] if isinstance(s, Store)))
+            return Compaction(test, count, loop, arrays.pop(), ends), rest[n:]
+    return None, []
+
+
+def _without_stores(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    kept = (s for s in body if not isinstance(s, Store))
+    return tuple(with_blocks(s, _without_stores) for s in kept)

@@ -44,7 +44,7 @@ class BoundTables(NamedTuple):
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
     pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
-    wave: Table  # task; waves: a nest in order that threads may share
+    wave: Table  # task; waves, compaction: what is in order, but for values that threads share
     after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
     # repeats
     runs: Floats  # [n_tasks] how often a call runs each task
@@ -96,7 +96,10 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         vector=_vector_dims(space),
         merge=_merges(space),
         pair=_pairs(space),
-        wave=table(space.variables.waves.items(), "task waves"),
+        wave=table(
+            [*space.variables.waves.items(), *space.variables.of_tasks["compaction"].items()],
+            "task waves",
+        ),
         **_touches(space),
         task=_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),

@@ -1,6 +1,7 @@
 """Choices about lists of active cells: who has them, what is taken without a search, what a user may fix, what runs."""
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kernelscape.space.decisions import DecisionError, fix, restore
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.sparse_trees import Shape
 
+HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
 
 
@@ -129,7 +131,11 @@ def test_each_loop_that_takes_a_list_has_it_made_as_it_says(
 def test_all_ways_leave_what_the_reference_leaves(tmp_path: Path) -> None:
     calls = [("bump", 0), ("bump", 0), ("store", 5), ("bump", 0)]
     recording, before = sparse_emulation.recorded(POINTERS, calls)
-    sources = sparse_periods.combined_sources(recording, ["listgen"], 6)
+    kinds = ["listgen", "activate", "compaction"]
+    space = space_of(recording)
+    n_values = [len(v) for kind in kinds for v in named(space, kind).values()]
+    assert len(list(sparse_periods.combinations(space, kinds))) == prod(n_values) > 100
+    sources = sparse_periods.combined_sources(recording, kinds, 6)
     assert len(sources) > 4
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
 
@@ -248,3 +254,20 @@ def test_elements_are_shared_out_by_every_schedule(tmp_path: Path) -> None:
     sources = [checking.source_of(drawn(fix(space, [("schedule(bump*)", w)]))) for w in ways]
     assert all(s.team for s in sources)
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+@pytest.mark.compiler
+def test_threads_make_a_list_together(tmp_path: Path) -> None:
+    """Made again in each period, after cells have become active and inactive, whichever thread is late."""
+    calls = [("bump", 0), ("drop", 3), ("store", 5), ("bump", 0)]
+    recording, before = sparse_emulation.recorded(POINTERS, calls)
+    space = fix(space_of(recording), [("listgen", "GENERATE")])
+    found = named(space, "compaction")
+    assert set(found.values()) == {("SERIAL", "TWO_PASS", "APPEND")}
+    made = [drawn(fix(space, [("compaction", way)])) for way in ("TWO_PASS", "APPEND")]
+    assert all("by all threads" in " ".join(describe(c)["lists"]) for c in made)
+    sources = [checking.source_of(c) for c in made]
+    assert all(s.team for s in sources)
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+    hashed = sparse_emulation.recorded(HASHED, calls)[0]
+    assert set(named(space_of(hashed), "compaction").values()) == {("SERIAL",)}
