@@ -183,3 +183,38 @@ def test_slots_that_a_loop_gives_back_are_taken_by_the_next(
     for _ in range(3):
         renew()
         assert list(x.to_numpy()) == list(range(1, 9))
+
+
+@pytest.mark.parametrize("extents", [(4, 8), (2, 32), (2, 64), (3, 6), (5, 1), (16, 16)])
+def test_masks_of_rows_of_any_length(extents: tuple[int, int]) -> None:
+    """Rows that are a part of a word, that are one, and that begin in any place; cells become inactive as they are visited."""
+    x = ks.field(ks.i32)
+    node = ks.root.pointer(ks.ij, 2).bitmasked(ks.ij, extents)
+    node.place(x)
+
+    @ks.kernel
+    def fill() -> None:
+        for i, j in ks.ndrange(x.shape[0], x.shape[1]):
+            if (5 * i + 3 * j) % 7 < 3:
+                x[i, j] = 1
+
+    @ks.kernel
+    def halve() -> None:
+        for i, j in x:
+            x[i, j] += 1
+            if j % 2 == 1:
+                ks.deactivate(node, [i, j])
+
+    @ks.kernel
+    def count() -> ks.i32:
+        n = 0
+        for i, j in x:
+            n += x[i, j]
+        return n
+
+    fill()
+    there = np.add.outer(5 * np.arange(x.shape[0]), 3 * np.arange(x.shape[1])) % 7 < 3
+    assert count() == there.sum()
+    halve()
+    assert count() == 2 * there[:, ::2].sum()
+    np.testing.assert_array_equal(x.to_numpy(), 2 * there * (np.arange(x.shape[1]) % 2 == 0))
