@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .affine import to_affine
 from .kernel import (
@@ -62,11 +63,13 @@ class Needed:
     late: int = 0
 
 
+@lru_cache(maxsize=64)  # asked for each array of a task
 def blocks_of(body: tuple[Stmt, ...]) -> tuple[Block, ...]:
     """The blocks of a body."""
     return tuple(block for block, _ in _blocks(body))
 
 
+@lru_cache(maxsize=64)
 def needed(body: tuple[Stmt, ...]) -> tuple[Needed, ...]:
     """The statements of a body that are needed wherever control reaches them, in the order of the text."""
     return _Reader(body).found()
@@ -131,6 +134,17 @@ class _Reader:
         self.inside = _blocks(body)
         self.late: dict[tuple[int, int], int] = {}  # block, place in it -> see `Needed`
         self.has_changed = True
+        # By the same: locals that a statement itself surely reads, and that it or those nested in it change.
+        self.reads: dict[tuple[int, int], frozenset[str]] = {}
+        self.changes: dict[tuple[int, int], frozenset[str]] = {}
+        for block, _ in self.inside:
+            for k, s in enumerate(block.statements):
+                at = block.number, k
+                own = (x for e in children(s) for x in surely(e) if isinstance(x, Local))
+                self.reads[at] = frozenset(x.name for x in own)
+                if isinstance(s, UpdateLocal):
+                    self.reads[at] |= {s.name}
+                self.changes[at] = frozenset(local_changed(x) for x in nested_statements((s,)))
 
     def found(self) -> tuple[Needed, ...]:
         while self.has_changed:
@@ -216,14 +230,13 @@ class _Reader:
             s = block.statements[k]
             late = self.late.get((b, k))
             if late is not None:
-                own = isinstance(s, UpdateLocal) and s.name == name
-                if own or any(_reads(e, name) for e in children(s)):
+                if name in self.reads[b, k]:
                     best = _least(best, late)
                 if isinstance(s, For) and (self.inside[inside[k][0]][0].times or 0) > 0:
                     inner = inside[k][0]
                     n = len(self.inside[inner][0].statements)
                     best = _least(best, self.used_in(name, inner, 0, n)[0])
-            if any(local_changed(x) == name for x in nested_statements((s,))):
+            if name in self.changes[b, k]:
                 return best, not (isinstance(s, UpdateLocal) and s.name == name)
         return best, False
 

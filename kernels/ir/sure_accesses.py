@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .access import Access
 from .affine import to_affine
@@ -23,6 +24,7 @@ class SureAccess:
     is_update: bool
 
 
+@lru_cache(maxsize=64)  # asked for each array of a task
 def sure_accesses(task: Task) -> tuple[SureAccess, ...]:
     """Those of a task's body; () without one."""
     if task.body is None:
@@ -93,10 +95,10 @@ def wholly_known(task: Task) -> frozenset[str]:
         n_sites[site.state.name] = n_sites.get(site.state.name, 0) + 1
         both.setdefault(site.state.name, set()).update({site.writes, not site.reads})
     sure: dict[str, int] = {}
+    blocks, names = blocks_of(task.body.statements), plain_locals(task.body.statements)
     for n in needed(task.body.statements):
-        loops = known_loops(task, blocks_of(task.body.statements), n)
+        loops = known_loops(task, blocks, n)
         for array, indices, _ in touched_at(n) if loops is not None else ():
-            names = plain_locals(task.body.statements)
             if all(to_affine(names.apply(i)) is not None for i in indices):
                 sure[array] = sure.get(array, 0) + 1
     return frozenset(a for a, n in sure.items() if n >= n_sites[a] and len(both[a]) == 1)

@@ -7,7 +7,7 @@ the arguments that were profiled, and the bound is one for these.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 
 from ...kernels.ir.kernel import (
@@ -28,7 +28,7 @@ from ...kernels.ir.needed import Block, Needed, blocks_of, known_extent, needed,
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.sure_accesses import SureAccess, sure_accesses
 from ...kernels.ir.task import ArrayInfo, Task
-from ...kernels.ir.walk import children, locals_read, walk
+from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 from ...kernels.program.profile import LINE_BYTES, Profile, Touched
 from .traffic import distinct_elements, line_bytes
 from .weights import chain, weight
@@ -92,11 +92,16 @@ class BodyOperations:
         self.task, self.seen = task, seen
         self.blocks = blocks_of(task.body.statements)
         self.profile = profile.of(task) if profile is not None else None
-        self.changes = set_in(task.body.statements)
+        self.changes = set_in(self.blocks[0].statements)  # equal bodies have one tuple of blocks
         self.where = _blocks_of_changes(self.blocks)
         self.extents = {loop.name: loop.extent for loop in task.loops}
-        self.texts: dict[str, str] = {}
         self.ties = self._ties()
+        # Of expressions of the body, by identity.
+        self.loops: dict[int, frozenset[str]] = {}
+        self.told: dict[int, str] = {}
+        self.texts: dict[str, str] = {}
+        for s in nested_statements(task.body.statements):  # what is set earlier is told earlier
+            self._text_of_local(local_changed(s))
 
     def count(self) -> tuple[float, float]:
         """Surely executed operations on f32 and on f64 values."""
@@ -171,43 +176,39 @@ class BodyOperations:
 
     def _ties(self) -> dict[str, frozenset[str]]:
         """Of each local the loops that its value depends on."""
+        every = [(name, s) for name, statements in self.changes.items() for s in statements]
+        reads = [frozenset(x for e in children(s) for x in locals_read(e)) for _, s in every]
+        below: dict[str, set[str]] = {name: set() for name in self.changes}
+        for (name, _), read in zip(every, reads, strict=True):
+            below[name] |= read
         ties: dict[str, frozenset[str]] = dict.fromkeys(self.changes, frozenset())
+        for (name, s), read in zip(every, reads, strict=True):
+            own = (x for e in children(s) for x in walk(e) if isinstance(x, LoopIndex))
+            ties[name] |= {x.loop for x in own}
+            # What it is set to depends on what it was.
+            if isinstance(s, UpdateLocal) or name in _reached(read, below):
+                ties[name] |= self.where[id(s)][1]
         grows = True
         while grows:
             grows = False
-            for name, statements in self.changes.items():
-                found = ties[name]
-                for s in statements:
-                    found = found.union(*(self._loops(e, ties) for e in children(s)))
-                    if self._is_carried(name, s):
-                        found |= self.where[id(s)][1]
+            for name, names in below.items():
+                found = ties[name].union(*(ties.get(x, frozenset()) for x in names))
                 grows = grows or found != ties[name]
                 ties[name] = found
         return ties
 
-    def _is_carried(self, name: str, s: Stmt) -> bool:
-        """Whether what a statement sets a local to depends on what the local was."""
-        if isinstance(s, UpdateLocal):
-            return True
-        seen, left = set[str](), [x for e in children(s) for x in locals_read(e)]
-        while left:
-            read = left.pop()
-            if read == name:
-                return True
-            if read not in seen:
-                seen.add(read)
-                others = self.changes.get(read, ())
-                left += [x for o in others for e in children(o) for x in locals_read(e)]
-        return False
-
-    def _loops(self, e: Expr, ties: dict[str, frozenset[str]]) -> frozenset[str]:
-        match e:
-            case LoopIndex():
-                return frozenset([e.loop])
-            case Local() | LocalElement():
-                return ties.get(e.name, frozenset())
-            case _:
-                return frozenset[str]().union(*(self._loops(x, ties) for x in children(e)))
+    def _loops(self, e: Expr) -> frozenset[str]:
+        """The loops that a value depends on."""
+        if id(e) not in self.loops:
+            match e:
+                case LoopIndex():
+                    found = frozenset([e.loop])
+                case Local() | LocalElement():
+                    found = self.ties.get(e.name, frozenset())
+                case _:
+                    found = frozenset[str]().union(*map(self._loops, children(e)))
+            self.loops[id(e)] = found
+        return self.loops[id(e)]
 
     def is_sure(self, e: Expr, block: int) -> tuple[bool, bool]:
         """Whether no local in `e` may be a known constant there, and whether that holds behind the first iteration only."""
@@ -242,12 +243,12 @@ class BodyOperations:
     def _of(self, e: Expr, n: Needed, certain: set[int]) -> Iterator[tuple[int, float]]:
         nodes, leaves = chain(e)
         if id(e) in certain and all(id(x) in certain for x in nodes):
-            loops = self._loops(e, self.ties)
+            loops = self._loops(e)
             known, late = self.is_sure(e, n.block)
             new = [x for x in nodes if self._is_new(self.text(x))]
-            total = sum(weight(x) for x in new if self._loops(x, self.ties) == loops)
+            total = sum(weight(x) for x in new if self._loops(x) == loops)
             if len(nodes) > 1:
-                varying = sum(self._loops(x, self.ties) == loops for x in leaves)
+                varying = sum(self._loops(x) == loops for x in leaves)
                 total = min(total, max(1.0, varying - (varying == len(leaves))))
             size = (e.a if isinstance(e, Compare) else e).dtype.size_bytes
             if total and known:
@@ -266,8 +267,8 @@ class BodyOperations:
             loops = self.ties[s.name]
         else:
             known, late = True, False
-            loops = frozenset[str]().union(*(self._loops(i, self.ties) for i in s.indices))
-        loops |= self._loops(s.value, self.ties)
+            loops = frozenset[str]().union(*(self._loops(i) for i in s.indices))
+        loops |= self._loops(s.value)
         target = s.name if isinstance(s, UpdateLocal) else s.array
         if known and self._is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}"):
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
@@ -280,6 +281,11 @@ class BodyOperations:
 
     def text(self, e: Expr) -> str:
         """Equal for expressions that a compiler could compute once for both; of long ones a hash."""
+        if id(e) not in self.told:
+            self.told[id(e)] = self._text(e)
+        return self.told[id(e)]
+
+    def _text(self, e: Expr) -> str:
         match e:
             case LoopIndex():
                 own = self.extents.get(e.loop)
@@ -304,6 +310,16 @@ class BodyOperations:
             if len(statements) == 1 and isinstance(statements[0], SetLocal):
                 self.texts[name] = self.text(statements[0].value)
         return self.texts[name]
+
+
+def _reached(names: frozenset[str], below: Mapping[str, set[str]]) -> set[str]:
+    """Locals that others depend on, these among them."""
+    seen, left = set(names), list(names)
+    while left:
+        more = below.get(left.pop(), set()) - seen
+        seen |= more
+        left += more
+    return seen
 
 
 def _short(text: str) -> str:
