@@ -310,7 +310,8 @@ class _Wanted:
         n = self.inner_size(d)
         if self.tile.ranges == ch.ALONG and any(t == d.task for t, _ in self.v.ranges):
             n = 1
-        if self.roles.vector.get(d.task) == d.loop.name and n > 1:
+        is_vector = self.roles.vector.get(d.task) == d.loop.name or self.is_in_lanes(d)
+        if is_vector and n > 1:
             self.want(var, ch.VECTOR, ch.UNROLL, ch.ABSENT)
         elif n > 1:
             self.want(var, ch.UNROLL, ch.ABSENT, ch.VECTOR)
@@ -318,8 +319,15 @@ class _Wanted:
             self.want(var, ch.ABSENT, ch.UNROLL, ch.VECTOR)
         self.size(d, n)
 
+    def is_in_lanes(self, d: Dim) -> bool:
+        """Whether the sketch wants iterations that share updates to run several at once."""
+        shares = any(t == d.task for t, _ in self.v.scatter)
+        return shares and not self.is_in_blocks and self.threads.lanes
+
     def inner_size(self, d: Dim) -> int:
         task = self.space.problem.tasks[d.task]
+        if self.is_in_lanes(d):
+            return int(self.space.target.lanes(task.dtype.size_bytes))
         if self.roles.vector.get(d.task) == d.loop.name:
             if self.tile.vectors == 0:
                 return 1

@@ -57,8 +57,8 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield from _products_along_sums(space, greedy)
         yield from _products_of_triangles(space, greedy)
         yield from _packed_products(space, greedy)
-    yield greedy
     yield from _scatters(space, greedy)
+    yield greedy
     if space.variables.ranges:
         yield replace(greedy, tile=replace(greedy.tile, ranges=ch.ALONG))
     if _has_uneven(space):
@@ -104,8 +104,12 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     middle = len(sizes) // 2
     by_distance = sorted(sizes, key=lambda n: abs(sizes.index(n) - middle))
     sorts = [(how, n) for n in by_distance for how in (ch.TILE, ch.SORTED, ch.COLOUR)]
-    ways = [(ch.PRIVATE, 1), *sorts[:2], (ch.BY_ATOMICS, 1), *sorts[2:]]
-    for how, cells in ways:
+    # Where much is computed between updates lanes save most of it: nobody knows how much before one was run.
+    most = [(ch.PRIVATE, 1), *sorts[:2]]
+    for lanes in (False, True):
+        for how, cells in most:
+            yield replace(greedy, threads=Along(scatter=how, cells=cells, lanes=lanes))
+    for how, cells in ((ch.BY_ATOMICS, 1), *sorts[2:]):
         yield replace(greedy, threads=Along(scatter=how, cells=cells))
 
 

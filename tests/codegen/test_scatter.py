@@ -16,6 +16,8 @@ from kernelscape.kernels.ir.scatter import scatters
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.proposals import sketches
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
@@ -238,6 +240,17 @@ def test_how_far_ahead_is_asked_is_a_choice_of_what_is_sorted() -> None:
         if candidate is not None:
             sources[how, SORTED_AHEAD[value]] = checking.source_of(candidate)
     assert sources.keys() == {(ch.PRIVATE, "EIGHT"), *((ch.TILE, x) for x in SORTED_AHEAD)}
+
+
+def test_first_candidates_share_updates_out_at_once_and_in_lanes() -> None:
+    _, space, _ = made("particles")
+    v, root = space.variables, space.root()
+    inner = next(x for d, x in v.kind.items() if d.name.endswith("inner"))
+    completed = (complete_sketch(root, x) for x in sketches(space))
+    ways = [(x.value(v.scatter[0, "grid"]), x.value(inner)) for x in completed if x is not None]
+    firsts = (ch.PRIVATE, ch.TILE, ch.SORTED)
+    assert ways[:6] == [*product(firsts, [ch.ABSENT]), *product(firsts, [ch.VECTOR])]
+    assert {how for how, _ in ways} == set(range(len(ch.SCATTER)))
 
 
 def test_slabs_and_blocks_are_two_orders() -> None:
