@@ -66,8 +66,11 @@ def fault_of_sequences(way: str, shape: Shape, n_sequences: int, seed: int) -> t
     with tempfile.TemporaryDirectory(prefix="kernelscape-trees-") as folder:
         for _ in range(n_sequences):
             calls = sparse_emulation.drawn_calls(rng)
-            n_calls += len(calls)
             recording, before = sparse_emulation.recorded(shape, calls)
+            while way == "decided" and not sparse_periods.has_room(recording, before):
+                calls = sparse_emulation.drawn_calls(rng)  # three periods would fill a tree
+                recording, before = sparse_emulation.recorded(shape, calls)
+            n_calls += len(calls)
             said = _of_way(way, recording, before, seed, Path(folder))
             if said:
                 return f"{calls}: {said}", n_calls
@@ -77,8 +80,6 @@ def fault_of_sequences(way: str, shape: Shape, n_sequences: int, seed: int) -> t
 def _of_way(way: str, recording: Recording, before: Arrays, seed: int, folder: Path) -> str:
     if way == "emulated":
         return sparse_emulation.fault(recording, before, seed, folder)
-    if not sparse_periods.has_room(recording, before):
-        return ""
     sources = sparse_periods.combined_sources(recording, LIST_KINDS, N_COMBINATIONS, seed)
     return sparse_periods.fault(recording, before, sources, folder)
 
