@@ -79,7 +79,7 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
     check = on_emulator if way == "emulator" else of_compiler(way)
     for d, what in zip(made, check(made, stem, batch) if made else (), strict=True):
         if what:
-            said[d.body.number] = what
+            said[d.body.number] = what.replace(f"{stem.parent}/", "")
     return {
         "candidates": len(made),
         "dead ends": counts["dead ends"],
@@ -126,7 +126,7 @@ def report(values: dict[str, Any]) -> str:
         "# Random bodies",
         stamp_text(values["stamp"]),
         "Random candidates, against the interpreter in float64. Left out is where rounding decides what comes out."
-        " Mended were wrong, and are right with the sources of the last row.",
+        " Mended were wrong, and are right with the sources of a later row.",
         f"Compilers of C on this machine: {', '.join(values['compilers'])}.",
         table(head, rows),
     ]
