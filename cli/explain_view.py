@@ -197,11 +197,14 @@ def _difference_lines(e: Explanation, unit: Unit, verbosity: int) -> Iterator[st
         before = e.default.words[topic]
         gone = [p for p in before if p not in phrases]
         new = [p for p in phrases if p not in before]
-        if not gone and not new:
+        same = [p for p in phrases if p in before] if verbosity > 1 else []
+        if not gone and not new and not same:
             continue
         yield topic
-        yield from (f"  best     {p}" for p in new or ["nothing of the kind"])
-        yield from (f"  default  {p}" for p in gone or ["nothing of the kind"])
+        yield from (f"  both     {p}" for p in same)
+        if gone or new:
+            yield from (f"  best     {p}" for p in new or ["nothing of the kind"])
+            yield from (f"  default  {p}" for p in gone or ["nothing of the kind"])
     yield f"{_count(len(e.changed), 'decision differs', 'decisions differ')}" + (
         "" if verbosity > 1 or not e.changed else " (-v lists them)"
     )

@@ -106,6 +106,9 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
             yield from (f"  {line}" for line in _components(space, root))
         yield from ("", "Fixed by propagation")
         yield from (f"  {name} = {value}" for name, value in _fixed(space, root))
+        if never_worse := list(_never_worse(space, root)):
+            yield from ("", "Never worse than others, which --fix may want")
+            yield from (f"  {line}" for line in never_worse)
         yield from ("", "Open")
         yield from (f"  {name}: {' '.join(values)}" for name, values in _opened(space, root))
     yield from ("", "Bound")
@@ -221,10 +224,28 @@ def _components(space: Space, root: Candidate) -> Iterator[str]:
 
 
 def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
+    others = _decided_unasked(space)
     for v in map(int, space.searchable):
-        if not root.is_open(v):
+        if not root.is_open(v) and v not in others:
             choice = space.choices[v]
             yield choice.name, choice.values[root.value(v)]
+
+
+def _decided_unasked(space: Space) -> dict[int, list[str]]:
+    """Choices of which a search takes the value that is never worse, with all that are possible."""
+    whole = space.open_root()
+    if isinstance(whole, DeadEnd):
+        return {}
+    dominated = map(int, space.variables.dominated)
+    found = {v: [space.choices[v].values[x] for x in whole.values(v)] for v in dominated}
+    return {v: values for v, values in found.items() if len(values) > 1}
+
+
+def _never_worse(space: Space, root: Candidate) -> Iterator[str]:
+    for v, values in _decided_unasked(space).items():
+        choice = space.choices[v]
+        taken = choice.values[root.value(v)]
+        yield f"{choice.name} = {taken}, not {' or '.join(x for x in values if x != taken)}"
 
 
 def _opened(space: Space, root: Candidate) -> Iterator[tuple[str, list[str]]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import warnings
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +168,72 @@ def test_writes_that_are_not_made_end_exploring_in_a_sentence(
     assert code == 2
     assert err.count("\n") == 1
     assert "with these arguments, " in err and wrong in err
+
+
+DECIDED = """
+import os
+import kernelscape as ks
+
+ks.init(decisions=os.environ.get("FOUND") or {})
+x, y = ks.field(ks.i32), ks.field(ks.i32)
+ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(x, y)
+wide = ks.field(ks.i32)
+ks.root.pointer(ks.i, 2).dense(ks.i, 8).place(wide)
+
+@ks.kernel
+def fill():
+    for i in range(10):
+        x[i] = 1 + i
+
+@ks.kernel
+def add():
+    for i in x:
+        y[i] += x[i]
+        wide[i // 2] += x[i]
+
+def step():
+    fill()
+    add()
+    add()
+"""
+WAYS = {
+    "listgen(add0*)": "GENERATE",
+    "compaction(add0*)": "TWO_PASS",
+    "activate(add1)": "ACTIVATE",
+    "leaf_layout(*)": "AOS",
+}
+
+
+@pytest.mark.compiler
+def test_choices_of_sparse_loops_are_fixed_and_replayed_by_their_names(
+    explore, monkeypatch
+) -> None:
+    monkeypatch.delenv("FOUND", raising=False)
+    Path("program.py").write_text(DECIDED)
+    code, out, _ = explore("show", "program.py:step", "-v", "--descents", "0")
+    assert code == 0
+    assert "  activate(add1) = DEMOTED, not ACTIVATE\n" in out
+    fixed = [x for site, value in WAYS.items() for x in ("--fix", f"{site}={value}")]
+    code, _, err = explore("run", "program.py:step", *fixed, "--max-evals", "1", "-q", "-o", "run")
+    assert code == 0, err
+    code, _, err = explore("run", "program.py:step", "--fix", "activate(add0*)=DEMOTED", "-q")
+    assert (code, err.count("\n")) == (2, 1)
+    found = dict(json.loads(Path("run/best.json").read_text())["decisions"])
+    for site, value in WAYS.items():
+        names = [x for x in found if fnmatch(x, site)]
+        assert [found[x] for x in names] == [value]
+    code, out, err = explore("explain", "run", "-v")
+    assert code == 0, err
+    for said in ("is made again", "makes cells active", "by all threads", "side by side"):
+        assert said in out
+    Path("program.py").rename("other.py")
+    code, out, err = explore("replay", "run")
+    assert code in (0, 6), err
+    assert "verified on" in out
+    monkeypatch.setenv("FOUND", "run")
+    program = runpy.run_path("other.py")
+    program["step"]()
+    assert n_runs() == 1
+    x = np.arange(1, 13) * (np.arange(12) < 10)
+    np.testing.assert_array_equal(program["y"].to_numpy()[:12], 2 * x)
+    np.testing.assert_array_equal(program["wide"].to_numpy()[:6], 2 * x.reshape(-1, 2).sum(axis=1))
