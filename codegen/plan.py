@@ -20,12 +20,14 @@ from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads, nested_statements
 from ..kernels.sparse.laid_out import LaidOut, laid_out
+from ..kernels.sparse.records import with_places
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Flow, Operand, Prefetch, Shift
 from ..space.candidate import Candidate
 from ..space.draft import TreePart
 from ..space.engine.order import Node, forest
 from ..space.families.leaf_layout import tile_of
+from ..space.families.record import CELL, RECORD
 from ..space.families.scatter import Blocks, blocks_of, tile_shape
 from ..space.families.wavefronts import sweep_of
 from .alternatives import with_bodies
@@ -280,11 +282,15 @@ def read_plan(candidate: Candidate) -> Plan:
     values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
     tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.leaves}
     tiles = {leaves: tile for leaves, tile in tiles.items() if tile}
-    return _in_layouts(plan, laid_out(plan.problem, tiles)) if tiles else plan
+    how = {site.name: value for site, value in plan.of_trees("record")}
+    placed = [x for x in plan.problem.lists if how.get(x.name) == RECORD[CELL]]
+    if not tiles and not placed:
+        return plan
+    return _in_layouts(plan, with_places(laid_out(plan.problem, tiles), placed))
 
 
 def _in_layouts(plan: Plan, after: LaidOut) -> Plan:
-    """The plan on leaves that lie otherwise, converted by launches of their own, which all threads share out."""
+    """The plan on leaves and lists that lie otherwise, converted by launches of their own, which all threads share out."""
     every = after.problem.tasks
     moved = [replace(p, task=t) for p, t in zip(plan.tasks, every, strict=False)]
     added = [_shared_out(t, task, plan.cores) for t, task in enumerate(every) if t >= len(moved)]

@@ -32,6 +32,9 @@ def all_but(values: tuple[str, ...], *without: int) -> int:
     return bits(*range(len(values))) & ~bits(*without)
 
 
+AS_IT_IS = 0  # the first value of choices about parts of trees: as the program has them
+
+
 @dataclass(frozen=True)
 class TreePart:
     """A part of a tree of sparse fields. Its choices hold for the whole sequence; `task` is the first that touches it."""

@@ -132,6 +132,24 @@ class Leaves:
 
 
 @dataclass(frozen=True)
+class ListRecords:
+    """A list of active cells whose records may be places of cells while a sequence runs: `array` has the item of each and its
+    coordinates. As many are in use as `counters` says in `row` and `column`.
+
+    The place of a cell is its number in `shape`, rows first. `item` is what it has, by the local `place`.
+    """
+
+    name: str
+    array: str
+    counters: str
+    row: int
+    column: int
+    shape: tuple[int, ...]
+    item: Expr
+    is_written: bool  # by the sequence
+
+
+@dataclass(frozen=True)
 class Problem:
     """A recorded kernel sequence, normalised: what the space is built from. Depends on nothing about the machine.
 
@@ -146,6 +164,7 @@ class Problem:
     key: str
     formula: str = ""
     leaves: tuple[Leaves, ...] = ()  # of trees of sparse fields
+    lists: tuple[ListRecords, ...] = ()  # of their active cells
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)

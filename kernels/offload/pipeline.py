@@ -33,6 +33,7 @@ from ..ir.walk import (
 )
 from ..sparse.derived import Facts
 from ..sparse.leaves import leaves_of
+from ..sparse.records import lists_of
 from .closed import PRINTED, closed_task, with_known_arrays, with_trees
 from .distribute import (
     NotStructuredError,
@@ -88,7 +89,9 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
     done = tuple(with_known_arrays(t, {a.name for a in arrays}) for t in done)
     leaves = leaves_of(recording.trees, arrays, done)
-    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, leaves)
+    logical = [x.logical.ir for x in recording.calls if x.logical is not None]
+    records = lists_of(recording.trees, logical, arrays, done)
+    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, leaves, records)
     return replace(problem, key=problem_key(problem))
 
 

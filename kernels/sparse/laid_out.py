@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ..ir.body import Closure, Reason, access_at, analyse
-from ..ir.domain import Loop
 from ..ir.kernel import (
     NOWHERE,
     Binary,
@@ -30,9 +28,8 @@ from ..ir.simplify import binary, cast, const
 from ..ir.task import ArrayInfo, Leaves, Problem, Task
 from ..ir.walk import local_changed, mapped, nested_statements
 from .cells import I64, number, plus, quotient, remainder, times
+from .converting import converting
 from .layout import FREE, FRESH, TAKEN
-
-_BLOCK = 4096  # cells that one thread converts at once: some pages of each field, so that threads do not meet in one
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def laid_out(problem: Problem, tiles: Mapping[Leaves, int]) -> LaidOut:
     made = []
     for leaves, tile in tiles.items():
         parts = [problem.array(name) for name in leaves.arrays]
-        name = _fresh("cells", taken)
+        name = fresh_name("cells", taken)
         n_items = max(a.shape[-1] for a in parts)
         n = sum(prod(a.shape[:-1]) for a in parts)
         shape = (n_items, n) if tile == 1 else (-(-n_items // tile), n, tile)
@@ -74,7 +71,7 @@ def laid_out(problem: Problem, tiles: Mapping[Leaves, int]) -> LaidOut:
     return LaidOut(after, tuple(entering), tuple(leaving))
 
 
-def _fresh(stem: str, taken: set[str]) -> str:
+def fresh_name(stem: str, taken: set[str]) -> str:
     name, k = stem, 1
     while name in taken:
         name, k = f"{stem}{k}", k + 1
@@ -265,33 +262,16 @@ def _converting(
             s = For(loop, number(n), (s,), NOWHERE)
         return s
 
-    block = Loop("block", -(-n_items // _BLOCK), False)
-    begin = times(LoopIndex("block", I64), _BLOCK)
-    room = binary("min", number(_BLOCK), binary("sub", number(n_items), begin))
-    left = binary("sub", _used(leaves, n_items), begin)
-    n_used = Local("n_used", I64)
-    body: list[Stmt] = [
-        SetLocal("n_used", binary("max", number(0), binary("min", left, room)), NOWHERE)
-    ]
-    items: list[tuple[Expr, Expr, str, bool]] = [
-        (n_used, plus(begin, LoopIndex("item", I64)), "item", True)
-    ]
-    if clears_rest:
-        more = binary("sub", room, n_used)
-        items.append((more, plus(begin, n_used, LoopIndex("rest", I64)), "rest", False))
-    for extent, item, loop, is_used in items:
-        inside = tuple(components(a, item, is_used) for a in parts)
-        body.append(For(loop, extent, inside, NOWHERE))
-    statements = tuple(body)
-    reason = Reason(Closure.RANGE, "a conversion of leaves", NOWHERE)
-    inside_ = analyse(statements, (block,), reason)
-    first = next(site for site in inside_.sites if site.writes)
-    return Task(
-        f"{leaves.name}.{verb}",
-        f"{verb} {leaves.name}",
-        (block,),
-        access_at(first, (block,)),
-        leaves.dtype,
-        None,
-        body=inside_,
-    )
+    def write(begin: Expr, n_used: Expr, room: Expr) -> Sequence[Stmt]:
+        items = [(n_used, plus(begin, LoopIndex("item", I64)), "item", True)]
+        if clears_rest:
+            more = binary("sub", room, n_used)
+            items.append((more, plus(begin, n_used, LoopIndex("rest", I64)), "rest", False))
+        made: list[Stmt] = []
+        for extent, item, loop, is_used in items:
+            inside = tuple(components(a, item, is_used) for a in parts)
+            made.append(For(loop, extent, inside, NOWHERE))
+        return made
+
+    used = "leaves", n_items, _used(leaves, n_items)
+    return converting(verb, leaves.name, used, write, leaves.dtype)

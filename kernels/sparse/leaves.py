@@ -24,7 +24,7 @@ def leaves_of(
     """
     known = {a.name: a for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
-    kept = {name for t in tasks for name in _kept(t, problem)}
+    kept = {name for t in tasks for name in kept_in(t, problem)}
     written = {name for t in tasks for name in arrays_written(t)}
     found = []
     for used in trees:
@@ -57,7 +57,7 @@ def _slots(
     return Slots(counters, pool, unit, used.arrays.get(f"table{pool}", "") in written)
 
 
-def _kept(task: Task, problem: Problem) -> set[str]:
+def kept_in(task: Task, problem: Problem) -> set[str]:
     """Arrays that a task names elsewhere than in the statements of a body: in an assignment, a sort, a sweep or as rows."""
     if task.body is None:
         return {*arrays_read(task), *arrays_written(task)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...space import choices as ch
+from ...space.draft import AS_IT_IS
 from ...space.engine.jit import jit_flat_internal
 from .columns import Ints
 from .common import Bools, Int, Mask, join, merged_tasks
@@ -20,7 +21,7 @@ _PARALLEL = 1 << ch.PARALLEL
 _IN_ORDER = 1 << ch.IN_ORDER
 _MERGED = 1 << ch.MERGED
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
-_PLAIN_LEAVES = 1 << ch.SOA
+_AS_IT_IS = 1 << AS_IT_IS
 
 
 @jit_flat_internal
@@ -119,7 +120,7 @@ def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -
     """Number of launches of a team that are surely there: tasks that surely share none, as often as they run, and conversions."""
     count = 0.0
     for k in range(tables.converted.shape[0]):
-        if not domains[tables.converted[k].layout] & _PLAIN_LEAVES:
+        if not domains[tables.converted[k].layout] & _AS_IT_IS:
             count += tables.converted[k].launches
     for t in range(parallel.size):
         chosen[t] = 1 if parallel[t] & SURELY else 0

@@ -79,7 +79,7 @@ class BoundTables(NamedTuple):
         Table  # of mid and of inner: variable of its size, where its universe begins; extent
     )
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
-    converted: Table  # layout of leaves; launches of a team that convert them, where it is not the program's
+    converted: Table  # layout of leaves or lists; launches of a team that convert them, where it is not the program's
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
@@ -144,9 +144,12 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
 
 
 def _converted(space: Space) -> Table:
-    found = space.variables.of_trees["leaf_layout"].items() if space.target.cores > 1 else ()
-    written = {x.name for x in space.problem.leaves if x.is_written}
-    rows = [(var, 1 + (site.name in written)) for site, var in found]
+    of_trees, problem = space.variables.of_trees, space.problem
+    parts = (("leaf_layout", problem.leaves), ("record", problem.lists))
+    rows = []
+    for kind, sites in parts if space.target.cores > 1 else ():
+        written = {x.name for x in sites if x.is_written}
+        rows += [(var, 1 + (site.name in written)) for site, var in of_trees[kind].items()]
     return table(rows, "layout launches")
 
 

@@ -18,6 +18,7 @@ from ...kernels.ir.on_trees import TileSite
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
+from ...space.draft import AS_IT_IS
 from ..tree.ordering import open_in_order
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, sweeps
@@ -370,8 +371,9 @@ class _Wanted:
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
         for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
-        for var in self.v.of_trees["leaf_layout"].values():
-            self.want(var, ch.SOA)
+        for sites in self.v.of_trees.values():
+            for var in sites.values():
+                self.want(var, AS_IT_IS)
         for var in self.v.scatter.values():
             how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
             self.want(var, *_first_of(how, ch.SERIAL, ch.BY_ATOMICS))

@@ -1,0 +1,38 @@
+"""Tasks that convert arrays when a sequence begins or ends, block by block, so that threads share them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir.body import Closure, Reason, access_at, analyse
+from ..ir.domain import Loop
+from ..ir.kernel import NOWHERE, DType, Expr, Local, LoopIndex, SetLocal, Stmt
+from ..ir.simplify import binary
+from ..ir.task import Task
+from .cells import I64, number, times
+
+_BLOCK = 4096  # items that one thread converts at once: some pages of each array, so that threads do not meet in one
+
+
+def converting(
+    verb: str,
+    name: str,
+    what: tuple[str, int, Expr],
+    write: Callable[[Expr, Expr, Expr], Sequence[Stmt]],
+    dtype: DType,
+) -> Task:
+    """A task that converts items of `what`: what they are in words, how many there are, and the first how many are in use.
+
+    `write` makes the statements of a block, from its first item, how many of its items are in use, and how many it has.
+    """
+    noun, n_items, used = what
+    block = Loop("block", -(-n_items // _BLOCK), False)
+    begin = times(LoopIndex("block", I64), _BLOCK)
+    room = binary("min", number(_BLOCK), binary("sub", number(n_items), begin))
+    left = binary("sub", used, begin)
+    here = SetLocal("n_used", binary("max", number(0), binary("min", left, room)), NOWHERE)
+    statements = (here, *write(begin, Local("n_used", I64), room))
+    body = analyse(statements, (block,), Reason(Closure.RANGE, f"a conversion of {noun}", NOWHERE))
+    first = next(site for site in body.sites if site.writes)
+    target = access_at(first, (block,))
+    return Task(f"{name}.{verb}", f"{verb} {name}", (block,), target, dtype, None, body=body)

@@ -1,0 +1,39 @@
+"""What the records of a list of active cells are while a sequence runs. The program keeps item and coordinates of each: lists of
+places are converted when the sequence begins, and back when it ends, by copies that are part of it.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir.effects import arrays_read, arrays_written
+from ...kernels.ir.task import ListRecords
+from ..draft import Draft, Family, Phrases, TreePart
+from ..targets.kind import CPU
+from .leaf_layout import MOST_BYTES
+
+ITEM_AND_COORDINATES, CELL = range(2)
+RECORD = (
+    "SLOT_AND_COORDINATES",  # as the program has them: a number of 32 bits for the slot, and one an axis
+    "CELL",  # the cell's place in its node, in 32 bits: the coordinates are divisions, and the slot is looked up in tables
+)
+
+
+def declare(s: Draft) -> None:
+    for x in s.problem.lists if s.kind.has_teams else ():
+        if s.array(x.array).size_bytes <= MOST_BYTES:
+            site = TreePart(x.name, _first(s, x))
+            s.v.of_trees["record"][site] = s.b.add("record", (x.name,), RECORD)
+
+
+def _first(s: Draft, x: ListRecords) -> int:
+    touched = ({*arrays_read(t), *arrays_written(t)} for t in s.problem.tasks)
+    return next(t for t, here in enumerate(touched) if x.array in here)
+
+
+PHRASES = Phrases(
+    "record",
+    "lists",
+    {"CELL": "lists places of cells alone, converted before and behind"},
+    {"CELL": "a list of places"},
+)
+
+FAMILY = Family("record", {CPU: ()}, declare, (PHRASES,))
