@@ -201,6 +201,7 @@ WAYS = {
     "compaction(add0*)": "TWO_PASS",
     "activate(add1)": "ACTIVATE",
     "leaf_layout(*)": "AOS",
+    "record(*)": "CELL",
 }
 
 
@@ -224,7 +225,13 @@ def test_choices_of_sparse_loops_are_fixed_and_replayed_by_their_names(
         assert [found[x] for x in names] == [value]
     code, out, err = explore("explain", "run", "-v")
     assert code == 0, err
-    for said in ("is made again", "makes cells active", "by all threads", "side by side"):
+    for said in (
+        "is made again",
+        "makes cells active",
+        "by all threads",
+        "side by side",
+        "lists places",
+    ):
         assert said in out
     Path("program.py").rename("other.py")
     code, out, err = explore("replay", "run")

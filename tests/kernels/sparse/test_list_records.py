@@ -28,6 +28,7 @@ NESTED = Shape(
 DENSE = Shape((("pointer", (2, 3)), ("dense", (3, 4))), 0, 2)
 HASHED = Shape((("hash", (3, 5)), ("dense", (2, 2))), 0, 3)
 LOOPS = (("bump", 0), ("bump", 0))
+REPEATED = (("bump", 0),) * 24
 CHANGES = (("store", 5), ("bump", 0), ("append", 4), ("bump", 0), ("drop", 3), ("bump", 0))
 
 
@@ -45,17 +46,24 @@ def drawn(space: Space, value: str, seed: int = 1) -> Candidate:
 
 @pytest.mark.compiler
 @pytest.mark.parametrize(
-    ("shape", "calls"), [(POINTERS, CHANGES), (NESTED, CHANGES), (NESTED, LOOPS)]
+    ("shape", "calls"), [(POINTERS, CHANGES), (NESTED, CHANGES), (NESTED, LOOPS), (DENSE, REPEATED)]
 )
 def test_each_record_leaves_what_the_reference_leaves(
     shape: Shape, calls: Sequence[tuple[str, int]], tmp_path: Path
 ) -> None:
     recording, before = sparse_emulation.recorded(shape, calls)
     space = build_space(normalise(recording), checking.target(2, 32))
-    ways = ((), (("listgen", "GENERATE"),), (("listgen", "IF_CHANGED"),))
+    ways = ((), (("listgen", "GENERATE"),))
     made = [drawn(fix(space, way), "CELL", seed) for seed, way in enumerate(ways)]
     sources = [checking.source_of(c) for c in made]
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def test_a_repeat_takes_a_list_as_often_as_it_runs() -> None:
+    space = space_of(DENSE, REPEATED)
+    assert [r.count for r in space.problem.repeats] == [24]
+    plan = read_plan(drawn(space, "CELL"))
+    assert (plan.repeats[0].first, plan.repeats[0].stop) == (1, len(plan.launches) - 1)
 
 
 def test_each_list_of_a_tree_has_its_own_records() -> None:
