@@ -27,9 +27,9 @@ def _task(task: Task, t: int, choices: Choices) -> Task:
     if body.trees.lists:
         how = [choices["listgen"][t, x.name] for x in body.trees.lists]
         return replace(task, body=_made(task, body, how))
-    if body.trees.others:
-        chosen = choices["activate"][t]
-        return replace(task, body=dict(body.trees.others).get(chosen, body))
+    others = dict(body.trees.others)
+    if others and (other := others.get(choices["activate"][t])):
+        return replace(task, body=other)
     if body.trees.tiles:
         staged = choices.get("staged", {})
         tiled = frozenset(x.name for x in body.trees.tiles if staged.get((t, x.name)) == HALO)

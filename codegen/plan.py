@@ -13,7 +13,6 @@ from math import prod
 from ..kernels.ir.access import access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.kernel import For
-from ..kernels.ir.on_trees import EACH
 from ..kernels.ir.ranges import widest
 from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
@@ -179,7 +178,7 @@ class TaskPlan:
     @property
     def activates(self) -> bool:
         """Whether its body may make cells active."""
-        return self.task.body is not None and self.task.body.trees.way == EACH
+        return self.task.body is not None and self.task.body.trees.activates
 
     @property
     def states(self) -> frozenset[str]:

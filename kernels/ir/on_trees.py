@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .body import Body
 
 ANEW, IF_OLD, AS_IS = "GENERATE", "IF_CHANGED", "REUSE"  # the values of `listgen`
-EACH, NEEDED = "ACTIVATE", "DEMOTED"  # the values of `activate`
+EACH, NEEDED, ONCE = "ACTIVATE", "DEMOTED", "ELEMENT"  # the values of `activate`
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class OnTrees:
     shared: frozenset[str] = frozenset()
     tiles: tuple[TileSite, ...] = ()
     forms: tuple[tuple[frozenset[str], Body], ...] = ()
+
+    @property
+    def activates(self) -> bool:
+        """Whether the body may make cells active."""
+        return self.way in (EACH, ONCE)
 
     @property
     def safe(self) -> frozenset[str]:

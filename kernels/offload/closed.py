@@ -27,7 +27,7 @@ from ..ir.kernel import (
     Update,
 )
 from ..ir.meeting import meet_in
-from ..ir.on_trees import EACH, NEEDED
+from ..ir.on_trees import EACH, NEEDED, ONCE
 from ..ir.task import Problem, Task
 from ..ir.walk import (
     Renaming,
@@ -89,7 +89,7 @@ def closed_task(
 def with_trees(
     task: Task, found: TreeLoop, whole: Stmt | None, arrays: Mapping[str, ArrayParam]
 ) -> Task:
-    """A loop on sparse fields with what is known of it; `whole`: the same with all of its activations."""
+    """A loop on sparse fields with what is known of it; `whole`: the same with all of its activations, in each iteration."""
     body = task.body
     if body is None or not task.loops:
         return task
@@ -101,7 +101,7 @@ def with_trees(
         if other is None:
             return task
         other = replace(other, trees=trees)
-        trees = replace(trees, way=NEEDED, others=((EACH, other),))
+        trees = replace(trees, way=ONCE if found.is_once else NEEDED, others=((EACH, other),))
     return replace(task, body=replace(body, trees=trees))
 
 

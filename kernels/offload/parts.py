@@ -17,6 +17,7 @@ from ..sparse.derived import Facts, tops_of
 from ..sparse.layout import Layout
 from ..sparse.lower import lower_trees
 from ..sparse.lowered import Lowered, Window
+from ..sparse.once import once_a_leaf
 from ..sparse.own import without_own_activations
 from ..sparse.recorded import Logical, layouts_of
 
@@ -35,14 +36,15 @@ class TakenList:
 
 @dataclass(frozen=True)
 class TreeLoop:
-    """A loop on sparse fields. `whole`: the same with all of its activations, where some are needless and left out; `apart` and
-    `shared` are those of OnTrees, as arrays of the sequence.
+    """A loop on sparse fields. `whole`: the same with all of its activations, where some are needless and left out, or (`is_once`)
+    are made once an element; `apart` and `shared` are those of OnTrees, as arrays of the sequence.
     """
 
     activates: bool
     whole: Stmt | None
     apart: frozenset[str]
     shared: frozenset[str]
+    is_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
         return Parts(call, call.ir, arrays, (), call.ir.body)
     derived = facts.after(logical.ir)
     layouts = layouts_of(recording.trees)
-    lowered = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted)
+    once = _once(logical, layouts, derived.demoted)
+    lowered = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted, once=once)
     of_tree = {t.tree.name: t.arrays for t in recording.trees}
     arrays |= {name: of_tree[tree][key] for name, tree, key in lowered.sections}
     right = {k for k, top, tree, n in lowered.lists if (tree, n) in derived.kept[top]}
@@ -92,21 +95,21 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
     first, end = lowered.n_settling, len(body) - lowered.n_claiming
     kept = [k for k in range(first, end) if k not in right]
     found = dict(_loops(logical, lowered, layouts, arrays))
-    if derived.demoted:
+    if derived.demoted or once:
         whole = lower_trees(logical.ir, layouts, logical.numbers)
         arrays |= {name: of_tree[tree][key] for name, tree, key in whole.sections}
-        needless = tops_of(logical.ir, derived.demoted)
-        at = {top: whole.ir.body[k] for k, top in whole.loops if top in needless}
+        fewer, of_once = (tops_of(logical.ir, x) for x in (derived.demoted | once, once))
+        at = {top: whole.ir.body[k] for k, top in whole.loops if top in fewer}
         for k, top in lowered.loops:
             if top in at:
-                found[k] = replace(found[k], activates=True, whole=at[top])
+                found[k] = replace(found[k], activates=True, whole=at[top], is_once=top in of_once)
     loops = {place: found[k] for place, k in enumerate(kept) if k in found}
     wanted = tuple(body[k] for k in kept)
     forms, numbers = [], logical.numbers
     tree_of = {p.array: of_tree[p.tree] for p in logical.ir.placed}
     for windows in _sets_of_windows(lowered):
         staged = {(w.top, w.field) for w in windows}
-        made = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted, staged)
+        made = lower_trees(logical.ir, layouts, logical.numbers, derived.demoted, staged, once)
         arrays |= {name: of_tree[tree][key] for name, tree, key in made.sections}
         named = tuple(
             (
@@ -118,6 +121,16 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
         )
         forms.append(TiledForm(named, tuple(made.ir.body[k] for k in kept)))
     return Parts(call, lowered.ir, arrays, body[:first], wanted, lists, loops, tuple(forms))
+
+
+def _once(
+    logical: Logical, layouts: Mapping[str, Layout], demoted: frozenset[int]
+) -> frozenset[int]:
+    """The activations that are made once an element, in loops that need all of theirs."""
+    trees = {name: layout.tree for name, layout in layouts.items()}
+    fewer = tops_of(logical.ir, demoted)
+    found = once_a_leaf(logical.ir, trees).items()
+    return frozenset(n for top, numbers in found if top not in fewer for n in numbers)
 
 
 def _loops(

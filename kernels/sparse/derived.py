@@ -31,7 +31,7 @@ from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
 from .own import own_of, shrinks
 
 Node = tuple[str, int]  # of a tree
-_PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
+PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class _Site:
+class ActivationSite:
     """An activation with the loops around it, outermost first; `is_sure`: it happens in each of their iterations, and loops over
     active cells, which may run zero times, decide by their indices where.
     """
@@ -81,7 +81,7 @@ class Facts:
         kept: list[frozenset[Node]] = []
         first = 0
         for s in ir.body:
-            sites = list(_sites(s, first))
+            sites = list(activation_sites(s, first))
             first += len(sites)
             kept.append(self._lists(s))
             demoted |= self._statement(s, sites)
@@ -97,7 +97,7 @@ class Facts:
         self.lists.update((n, self.version(n)) for n in nodes)
         return kept
 
-    def _statement(self, s: Stmt, sites: Sequence[_Site]) -> set[int]:
+    def _statement(self, s: Stmt, sites: Sequence[ActivationSite]) -> set[int]:
         """The needless activations of a statement at top level."""
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
@@ -118,7 +118,7 @@ class Facts:
         self.active |= {key for key in keys if key is not None}
         return demoted
 
-    def _key(self, x: _Site) -> tuple[object, ...] | None:
+    def _key(self, x: ActivationSite) -> tuple[object, ...] | None:
         """The cells of a site: those of two sites with one key are the same. None where values decide which they are."""
         names: dict[str, Expr] = {}
         domain: list[object] = []
@@ -136,7 +136,7 @@ class Facts:
                 return None
             names.update((n, LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
         parts = [e for i in x.indices for e in walk(i)]
-        if any(type(e).__name__ not in _PURE for e in parts):
+        if any(type(e).__name__ not in PURE for e in parts):
             return None
         if not used <= set(names):
             return None
@@ -167,7 +167,7 @@ def _loops_in(indices: Iterable[Expr]) -> set[str]:
 
 
 def _own_sites(
-    s: Stmt, sites: Sequence[_Site], trees: Mapping[str, StructureTree]
+    s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> frozenset[int]:
     """The sites that only touch the own cell of the loop around, which is active."""
     if not isinstance(s, ForActive) or shrinks(s):
@@ -177,7 +177,7 @@ def _own_sites(
     return frozenset(x.number for x in found)
 
 
-def _sites(s: Stmt, first: int) -> Iterator[_Site]:
+def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
     """The activations of a statement, in the order of the text."""
     counted = iter(range(first, 1 << 30))
     changed = [local_changed(x) for x in nested_statements((s,))]
@@ -188,7 +188,7 @@ def _sites(s: Stmt, first: int) -> Iterator[_Site]:
         around: tuple[For | ForActive, ...],
         is_sure: bool,
         known: dict[str, Expr],
-    ) -> Iterator[_Site]:
+    ) -> Iterator[ActivationSite]:
         known = dict(known)
         for x in body:
             match x:
@@ -197,7 +197,7 @@ def _sites(s: Stmt, first: int) -> Iterator[_Site]:
                     used = _loops_in(indices)
                     active = (a for a in around if isinstance(a, ForActive))
                     runs = all(used.intersection(a.loops) for a in active)
-                    yield _Site(next(counted), x, around, indices, is_sure and runs)
+                    yield ActivationSite(next(counted), x, around, indices, is_sure and runs)
                 case For():
                     runs = isinstance(x.extent, Const) and x.extent.value > 0
                     yield from block(x.body, (*around, x), is_sure and runs, known)

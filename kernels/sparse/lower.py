@@ -6,7 +6,7 @@ its cells; own cells are items of that. All other accesses walk down the tree. L
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..ir.errors import LanguageError
@@ -43,11 +43,13 @@ from ..ir.walk import (
     walk,
 )
 from .cells import I64, Block, Cells, Found, Names, number
+from .derived import ActivationSite
 from .halo import Staged, around, windows
 from .layout import Layout, pools_below
 from .loops import CellLoops
 from .lowered import Lowered
 from .near import Leaf, offsets
+from .once import Leaves, chosen, first_indices, made_once
 from .own import Own, changing, shrinks, without_own_activations, written
 from .pools import Pools
 from .settling import settle, settle_between
@@ -60,12 +62,15 @@ def lower_trees(
     fields: Mapping[str, int],
     demoted: frozenset[int] = frozenset(),
     staged: Collection[tuple[int, str]] = (),
+    once: frozenset[int] = frozenset(),
 ) -> Lowered:
     """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`. `demoted`: activations, as
     they are counted in the text, of cells that are active for sure. `staged`: by the number of a loop at top level, arrays that it
-    reads out of tiles.
+    reads out of tiles. `once`: activations that are made once an element (once.py).
     """
-    return _Lowering(ir, layouts, fields, demoted, staged).run()
+    lowering = _Lowering(ir, layouts, fields, demoted, staged)
+    lowering.once = {top: (s, sites) for top, s, sites in chosen(ir, once)}
+    return lowering.run()
 
 
 class _Lowering:
@@ -96,6 +101,8 @@ class _Lowering:
         self.makers: list[tuple[int, tuple[Stmt, str, int]]] = []
         self.tops: dict[int, int] = {}  # of loops at top level
         self.own: Own | None = None
+        self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
+        self.leaves: Leaves = {}  # of cells that were made active for the element around
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
         self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
@@ -235,7 +242,8 @@ class _Lowering:
 
     def activate(self, b: Block, s: Activate) -> None:
         key = s.tree, s.node, s.indices
-        if key in self.active or self._own_item(*key) is not None:
+        is_own = self._own_item(*key) is not None
+        if key in self.active or key in self.leaves or is_own:
             return
         indices = [b.hold("i", self.expr(i, b)) for i in s.indices]
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
@@ -253,6 +261,11 @@ class _Lowering:
             item = own
         elif key in self.active:
             item, guard = self.active[key].item, self.active[key].is_there
+        elif key in self.leaves:
+            node, found = self.leaves[key]
+            indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
+            below = self.cells.find(p.tree, p.node, indices, begin=(node, found.item), block=b)
+            item, guard = below.item, found.is_there
         elif (self.top, *key) in self.sure:
             item, guard = self._sure(b, p, [self.expr(i, b) for i in s.indices[n:]])
         else:
@@ -342,6 +355,16 @@ class _Lowering:
 
     # --- loops over active cells
 
+    def activated_once(self, b: Block, at: Mapping[int, Expr]) -> Leaves:
+        """Makes the cells active that are the same for all cells of an element. `at`: its coordinates, by axis."""
+        if self.top not in self.once:
+            return {}
+        s, sites = self.once[self.top]
+        before, self.loops = self.loops, first_indices(s, self.tree(s.tree), at)
+        made = made_once(b, sites, self.pools, lambda e: self.expr(e, b))
+        self.loops = before
+        return made
+
     def loop(self, b: Block, s: ForActive) -> None:
         t = self.tree(s.tree)
         path = t.path(s.node)
@@ -390,9 +413,11 @@ class _Lowering:
             elements.append((inner, item, found))
             rest = path[path.index(listed) + 1 :]
             at = {**coordinates, **found}
+            self.leaves = self.activated_once(inner, at)
             self.cell_loops.nest(
                 inner, s.tree, rest, item, {listed: item}, at, inside, is_leaf=True
             )
+            self.leaves = {}
 
         if listed < 0:
             self.cell_loops.nest(b, s.tree, path, number(0), {}, coordinates, inside)

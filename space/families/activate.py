@@ -1,12 +1,12 @@
-"""Whether a loop makes cells active that surely are.
+"""How often a loop makes cells active: each time, once for each element of a list, or never those that surely are.
 
-DEMOTED is never worse, so a search takes it where it is legal; only who fixes the choice gets the other. The memory that an
-activation changes is changed by nobody where the cell is active: so all that is proved of the one holds of the other.
+DEMOTED and ELEMENT are never worse, so a search takes them where they are legal; only who fixes the choice gets the other. An
+activation changes no memory where the cell is active: so all that is proved of one body holds of the others.
 """
 
 from __future__ import annotations
 
-from ...kernels.ir.on_trees import EACH, NEEDED
+from ...kernels.ir.on_trees import EACH, NEEDED, ONCE
 from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
@@ -14,10 +14,11 @@ from .ranges import IN_TURN
 from .scatter import SCATTER, SORTING
 from .tiling import DIM_KIND, VECTOR
 
-ACTIVATE, DEMOTED = range(2)
+ACTIVATE, DEMOTED, ELEMENT = range(3)
 ACTIVATE_KIND = (
     EACH,  # ACTIVATE: each iteration looks whether its cell is active, and makes it so where it is not
     NEEDED,  # DEMOTED: cells that an earlier loop has surely made active are taken as they are
+    ONCE,  # ELEMENT: where all cells of a leaf make the same cell active, that is done once before them
 )
 
 
@@ -53,6 +54,7 @@ PHRASES = Phrases(
     {
         "ACTIVATE": "makes cells active",
         "DEMOTED": "takes cells that are surely active as they are",
+        "ELEMENT": "makes cells active once for each leaf that it is in",
     },
     {},
 )

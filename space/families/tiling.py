@@ -9,7 +9,6 @@ from math import gcd
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import are_independent
 from ...kernels.ir.in_lanes import refusal
-from ...kernels.ir.on_trees import EACH
 from ...kernels.ir.scatter import scatters
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
@@ -70,7 +69,7 @@ def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
     """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
-    if not may or task.body.trees.way == EACH or refusal(task.body.statements, s.problem):
+    if not may or task.body.trees.activates or refusal(task.body.statements, s.problem):
         return False  # lanes do not wait for one another's cells
     # Of a nest no two meet; of scatters lanes make their updates one after another.
     return are_independent(task, d.loop) or len(task.loops) > 1 or bool(scatters(task, s.problem))
@@ -88,7 +87,7 @@ def is_parallel(task: Task, d: Dim) -> bool:
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
     """Whether a dim may be shared out, where updates of the same elements are made as threads can (scatter.py)."""
-    if task.body is not None and task.body.trees.way == EACH and not s.kind.has_teams:
+    if task.body is not None and task.body.trees.activates and not s.kind.has_teams:
         return False  # the threads of a GPU do not wait for one another's cells
     return is_parallel(task, d) or bool(scatters(task, s.problem))
 

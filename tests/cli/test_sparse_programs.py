@@ -199,6 +199,7 @@ def step():
 WAYS = {
     "listgen(add0*)": "GENERATE",
     "compaction(add0*)": "TWO_PASS",
+    "activate(add0*)": "ELEMENT",
     "activate(add1)": "ACTIVATE",
     "leaf_layout(*)": "AOS",
     "record(*)": "CELL",
@@ -228,6 +229,7 @@ def test_choices_of_sparse_loops_are_fixed_and_replayed_by_their_names(
     for said in (
         "is made again",
         "makes cells active",
+        "once for each leaf",
         "by all threads",
         "side by side",
         "lists places",

@@ -1,8 +1,10 @@
 """Choices about lists of active cells: who has them, what is taken without a search, what a user may fix, what runs."""
 
+import linecache
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 
 import kernelscape as ks
@@ -172,7 +174,8 @@ def test_activations_that_are_needless_are_left_out_unless_a_user_wants_them(
 ) -> None:
     space = space_of(growing[0])
     found = named(space, "activate")
-    assert list(found.values()) == [("ACTIVATE",), ("ACTIVATE",), ("ACTIVATE", "DEMOTED")]
+    ways = [("ACTIVATE",), ("ACTIVATE", "ELEMENT"), ("ACTIVATE", "DEMOTED")]
+    assert list(found.values()) == ways
     name = list(found)[-1]
 
     def tables(candidate: Candidate) -> list[bool]:
@@ -210,9 +213,79 @@ def test_two_threads_activate_one_block(
     recording, before = growing[0], {name: a.copy() for name, a in growing[1].items()}
     sources = [
         checking.source_of(drawn(fix(space, [*outer, ("activate", way)])))
-        for way in ("ACTIVATE", "DEMOTED")
+        for way in ("ACTIVATE", "DEMOTED", "ELEMENT")
     ]
     assert all(s.team for s in sources)
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def once_or_not(body: str, leaf: str = "dense") -> tuple[Recording, dict[str, Any]]:
+    """A loop over a list, with leaves of 4 x 2 cells, whose body is `body`; `z` is in blocks of 4 x 3."""
+    ks.init(arch=ks.cpu)
+    x, y, z = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32)
+    getattr(ks.root.pointer(ks.ij, (3, 2)), leaf)(ks.ij, (4, 2)).place(x, y)
+    blocks = ks.root.dense(ks.i, 2).pointer(ks.ij, (3, 3)).bitmasked(ks.ij, (2, 1))
+    blocks.dense(ks.ij, (4, 3)).place(z)
+    source = f"def body():\n    for i, j in x:\n{indent(dedent(body), ' ' * 8)}\n"
+    program: dict[str, Any] = {"ks": ks, "x": x, "y": y, "z": z}
+    linecache.cache["<body>"] = (len(source), None, source.splitlines(True), "<body>")
+    exec(compile(source, "<body>", "exec"), program)
+    kernel = ks.kernel(program["body"])
+
+    @ks.kernel
+    def fill() -> None:
+        for k in range(3):
+            x[4 * k, 3 - k] = 1 + k
+
+    def step() -> None:
+        fill()
+        kernel()
+
+    found = record_program(step, ())
+    ks.reset()
+    return found
+
+
+ONCE = [
+    "z[i, j * 3 // 2] += x[i, j]",
+    "k = i // 2\nz[k, 0] += x[i, j]\nz[k, j // 2] += 1",
+    "for k in range(3):\n    z[i, k] += x[i, j] + k",
+    "z[47 - i, 8 - j // 2 * 2] += x[i, j]\ny[i, j] = z[i, 0]",
+]
+EACH_TIME = [
+    "z[i + 1, 0] += x[i, j]",  # the last row of a leaf is in another block
+    "z[i, j * 2] += x[i, j]",
+    "z[x[i, j] % 8, 0] += 1",
+    "if x[i, j] > 1:\n    z[i, 0] += 1",
+    "for k in range(4):\n    z[i, k] += 1",
+    "if ks.is_active(z.parent(), [i // 4, 0]):\n    y[i, j] = 1\nz[i, 0] += 1",
+]
+
+
+def ways_of_body(recording: Recording) -> tuple[str, ...]:
+    found = named(space_of(recording), "activate")
+    return next(v for n, v in found.items() if n.startswith("activate(body"))
+
+
+@pytest.mark.parametrize("body", EACH_TIME)
+def test_cells_that_are_not_the_same_for_a_leaf_are_made_active_each_time(body: str) -> None:
+    assert ways_of_body(once_or_not(body)[0]) == ("ACTIVATE",)
+
+
+def test_leaves_of_which_cells_are_left_out_activate_each_time() -> None:
+    assert ways_of_body(once_or_not(ONCE[0], "bitmasked")[0]) == ("ACTIVATE",)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("body", ONCE)
+def test_cells_that_are_the_same_for_a_leaf_are_made_active_once(body: str, tmp_path: Path) -> None:
+    recording, before = once_or_not(body)
+    assert ways_of_body(recording) == ("ACTIVATE", "ELEMENT")
+    space = fix(space_of(recording), [("activate(body*)", "ELEMENT")])
+    outer = [("dim_kind(body*.outer)", "PARALLEL")]
+    assert "once for each leaf" in " ".join(describe(drawn(space))["lists"])
+    made = [drawn(space), *([drawn(fix(space, outer))] if body in ONCE[:2] else [])]
+    sources = [checking.source_of(c) for c in made]
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
 
 
