@@ -18,6 +18,7 @@ from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter, placing, scatters
 from ..kernels.ir.task import Problem, Task
 from ..kernels.ir.walk import loads, nested_statements
+from ..kernels.sparse.keyed import keyed
 from ..kernels.sparse.laid_out import LaidOut, laid_out
 from ..kernels.sparse.records import with_places
 from ..space import choices as ch
@@ -278,18 +279,21 @@ def read_plan(candidate: Candidate) -> Plan:
     tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
     plan = Plan(problem, tasks, flows, launches, space.target.cores, choices)
+    hashed = {s.name for s, x in plan.of_trees("directory") if x == ch.DIRECTORY[ch.HASH]}
+    tables = [x for x in problem.parts.tables if x.name in hashed]
+    plan = _in_layouts(plan, keyed(problem, tables)) if tables else plan
     values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
-    tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.leaves}
+    tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.parts.leaves}
     tiles = {leaves: tile for leaves, tile in tiles.items() if tile}
     how = {site.name: value for site, value in plan.of_trees("record")}
-    placed = [x for x in plan.problem.lists if how.get(x.name) == RECORD[CELL]]
+    placed = [x for x in plan.problem.parts.lists if how.get(x.name) == RECORD[CELL]]
     if not tiles and not placed:
         return plan
     return _in_layouts(plan, with_places(laid_out(plan.problem, tiles), placed))
 
 
 def _in_layouts(plan: Plan, after: LaidOut) -> Plan:
-    """The plan on leaves and lists that lie otherwise, converted by launches of their own, which all threads share out."""
+    """The plan on parts of trees that lie otherwise, converted by launches of their own, which all threads share out."""
     every = after.problem.tasks
     moved = [replace(p, task=t) for p, t in zip(plan.tasks, every, strict=False)]
     added = [_shared_out(t, task, plan.cores) for t, task in enumerate(every) if t >= len(moved)]

@@ -6,6 +6,7 @@ added later has the plain value, what code did without it, first: decisions stor
 
 from __future__ import annotations
 
+from .families.directory import DIRECTORY, HASH, TABLE
 from .families.fusion import FUSED, SAME_LAUNCH, SEPARATE
 from .families.guard import BLEND, BRANCH, GUARD, STRIDE
 from .families.leaf_layout import AOS, AOSOA, LEAF_LAYOUT, SOA
@@ -93,6 +94,7 @@ __all__ = [
     "CYCLIC",
     "DIM_KIND",
     "DIRECT",
+    "DIRECTORY",
     "ELIDED",
     "FAR",
     "FASTER",
@@ -100,6 +102,7 @@ __all__ = [
     "GLOBAL",
     "GUARD",
     "GUIDED",
+    "HASH",
     "INSIDE",
     "IN_ORDER",
     "IN_ROWS",
@@ -157,6 +160,7 @@ __all__ = [
     "STRIDE",
     "SUMS_AHEAD",
     "SWIZZLED",
+    "TABLE",
     "THREAD",
     "THREAD_LEVEL",
     "THREE_STAGES",

@@ -150,6 +150,24 @@ class ListRecords:
 
 
 @dataclass(frozen=True)
+class Table:
+    """The table of a pointer node in which a sequence looks cells up: the array that has the slot of each entry, 0: none."""
+
+    name: str
+    array: str
+    is_written: bool  # by the sequence
+
+
+@dataclass(frozen=True)
+class TreeParts:
+    """What of trees of sparse fields may lie in another way while a sequence runs."""
+
+    leaves: tuple[Leaves, ...] = ()
+    lists: tuple[ListRecords, ...] = ()  # of active cells
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
 class Problem:
     """A recorded kernel sequence, normalised: what the space is built from. Depends on nothing about the machine.
 
@@ -163,8 +181,7 @@ class Problem:
     tasks: tuple[Task, ...]
     key: str
     formula: str = ""
-    leaves: tuple[Leaves, ...] = ()  # of trees of sparse fields
-    lists: tuple[ListRecords, ...] = ()  # of their active cells
+    parts: TreeParts = TreeParts()
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)

@@ -17,7 +17,7 @@ from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.effects import are_independent, arrays_read, arrays_written, overwrites
 from ..ir.kernel import ArrayParam, Assert, Expr, For, LoopIndex, SetLocal, Stmt
-from ..ir.task import ArrayInfo, Problem, Task
+from ..ir.task import ArrayInfo, Problem, Task, TreeParts
 from ..ir.text import problem_key
 from ..ir.walk import (
     Renaming,
@@ -34,6 +34,7 @@ from ..ir.walk import (
 from ..sparse.derived import Facts
 from ..sparse.leaves import leaves_of
 from ..sparse.records import lists_of
+from ..sparse.tables import tables_of
 from .closed import PRINTED, closed_task, with_known_arrays, with_trees
 from .distribute import (
     NotStructuredError,
@@ -91,7 +92,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     leaves = leaves_of(recording.trees, arrays, done)
     logical = [x.logical.ir for x in recording.calls if x.logical is not None]
     records = lists_of(recording.trees, logical, arrays, done)
-    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, leaves, records)
+    of_trees = TreeParts(leaves, records, tables_of(recording.trees, arrays, done))
+    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     return replace(problem, key=problem_key(problem))
 
 

@@ -65,6 +65,28 @@ def remainder(x: Expr, n: int) -> Expr:
     return binary("raw_mod", x, number(n))
 
 
+def starts_of(key: Expr, n: int) -> tuple[Expr, ...]:
+    """The first places of the windows where a key may be, of a power of two of them."""
+    shift = const(64 - (n.bit_length() - 1), U64)
+    return tuple(cast(binary("shr", binary("mul", key, const(m, U64)), shift), I64) for m in MIX)
+
+
+def place_of(
+    seen: Callable[[Expr], Expr],
+    starts: Sequence[Expr],
+    key: Expr,
+    nobody: Expr,
+    width: int = WINDOW,
+) -> Expr:
+    """The place in these windows where a key is seen; `nobody` where it is in none."""
+    found = nobody
+    for start in reversed(starts):
+        for w in reversed(range(width)):
+            place = plus(start, number(w))
+            found = select(compare("eq", seen(place), key), place, found)
+    return found
+
+
 @dataclass(frozen=True)
 class Found:
     """A cell: its item, and the condition under which it is there at all; else the item is one that reads as zero, or any.
@@ -235,15 +257,14 @@ class Cells:
             return plus(times(container, n.entries), quotient(cell, n.chunk))
         key = self.key(t, node, container, cell)
         key = key if block is None else block.hold("key", key)
-        found: Expr = number(nowhere(self.layouts[t.name].slots[node]))
-        for start in reversed(self.starts(t, node, key, block)):
-            for w in reversed(range(WINDOW)):
-                place = plus(start, number(w))
-                seen: Expr = self.load(t.name, f"keys{node}", place)
-                if (t.name, node) in self.busy:
-                    seen = binary("bit_and", seen, const(CLAIMED - 1, U64))
-                found = select(compare("eq", seen, key), place, found)
-        return found
+
+        def seen(place: Expr) -> Expr:
+            x = self.load(t.name, f"keys{node}", place)
+            is_busy = (t.name, node) in self.busy
+            return binary("bit_and", x, const(CLAIMED - 1, U64)) if is_busy else x
+
+        starts = self.starts(t, node, key, block)
+        return place_of(seen, starts, key, number(nowhere(self.layouts[t.name].slots[node])))
 
     def key(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
         """The key of a cell of a hash node, which is not 0."""
@@ -254,13 +275,8 @@ class Cells:
         self, t: StructureTree, node: int, key: Expr, block: Block | None
     ) -> tuple[Expr, ...]:
         """The first places of the windows where a key may be."""
-        bits = n_places(self.layouts[t.name].slots[node]).bit_length() - 1
-        found = []
-        for mix in MIX:
-            high = binary("shr", binary("mul", key, const(mix, U64)), const(64 - bits, U64))
-            start = cast(high, I64)
-            found.append(start if block is None else block.hold("start", start))
-        return tuple(found)
+        found = starts_of(key, n_places(self.layouts[t.name].slots[node]))
+        return found if block is None else tuple(block.hold("start", x) for x in found)
 
     def item(
         self, t: StructureTree, node: int, container: Expr, cell: Expr, slot: Expr | None

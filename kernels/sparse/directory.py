@@ -6,7 +6,7 @@ for those that are active, and a look-up reads at most two lines of the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ir.kernel import DType, Expr, LoopIndex, While
 from ..ir.simplify import binary, cast, compare, const, select
@@ -14,20 +14,24 @@ from .cells import I64, U32, U64, Block, Cells, number, plus, quotient
 from .layout import CLAIMED, FREE, FRESH, TAKEN, WINDOW
 
 
-def claim(b: Block, cells: Cells, tree: str, n: int, key: Expr, place: str) -> None:
+def claim(
+    b: Block, keys: str, starts: Sequence[Expr], key: Expr, place: str, width: int = WINDOW
+) -> None:
     """Gives a key the first place of its windows that no other has; the local `place` stays as it is where there is none.
 
     All look at the places in one order, and none becomes free while kernels run: so no key has two.
     """
-    keys, names = cells.array(tree, f"keys{n}"), cells.names
-    first, second = cells.starts(cells.layouts[tree].tree, n, key, b)
+    names = b.names
     zero, claimed = const(0, U64), const(CLAIMED, U64)
     w, going = names.fresh("w"), names.fresh("going")
     at = b.set(w, number(0))
     is_going = b.set(going, const(True, DType.bool_))
     round_ = b.inner()
-    near, far = plus(first, at), plus(second, binary("sub", at, number(WINDOW)))
-    p = round_.hold("p", select(compare("lt", at, number(WINDOW)), near, far))
+    near = plus(starts[0], at)
+    for k, start in enumerate(starts[1:], 1):
+        far = plus(start, binary("sub", at, number(k * width)))
+        near = select(compare("lt", at, number(k * width)), near, far)
+    p = round_.hold("p", near)
     seen = round_.fetch(keys, (p,), "bit_or", zero)
     has = round_.hold("has", binary("bit_and", seen, const(CLAIMED - 1, U64)))
 
@@ -48,7 +52,7 @@ def claim(b: Block, cells: Cells, tree: str, n: int, key: Expr, place: str) -> N
     stop(own)
     next_.update_local(w, "add", number(1))
     stop(last)
-    next_.branch(compare("ge", at, number(2 * WINDOW)), last)
+    next_.branch(compare("ge", at, number(len(starts) * width)), last)
     behind, taken = round_.inner(), round_.inner()
     behind.branch(compare("ne", has, zero), next_)  # else who claimed it is waited for
     taken.branch(compare("eq", has, key), own, behind)

@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.leaves if s.kind.has_teams else ():
+    for x in s.problem.parts.leaves if s.kind.has_teams else ():
         if sum(s.array(name).size_bytes for name in x.arrays) <= MOST_BYTES:
             site = TreePart(x.name, _first(s.problem, x))
             s.v.of_trees["leaf_layout"][site] = s.b.add("leaf_layout", (x.name,), LEAF_LAYOUT)

@@ -18,7 +18,7 @@ RECORD = (
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.lists if s.kind.has_teams else ():
+    for x in s.problem.parts.lists if s.kind.has_teams else ():
         if s.array(x.array).size_bytes <= MOST_BYTES:
             site = TreePart(x.name, _first(s, x))
             s.v.of_trees["record"][site] = s.b.add("record", (x.name,), RECORD)
