@@ -98,7 +98,7 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
     roots = [root_of(case_of(name, sizes).problem) for sizes in VARIED]
     sources = []
     for root in roots:
-        texts = (gpu.source_of(c) for c in drawn(root, 7, 4 * COMPILED))
+        texts = (gpu.source_of(c) for c in drawn(root, 7, 8 * COMPILED))
         sources += list(islice((s for s in texts if len(s.text) <= LONGEST), COMPILED))
     assert len(sources) == COMPILED * len(roots)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
