@@ -247,7 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Table("scatters", JOBS, report, given.results)
 
     def make(job: Job) -> Row:
-        return run_row("scatters", job, options, _LIMIT_S)
+        row = run_row("scatters", job, options, _LIMIT_S)
+        # Results hold no path of a machine.
+        return row | {"options": row["options"] | {"taichi": Path(options.taichi).name}}
 
     def say(row: Row) -> str:
         n = row["sizes"]["n"]
