@@ -16,7 +16,8 @@ from ..space.targets.kind import CPU, GPU
 from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Owner, Schedule, has_parallel
 from .lower_kernels import lower_kernels
 from .passes.pipeline import PASSES, launches_of
-from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, read_plan, tasks_of
+from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
+from .reading import read_plan
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,

@@ -19,8 +19,8 @@ from .lower_kernels import lower_kernels
 from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, run
 from .passes.storage import Workspace
-from .plan import read_plan
 from .program import decisions, named_in, place_temporaries, sentence
+from .reading import read_plan
 
 __all__ = ["lower", "print_source"]
 

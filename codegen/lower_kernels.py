@@ -21,8 +21,9 @@ from .loops.ir import Launch
 from .passes.nests import nests
 from .passes.pipeline import Passes, run
 from .passes.storage import Workspace
-from .plan import Plan, read_plan
+from .plan import Plan
 from .program import decisions, named_in, place_temporaries, sentence
+from .reading import read_plan
 
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 

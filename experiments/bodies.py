@@ -18,7 +18,7 @@ import numpy as np
 
 from ..codegen.describe import phrases
 from ..codegen.lower import lower, print_source
-from ..codegen.plan import read_plan
+from ..codegen.reading import read_plan
 from ..explorer.workload import Workload, make_workload
 from ..kernels.language.kernel import kernel, types
 from ..runtime.cpu.device import CpuDevice

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..codegen.c.source import Source
 from ..codegen.loops.ir import Alone, Barrier, Launch, Loop, Node, Owner
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.plan import TaskPlan, read_plan
+from ..codegen.plan import TaskPlan
+from ..codegen.reading import read_plan
 from ..space.candidate import Candidate
 
 FEATURES = (

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..codegen.describe import scatters
 from ..codegen.lower import lower, print_source
-from ..codegen.plan import read_plan
+from ..codegen.reading import read_plan
 from ..explorer.workload import Workload, make_workload
 from ..kernels.fields.matrix import Vector
 from ..kernels.language.kernel import kernel, ndrange, static, types

@@ -14,7 +14,7 @@ from ..codegen.body_words import body_words
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.plan import read_plan
+from ..codegen.reading import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks, counted_text
 from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions

@@ -17,7 +17,8 @@ from kernelscape.codegen import describe as words
 from kernelscape.codegen import program
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU as PASSES
-from kernelscape.codegen.plan import Plan, read_plan
+from kernelscape.codegen.plan import Plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.fields import tree
 from kernelscape.kernels.ir.structure import KINDS, Kind
 from kernelscape.kernels.language.record import record_sequence

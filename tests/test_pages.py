@@ -15,7 +15,7 @@ from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.ir.text import show, show_tasks
 from kernelscape.kernels.library import axpydot as library

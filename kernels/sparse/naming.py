@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from math import prod
 
 from ..ir.structure import StructureTree
@@ -23,7 +24,7 @@ def in_terms_of_trees(trees: Iterable[UsedTree], text: str) -> str:
     for used in trees:
         for key, array in used.sections:
             pattern = rf"(?:byte (\d+) of )?\b{re.escape(array)}\b"
-            text = re.sub(pattern, lambda m, key=key, used=used: _named(used, key, m), text)  # type: ignore[misc]
+            text = re.sub(pattern, partial(_named, used, key), text)
     return text
 
 

@@ -17,7 +17,7 @@ from kernelscape.codegen.loops.ir import (
 )
 from kernelscape.codegen.passes.packing import iterations
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.offload.pipeline import normalise

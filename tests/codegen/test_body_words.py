@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.body_words import body_words
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise

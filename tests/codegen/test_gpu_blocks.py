@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise

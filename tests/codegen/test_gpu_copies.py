@@ -10,7 +10,7 @@ from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.csyntax import Id
 from kernelscape.codegen.c.kernel_scene import BlockLayout
 from kernelscape.codegen.c.shared_operands import locate
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure

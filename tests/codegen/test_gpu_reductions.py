@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.offload.pipeline import normalise

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from kernelscape.codegen.passes.storage import WindowLayout
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space.backbone.patterns import operands
 from kernelscape.space.build import build_space

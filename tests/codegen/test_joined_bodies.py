@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.kernel import Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.language.kernel import kernel, types

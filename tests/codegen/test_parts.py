@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Owner, Schedule, loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply

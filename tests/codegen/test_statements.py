@@ -23,7 +23,7 @@ from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.c.text import Program, print_source
 from kernelscape.codegen.c.usage import identifiers
 from kernelscape.codegen.c.vectors import Prelude, type_name
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.python_text import NAME, print_python
 from kernelscape.kernels.ir.body import Closure, Reason

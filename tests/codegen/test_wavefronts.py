@@ -14,7 +14,7 @@ from kernelscape.codegen.c.wavefronts import Wave
 from kernelscape.codegen.kernel_plan import KernelPlan, WaveStep
 from kernelscape.codegen.lower_kernel import lower_kernel
 from kernelscape.codegen.passes.pipeline import verifying
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.effects import arrays_written, task_reads
 from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.language.kernel import kernel, types

@@ -8,7 +8,7 @@ from math import gcd
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.access import index_loops
 from kernelscape.kernels.ir.effects import arrays_written, task_reads
 from kernelscape.kernels.library import names

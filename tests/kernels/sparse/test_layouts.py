@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space

@@ -7,7 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.kernel import LocalArray
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import Recording, record_program

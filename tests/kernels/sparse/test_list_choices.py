@@ -13,7 +13,7 @@ import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.kernel import If
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
@@ -188,7 +188,9 @@ def test_activations_that_are_needless_are_left_out_unless_a_user_wants_them(
     assert tables(drawn(space)) == [True, True, False]
     fixed = drawn(fix(space, [(name, "ACTIVATE")]))
     assert tables(fixed) == [True, True, True]
-    assert restore(space, fixed.decisions()).key == fixed.key  # type: ignore[union-attr]
+    restored = restore(space, fixed.decisions())
+    assert isinstance(restored, Candidate)
+    assert restored.key == fixed.key
 
 
 def test_loops_that_activate_cells_are_shared_out_to_threads(

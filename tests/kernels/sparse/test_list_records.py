@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.plan import read_plan
 from kernelscape.codegen.program import decisions
+from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.ir.kernel import DType, Load, Store, Update
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.ir.walk import children, nested_statements, walk

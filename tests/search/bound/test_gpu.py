@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain, uses
 from kernelscape.search.starts.complete import (

@@ -8,7 +8,7 @@ from math import ceil, prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan import read_plan
+from kernelscape.codegen.reading import read_plan
 from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
