@@ -30,12 +30,12 @@ from ..runtime.worker.worker import Worker
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..space.candidate import Candidate
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .expert import body_source
 from .measuring import built, failure_text, median, time_ns
-from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .rows import Job, Row, Table, answer, page, run_row, table_parser, title, wanted_jobs
 from .run_row import best_found
-from .writing import table, time_text
+from .writing import time_text
 
 PROTOCOL = """Each search has a limit of time and finds its best by itself. Its best, its default and C by hand on as many threads
 (experiments/expert/bodies) are then timed in turn, each in a process of its own (median of five rounds);
@@ -183,8 +183,6 @@ def make_row(job: Job, options: BodyOptions) -> Row:
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
     heads = [
         "sequence",
         "type",
@@ -196,12 +194,7 @@ def report(made: dict[str, Any]) -> str:
         "ended",
         "how",
     ]
-    parts = ["# Branches", "", PROTOCOL, ""]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"])]
-    parts += ["", table(heads, [_cells(r) for r in good]), ""]
-    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    return page("Branches", PROTOCOL, heads, _cells, made["rows"])
 
 
 def _cells(r: Row) -> list[str]:

@@ -29,12 +29,12 @@ from ..search.bound.bounder import Bounder
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from . import bodies, polybench_kernels
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .polybench_peers import arrays_of as polybench_arrays
-from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .rows import Job, Row, Table, answer, page, run_row, table_parser, title, wanted_jobs
 from .scatters import SEQUENCES as SCATTERS
 from .taichi_scatters import arrays_of as scatter_arrays
-from .writing import table, time_text
+from .writing import time_text
 
 PROTOCOL = """Each sequence is explored for a few evaluations. "Any input" is the bound of what its bodies do whatever the arrays
 hold, "this input" that with the profile of the arguments; the call alone is what both are at least. "Nearest" is the largest share
@@ -204,8 +204,6 @@ def _root_ns(space: Space) -> float:
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
     heads = [
         "sequence",
         "call",
@@ -216,12 +214,7 @@ def report(made: dict[str, Any]) -> str:
         "nearest",
         "below",
     ]
-    parts = ["# The bound of bodies", "", PROTOCOL, ""]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"])]
-    parts += ["", table(heads, [_cells(r) for r in good]), ""]
-    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    return page("The bound of bodies", PROTOCOL, heads, _cells, made["rows"])
 
 
 def _cells(r: Row) -> list[str]:

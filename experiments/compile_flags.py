@@ -41,11 +41,10 @@ from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..space.build import build_space
 from ..space.candidate import Candidate
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .measuring import failure_text, median, time_ns
-from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .rows import Job, Row, Table, answer, page, run_row, table_parser, title, wanted_jobs
 from .run_row import with_one_compiler
-from .writing import table
 
 # The first is what a search uses, with fewer passes of gcc than -O2 has, and what the others are compared with.
 OURS = "a search's"
@@ -180,22 +179,11 @@ def _children_s() -> float:
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
     heads = ["sequence", "type", "candidates", "text kB"]
     heads += [f"{level} ms" for level in LEVELS]
     heads += [f"{level} {what}" for level in LEVELS[1:] for what in ("x time", "x best")]
-    parts = [
-        "# What the compiler costs",
-        "",
-        PROTOCOL.format(fewer=" ".join(FEWER_PASSES), aligned=ALIGNED),
-        "",
-    ]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"])]
-    parts += ["", table(heads, [_cells(r) for r in good]), ""]
-    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    protocol = PROTOCOL.format(fewer=" ".join(FEWER_PASSES), aligned=ALIGNED)
+    return page("What the compiler costs", protocol, heads, _cells, made["rows"])
 
 
 def _cells(r: Row) -> list[str]:

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from ..kernels.library import load, names
 from ..runtime.device import cache_folder
 from ..space.engine.jit import cache_folder as jitted_folder
-from .writing import read_results, write_results
+from .conditions import stamp_text
+from .writing import read_results, table, write_results
 
 Row = dict[str, Any]
 Options = TypeVar("Options")  # a dataclass
@@ -69,6 +70,23 @@ def title(row: Row) -> str:
     if len(set(extents)) == 1:
         return f"{row['name']} {extents[0]}^{len(extents)}"
     return f"{row['name']} " + "x".join(map(str, extents))
+
+
+def page(
+    heading: str,
+    protocol: str,
+    heads: list[str],
+    cells: Callable[[Row], list[str]],
+    rows: Sequence[Row],
+) -> str:
+    """The page of a table: what was done, the machine, a line for each row that was made, and why others were not."""
+    good = [r for r in rows if r["status"] == "ok"]
+    parts = [f"# {heading}", "", protocol, ""]
+    if good:
+        parts += [stamp_text(good[-1]["stamp"])]
+    parts += ["", table(heads, [cells(r) for r in good]), ""]
+    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    return "\n".join([*parts, ""])
 
 
 def parse_jobs(

@@ -37,12 +37,11 @@ from ..search.starts.proposals import default_sketch
 from ..search.starts.sketches import Along
 from ..space import choices as ch
 from ..space.candidate import Candidate
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .measuring import built, failure_text, time_ns
-from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
+from .rows import Job, Row, Table, answer, page, run_row, table_parser, title, wanted_jobs
 from .run_row import best_found
 from .taichi_scatters import arrays_of
-from .writing import table
 
 PROTOCOL = """Each search has a limit of time and finds its best by itself. Its best, all updates made atomically by all threads,
 the default (one thread), and Taichi's kernel are then timed in turn, each in a process of its own (least of the rounds).
@@ -205,16 +204,9 @@ def taichi_ns(job: Job, options: ScatterOptions) -> float:
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
     heads = ["sequence", "found, ns each", "atomic", "one thread", "Taichi", "atomic / found"]
     heads += ["Taichi / found", "ended", "how"]
-    parts = ["# Scatters", "", PROTOCOL, ""]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"])]
-    parts += ["", table(heads, [_cells(r) for r in good]), ""]
-    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    return page("Scatters", PROTOCOL, heads, _cells, made["rows"])
 
 
 def _cells(r: Row) -> list[str]:
