@@ -255,7 +255,7 @@ def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
             return Reach(None, int(e.value), int(e.value))
         case LoopIndex() if e.loop in lengths:
             return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] > 0 else None
-        case Binary(op="add" | "sub" | "mul"):
+        case Binary(op="add" | "sub" | "mul") if e.dtype.is_index:  # others wrap around
             made = _of_parts(e, lengths)
             if made is not None:
                 return made

@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import count_starts, describe
@@ -150,6 +151,22 @@ def test_places_are_not_computed_where_guards_keep_a_program_from_it() -> None:
         ((bins,),) = (scatters(t, problem) for t in problem.tasks)
         windows.append(len(bins.window))
     assert windows == [1, 0], "a key below 0 reads what is before the table"
+
+
+@kernel
+def wrapped(key: nd, bins: nd):
+    for i in range(key.shape[0]):
+        bins[ks.i32(key[i] + ks.i8(100)) + 150] += 1
+        bins[ks.i32(key[i] + ks.i8(100)) + 151] += 1
+
+
+def test_windows_are_not_moved_by_sums_that_wrap_around() -> None:
+    """28 + 100 is -128 in 8 bits: the element is 22, not 278."""
+    key, bins = np.array([0, 27, 28, 100], np.int8), np.zeros(280, np.int32)
+    problem = normalise(record_sequence(lambda *a: wrapped(*a), (key, bins), name="wrapped"))
+    ((found,),) = (scatters(t, problem) for t in problem.tasks)
+    (reach,) = found.window
+    assert (reach.least, reach.largest) == (150, 151)
 
 
 def test_order_is_kept_where_an_iteration_looks_at_what_another_updates() -> None:
