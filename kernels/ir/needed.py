@@ -16,7 +16,10 @@ from .kernel import (
     Expr,
     For,
     If,
+    Load,
     Local,
+    LocalElement,
+    LoopIndex,
     Select,
     SetLocal,
     Stmt,
@@ -25,7 +28,7 @@ from .kernel import (
     UpdateLocal,
     While,
 )
-from .walk import children, local_changed, nested_statements
+from .walk import children, local_changed, nested_statements, walk
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,6 @@ class Block:
     parent: int
     around: tuple[For | While, ...]
     times: int | None
-
-    @property
-    def is_loop(self) -> bool:
-        """Whether it is what a loop runs."""
-        return self.times != 1
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,16 @@ class _Reader:
         # By the same: locals that a statement itself surely reads, and that it or those nested in it change.
         self.reads: dict[tuple[int, int], frozenset[str]] = {}
         self.changes: dict[tuple[int, int], frozenset[str]] = {}
+        self.looked_at = _looked_at(body)
+        of_loops: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
+        self.expressions: dict[tuple[int, int], tuple[Expr, ...]] = {}  # that matter in each run
         for block, _ in self.inside:
             for k, s in enumerate(block.statements):
                 at = block.number, k
-                own = (x for e in children(s) for x in surely(e) if isinstance(x, Local))
+                self.expressions[at] = children(s)
+                if isinstance(s, Store) and _only_last_counts(s, block.around, of_loops):
+                    self.expressions[at] = s.indices
+                own = (x for e in self.expressions[at] for x in surely(e) if isinstance(x, Local))
                 self.reads[at] = frozenset(x.name for x in own)
                 if isinstance(s, UpdateLocal):
                     self.reads[at] |= {s.name}
@@ -159,7 +163,7 @@ class _Reader:
         for k, s in enumerate(block.statements):
             late = self.late.get((b, k))
             if late is not None and not isinstance(s, While):
-                made.append(Needed(s, children(s), b, k, late))
+                made.append(Needed(s, self.expressions[b, k], b, k, late))
             for inner in inside.get(k, ()):
                 if late is not None and isinstance(s, While):
                     made.append(Needed(s, conjuncts(s.condition), inner, -1, 0))
@@ -180,7 +184,9 @@ class _Reader:
 
     def wanted(self, b: int, k: int, s: Stmt, behind: tuple[tuple[int, int], ...]) -> int | None:
         match s:
-            case Store() | Update():
+            case Store():
+                return None if self.is_overwritten(s, behind) else 0
+            case Update():
                 return 0
             case If() | For() | While():
                 # Where control goes matters for what is done there; how late that is used, it says itself.
@@ -194,6 +200,16 @@ class _Reader:
             case SetLocal() | UpdateLocal():
                 return self.uses(s.name, behind, isinstance(s, UpdateLocal))
         return None
+
+    def is_overwritten(self, s: Store, behind: tuple[tuple[int, int], ...]) -> bool:
+        """Whether nobody sees what a statement stores, as the element is stored again behind it."""
+        if s.array in self.looked_at:
+            return False
+        return any(
+            isinstance(x, Store) and (x.array, x.indices) == (s.array, s.indices)
+            for place, first in behind
+            for x in self.inside[place][0].statements[first:]
+        )
 
     def uses(self, name: str, behind: tuple[tuple[int, int], ...], goes_on: bool) -> int | None:
         """How late a local is surely used where control goes on before it is set again; `goes_on`: also behind loops that end."""
@@ -247,6 +263,35 @@ def conjuncts(e: Expr) -> tuple[Expr, ...]:
         case Binary(op="and"):
             return (*conjuncts(e.a), *conjuncts(e.b))
     return (e,)
+
+
+def _only_last_counts(
+    s: Store,
+    around: Sequence[For | While],
+    known: dict[int, tuple[frozenset[str], frozenset[str]]],
+) -> bool:
+    """Whether a loop stores to one place all the time, and does not look there: compilers leave the last of these stores.
+
+    `known`, by identity: of loops that were asked for the locals that they change, and what they look at.
+    """
+    read = {x.name for i in s.indices for x in walk(i) if isinstance(x, Local | LocalElement)}
+    loops = {x.loop for i in s.indices for x in walk(i) if isinstance(x, LoopIndex)}
+    for loop in around:
+        if id(loop) not in known:
+            changed = frozenset(local_changed(x) for x in nested_statements(loop.body))
+            known[id(loop)] = changed, _looked_at((loop,))
+        changed, looked_at = known[id(loop)]
+        is_fixed = not (isinstance(loop, For) and loop.loop in loops) and not read & changed
+        if is_fixed and s.array not in looked_at:
+            return True
+    return False
+
+
+def _looked_at(statements: tuple[Stmt, ...]) -> frozenset[str]:
+    """Arrays of which statements see what they hold."""
+    every = tuple(nested_statements(statements))
+    loaded = {x.array for s in every for e in children(s) for x in walk(e) if isinstance(x, Load)}
+    return frozenset(loaded | {s.array for s in every if isinstance(s, Update)})
 
 
 def _least(a: int | None, b: int | None) -> int | None:

@@ -47,6 +47,17 @@ def picked(x: nd, at: nd, y: nd):
 
 
 @kernel
+def tried(x: nd, a: nd, y: nd, z: nd):
+    for i in range(x.shape[0]):
+        t = x[i]
+        y[i] = a[i] + 1.0
+        while t > 0.5:
+            t = t * 0.5
+            z[i] = a[i] + t
+        y[i] = t
+
+
+@kernel
 def step(x: nd, at: nd, y: nd):
     for i in range(x.shape[0]):
         y[at[i]] = 2.0 * x[at[i]]
@@ -115,6 +126,21 @@ def test_what_only_a_branch_uses_is_not_needed_outside() -> None:
     touched = {t.array: t for t in profile.tasks[0].touched}
     assert "x" not in touched
     assert touched["y"] == Touched("y", 3, 1, 3, 1)
+
+
+def test_what_is_stored_over_is_not_needed() -> None:
+    """Compilers leave a store away that another one follows, and of those of a loop to one place all but the last."""
+    x = np.random.default_rng(4).uniform(0, 10, 40).astype(np.float32)
+    problem = problem_of(tried, x, x.copy(), x.copy(), x.copy())
+    profile = profile_of(problem, x=x, a=x, y=x, z=x)
+    (task,) = problem.tasks
+    named = {a.name: a for a in problem.arrays}
+    assert body_bytes(task, named["a"], profile) == (0, 0)
+    assert body_bytes(task, named["x"], profile)[0] > 0
+    assert body_bytes(task, named["y"], profile)[1] == x.nbytes
+    assert 0 < body_bytes(task, named["z"], profile)[1] <= 4 * np.count_nonzero(x > 0.5)
+    _, n = profile.tasks[0].entered
+    assert 0 < sum(BodyOperations(task, set(), profile).count()) <= 2 * n
 
 
 def test_counts_of_repeats_are_those_of_one_run() -> None:
