@@ -149,17 +149,22 @@ def _call_tasks(
         reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
         settling = closed_task(settled, ir.name, known, ir.fast_math, reason, serial=True)
         tasks += [settling] if settling is not None else []
-    on_trees = [parts.loops.get(k) for k, s in enumerate(parts.body) if isinstance(s, For)]
+    on_trees = [  # of the loops that are left: some never run
+        parts.loops.get(k)
+        for k, s in enumerate(parts.body)
+        if isinstance(s, For) and in_terms_of_sequence((s,))
+    ]
     for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
         here = {**known, **{t.name: t for t in temps}}
+        loops = [on_trees.pop(0) for s in segment if isinstance(s, For)]
         if any(here[name].is_list for name in written_in(segment) if name in here):
             reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
             listing = closed_task(segment, ir.name, known, ir.fast_math, reason, serial=True)
             tasks += [listing] if listing is not None else []
             continue
         found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
-        loop = next((on_trees.pop(0) for s in segment if isinstance(s, For)), None)
-        if loop is not None and len(segment) == len(found.tasks) == 1:
+        loop = loops[0] if len(segment) == len(loops) == len(found.tasks) == 1 else None
+        if loop is not None:
             whole = None if loop.whole is None else in_terms_of_sequence((loop.whole,))[0]
             (task,) = found.tasks
             tasks.append(with_trees(task, loop, whole, here))

@@ -344,3 +344,34 @@ def test_the_trees_of_a_sequence_are_shown_with_what_their_lists_cost() -> None:
     assert lines[2].endswith("table0, list0; 1 x 4 cells looked at")
     assert "dense 8" in lines[3]
     assert "100.0%" in lines[3]
+
+
+def test_what_is_known_of_a_loop_stays_with_it() -> None:
+    """Behind loops that are one task because of a local, and behind one that never runs."""
+    _, y, _ = tree()
+    limit = ks.field(ks.i32, shape=2)
+
+    @ks.kernel
+    def tied(y: ks.template()) -> None:
+        n = limit[0]
+        for i in range(n):
+            limit[1] += 1
+        for i in range(n):
+            y[i] = 1.0
+        for i in range(32):
+            y[i // 8] += 1.0 + i
+
+    @ks.kernel
+    def never(y: ks.template(), n: ks.template()) -> None:
+        for i in range(n):
+            y[i] = 1.0
+        for i in range(32):
+            y[i // 8] += 1.0 + i
+
+    for step in (lambda: tied(y), lambda: never(y, 0)):
+        last = recorded(step)[2].tasks[-1]
+        assert last.loops
+        assert last.body is not None
+        assert not last.body.trees.apart
+    (only,) = (t for t in recorded(lambda: never(y, 32))[2].tasks if t.body and t.body.trees.apart)
+    assert only.loops[0].name == "i"
