@@ -114,7 +114,8 @@ def _stays(
 ) -> bool:
     """Whether an index is within 0 .. n, and index // below is the same for all cells of an element."""
     used = {e.loop for e in walk(index) if isinstance(e, LoopIndex)}
-    if any(type(e).__name__ not in PURE for e in walk(index)):
+    # Floats may be rounded otherwise in compiled text.
+    if any(type(e).__name__ not in PURE or e.dtype.is_float for e in walk(index)):
         return False
     extents = dict(zip(s.loops, t.shape(s.node), strict=True))
     leaf = leaf_extents(s, t)
@@ -135,7 +136,7 @@ def _stays(
 
 
 def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """The values of an index over loops, an axis for each, in this order. It consists of PURE parts."""
+    """The values of an index over loops, an axis for each, in this order. It consists of PURE parts, which wrap as their types do."""
     loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
     known = dict(zip(extents, loops, strict=True))
 
@@ -144,7 +145,7 @@ def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
             case Const():
                 return scalar(x)
             case LoopIndex(loop):
-                return known[loop]
+                return known[loop].astype(x.dtype.numpy)
             case Cast():
                 return np.asarray(value(x.x)).astype(x.dtype.numpy)
             case Unary():

@@ -261,6 +261,8 @@ EACH_TIME = [
     "z[x[i, j] % 8, 0] += 1",
     "if x[i, j] > 1:\n    z[i, 0] += 1",
     "for k in range(4):\n    z[i, k] += 1",
+    "z[i * 1073741824 // 1073741824 + 4, 0] += 1",  # the product wraps: 4, 5, 2, 3
+    "z[i // 4 * 4 + ks.i32(0.5 * j), 0] += 1",  # floats may be rounded otherwise
     "if ks.is_active(z.parent(), [i // 4, 0]):\n    y[i, j] = 1\nz[i, 0] += 1",
 ]
 
