@@ -41,7 +41,7 @@ class ListSite:
 
 @dataclass(frozen=True)
 class TileSite:
-    """A field of which a loop over the cells of leaves reads neighbours: they may be copied to a local array of so many bytes.
+    """A field of which a loop over the cells of leaves reads neighbours: they may be copied to local arrays of so many bytes.
     `n_crossed`: axes along which a read may leave the leaf, at most.
     """
 

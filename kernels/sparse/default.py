@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.kernel import KernelIR
+from ..ir.verify import LOCAL_ARRAY_BYTES
 from .layout import Layout
 from .lower import lower_trees
 from .lowered import Lowered
@@ -13,10 +14,14 @@ from .lowered import Lowered
 def lower_by_default(
     ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]
 ) -> Lowered:
-    """As `lower_trees`. Where a read may leave a leaf along several axes at once, leaves and their borders are copied to tiles.
-
-    A sum over 27 neighbours takes 3.6 ns a cell out of tiles of 8^3 and 56 without, one over 6 neighbours 1.2 and 0.4 (Zen 3).
+    """As `lower_trees`. Where a read may leave a leaf along several axes at once, leaves and their borders are copied to tiles: each
+    such axis doubles the leaves that it may be in. All tiles of a loop are as large as a local array may be, together.
     """
     found = lower_trees(ir, layouts, fields)
-    staged = {(w.top, w.field) for w in found.windows if w.n_crossed > 1}
+    staged, n_bytes = set[tuple[int, str]](), dict[int, int]()
+    for w in found.windows:
+        n = n_bytes.get(w.top, 0) + w.n_bytes
+        if w.n_crossed > 1 and n <= LOCAL_ARRAY_BYTES:
+            staged.add((w.top, w.field))
+            n_bytes[w.top] = n
     return lower_trees(ir, layouts, fields, staged=staged) if staged else found

@@ -49,7 +49,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Reads:
-    """Offsets at which a field is read, and the bytes of a tile that has them all."""
+    """Offsets at which a field is read, and the bytes of tiles that have them all: one for each component that is read."""
 
     offsets: tuple[Direction, ...]
     n_bytes: int
@@ -105,12 +105,13 @@ def around(
 ) -> dict[str, Reads]:
     """Fields of the loop's tree that it reads at constant offsets from the own cell, within the leaves around, and does not write.
 
-    Those whose tile is larger than a local array may be are left out.
+    Those whose tiles are larger than a local array may be are left out.
     """
     node, axes = t.nodes[s.node], t.axes(s.node)
     extents = dict.fromkeys(axes, 1) | dict(zip(node.axes, node.extents, strict=True))
     found: dict[str, dict[Direction, None]] = {}
-    dtypes: dict[str, int] = {}
+    components: dict[str, set[tuple[Expr, ...]]] = {}
+    n_bytes: dict[str, int] = {}  # of an element
     for x in (x for y in nested_statements(s.body) for e in children(y) for x in loads(e)):
         p = placed.get(x.array)
         if p is None or p.tree != s.tree or x.array in written:
@@ -123,9 +124,15 @@ def around(
         if offset is None or any(abs(o) > extents[a] for o, a in zip(offset, axes, strict=True)):
             continue
         found.setdefault(x.array, {})[offset] = None
-        dtypes[x.array] = x.dtype.size_bytes
+        components.setdefault(x.array, set()).add(x.indices[:n])
+        n_bytes[x.array] = x.dtype.size_bytes
+
+    def of_tiles(array: str) -> int:
+        n_cells = prod(_sides(found[array], axes, extents).values())
+        return len(components[array]) * n_bytes[array] * n_cells
+
     reads = {
-        array: Reads(tuple(of), dtypes[array] * prod(_sides(of, axes, extents).values()))
+        array: Reads(tuple(of), of_tiles(array))
         for array, of in found.items()
         if any(any(o) for o in of)
     }

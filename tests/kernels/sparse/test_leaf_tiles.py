@@ -65,8 +65,8 @@ def test_fields_that_a_loop_reads_around_its_cell_may_be_in_tiles(around: Record
     bytes_of = {name.partition(".")[0]: set[int]() for name in found}
     for name, site in found.items():
         bytes_of[name.partition(".")[0]].add(site.n_bytes)
-    # 6 x 11 cells of x, then of y; 8 x 8 of x.
-    assert bytes_of == {"spread0": {264}, "gather0": {5 * 10 * 4, 8 * 8 * 4}, "spread1": {264}}
+    # 6 x 11 cells of x, then of two components of y; 8 x 8 of x.
+    assert bytes_of == {"spread0": {264}, "gather0": {2 * 5 * 10 * 4, 8 * 8 * 4}, "spread1": {264}}
     assert {x.n_crossed for name, x in found.items() if name.startswith("spread")} == {1}
 
 
@@ -125,3 +125,28 @@ def test_a_kernel_by_itself_reads_across_corners_out_of_tiles() -> None:
     ]
     ks.reset()
     assert found == [False, True, False]
+
+
+def test_tiles_of_a_kernel_by_itself_are_as_large_as_a_local_array_together() -> None:
+    """Three fields would take 43 KB each, and three components of a vector 128 KB."""
+    ks.init(arch=ks.cpu)
+    x, y, z, r = (ks.field(ks.f64) for _ in range(4))
+    v = ks.Vector.field(3, ks.f64)
+    ks.root.pointer(ks.ij, 2).dense(ks.ij, (64, 64)).place(x, y, z, r, v)
+
+    @ks.kernel
+    def fields() -> None:
+        for i, j in r:
+            r[i, j] = x[i - 9, j - 9] + y[i - 9, j - 9] + z[i - 9, j - 9]
+
+    @ks.kernel
+    def components() -> None:
+        for i, j in r:
+            r[i, j] = v[i - 9, j - 9][0] + v[i - 9, j - 9][1] + v[i - 9, j - 9][2]
+
+    found = [
+        sum(isinstance(s, LocalArray) for s in nested_statements(k.instantiate().body))
+        for k in (fields, components)
+    ]
+    ks.reset()
+    assert found == [1, 0]
