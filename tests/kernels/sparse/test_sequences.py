@@ -355,7 +355,7 @@ def test_what_is_known_of_a_loop_stays_with_it() -> None:
     def tied(y: ks.template()) -> None:
         n = limit[0]
         for i in range(n):
-            limit[1] += 1
+            limit[1] += i
         for i in range(n):
             y[i] = 1.0
         for i in range(32):
