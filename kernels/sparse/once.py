@@ -136,7 +136,7 @@ def _stays(
 
 
 def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """The values of an index over loops, an axis for each, in this order. It consists of PURE parts, which wrap as their types do."""
+    """The values of an index over loops, an axis for each, in this order: of PURE parts, which wrap as their types do."""
     loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
     known = dict(zip(extents, loops, strict=True))
 
