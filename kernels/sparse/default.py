@@ -14,8 +14,9 @@ from .lowered import Lowered
 def lower_by_default(
     ir: KernelIR, layouts: Mapping[str, Layout], fields: Mapping[str, int]
 ) -> Lowered:
-    """As `lower_trees`. Where a read may leave a leaf along several axes at once, leaves and their borders are copied to tiles: each
-    such axis doubles the leaves that it may be in. All tiles of a loop are as large as a local array may be, together.
+    """As `lower_trees`. Where a read may leave a leaf along several axes at once, leaves and their borders are copied to tiles.
+
+    Each such axis doubles the leaves that it may be in. All tiles of a loop are together as large as a local array may be.
     """
     found = lower_trees(ir, layouts, fields)
     staged, n_bytes = set[tuple[int, str]](), dict[int, int]()
