@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from ..ir.kernel import If
 from ..ir.on_trees import ListSite
 from ..ir.task import Task
+from ..ir.walk import written_in
 from .parts import TakenList
 
 
 @dataclass
 class TakenLists:
-    """What is known while the tasks of a sequence are made: the task that last made each list, by array, and names in use."""
+    """What is known while the tasks of a sequence are made: the task that last made each list, by array, and names in use.
 
-    maker: dict[str, int] = field(default_factory=dict)
+    A list that is made in a task with other statements, which have locals in common, has no task of its own and no choice.
+    """
+
+    maker: dict[str, int | None] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
     def add(self, tasks: list[Task], n_new: int, lists: Sequence[TakenList], label: str) -> None:
         """Notes the lists that a call takes, of which the last tasks are."""
         arrays = {x.array for x in lists}
-        made = iter(
-            k
-            for k in range(len(tasks) - n_new, len(tasks))
-            if tasks[k].target.array in arrays and tasks[k].body is not None
-        )
+        made = _made(tasks, len(tasks) - n_new, arrays)
         for x in lists:
             if not x.is_right:
                 self.maker[x.array] = next(made)
             k = self.maker[x.array]
+            if k is None:
+                continue
             body = tasks[k].body
             assert body is not None and tasks[k].target.array == x.array
             site = ListSite(self._name(f"{label}.{x.array}"), x.has_flag, x.is_right)
@@ -42,3 +45,13 @@ class TakenLists:
             name = f"{stem}_{n}"
         self.names.add(name)
         return name
+
+
+def _made(tasks: Sequence[Task], first: int, arrays: Set[str]) -> Iterator[int | None]:
+    """The task of each statement that makes one of these lists; None of one that has others beside it."""
+    for k in range(first, len(tasks)):
+        body = tasks[k].body
+        if body is not None and not tasks[k].loops:
+            for s in body.statements:
+                if isinstance(s, If) and not arrays.isdisjoint(written_in((s,))):
+                    yield k if len(body.statements) == 1 else None

@@ -349,3 +349,41 @@ def test_threads_make_a_list_together(tmp_path: Path) -> None:
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
     hashed = sparse_emulation.recorded(HASHED, calls)[0]
     assert set(named(space_of(hashed), "compaction").values()) == {("SERIAL",)}
+
+
+@pytest.mark.compiler
+def test_lists_of_loops_that_are_one_task_with_other_statements_are_no_choice(
+    tmp_path: Path,
+) -> None:
+    """A local ties the loop to what is before it; the last loop takes the list that is made there."""
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    counts = ks.field(ks.i32, shape=2)
+    ks.root.pointer(ks.i, 8).dense(ks.i, 8).place(x, y)
+    x[60], counts[0] = 1, 5
+
+    @ks.kernel
+    def tied() -> None:
+        n = counts[0]
+        for i in range(n):
+            x[i * 3] = 1
+        for i in x:
+            y[i] += n
+        counts[1] = n
+
+    @ks.kernel
+    def plain() -> None:
+        for i in x:
+            x[i] += y[i]
+
+    def step() -> None:
+        tied()
+        plain()
+        tied()
+
+    recording, before = record_program(step, ())
+    ks.reset()
+    assert not named(space_of(recording), "listgen")
+    assert sum(len(t.loops) for t in normalise(recording).tasks) == 1
+    sources = sparse_periods.drawn_sources(recording, 2, 1)
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
