@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.components import components_of
 from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, space_lines
+
+_IN_BODY = " " * 6  # before each line of the body of a task
+_BODY_LINES = 12  # of a body that are shown without -v
 
 # --- explore list --------------------------------------------------------------------------------
 
@@ -81,7 +85,8 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     problem = space.problem
     yield f"{problem.name}: {problem.formula}".rstrip(": ")
     yield from ("", "Tasks")
-    yield from _indented(show_tasks(problem))
+    tasks = show_tasks(problem)
+    yield from _indented(tasks if verbosity > 1 else _shortened(tasks))
     yield from ("", "State-flow graph")
     yield from _indented(show_graph(build_graph(problem)))
     yield from ("", "Space")
@@ -174,6 +179,22 @@ def estimate_text(e: SpaceEstimate) -> str:
         f" of random descents end dead ({dead.low:.1%} to {dead.high:.1%}),"
         f" {e.mean_depth:.0f} decisions a descent; {e.n_descents} descents"
     )
+
+
+def _shortened(tasks: str) -> str:
+    """The text of tasks with the first lines of long bodies only: activations of a sparse scatter are hundreds."""
+    kept: list[str] = []
+    for is_body, group in groupby(tasks.rstrip().splitlines(), _is_in_body):
+        lines = list(group)
+        if is_body and len(lines) > _BODY_LINES:
+            n_left = len(lines) - _BODY_LINES + 1
+            lines[_BODY_LINES - 1 :] = [f"{_IN_BODY}... {n_left} more lines, which -v shows"]
+        kept += lines
+    return "\n".join(kept)
+
+
+def _is_in_body(line: str) -> bool:
+    return line.startswith(_IN_BODY) and not line.lstrip().startswith(("task ", "repeat "))
 
 
 def _indented(text: str) -> Iterator[str]:

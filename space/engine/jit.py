@@ -110,7 +110,7 @@ def compile_for(function: Any, arguments: tuple[Any, ...]) -> None:
 
 @cache
 def tell_when_compiling(tell: Callable[[], None]) -> None:
-    """Call `tell` once, before the first function is compiled that no earlier process has left in the cache."""
+    """Call `tell` once, before this process compiles the first function that no earlier one has left in the cache."""
     try:
         from numba.core import event as events
     except ImportError:  # it is of numba's developers: without it nobody is told
@@ -119,10 +119,13 @@ def tell_when_compiling(tell: Callable[[], None]) -> None:
     register: Any = events.register  # these two have no types
     unregister: Any = events.unregister
 
+    process = os.getpid()
+
     class First(events.Listener):
         def on_start(self, event: object) -> None:
             unregister(_COMPILING, self)
-            tell()
+            if os.getpid() == process:  # its forks compile references, not the search
+                tell()
 
         def on_end(self, event: object) -> None:
             pass
