@@ -56,11 +56,12 @@ class LaneWriter:
         self._end_sums(partial)
         return tuple(self.w.blocks.pop().statements)
 
-    def iterations(self, first: c.CExpr, n: c.CExpr) -> tuple[c.CStmt, ...]:
-        """The iterations first, first + 1 and so on, n of them and at most one a lane; n is at least 1."""
+    def iterations(self, first: c.CExpr, n: c.CExpr | None) -> tuple[c.CStmt, ...]:
+        """The iterations first, first + 1 and so on, n of them and at most one a lane; n is at least 1. None: as many as lanes."""
         self.w.blocks.append(Block())
-        self.v.first = first
-        self.v.mask = self.v.named(c.Call(self.v.m.first(), (n,)), BOOL, "live")
+        self.v.first, self.v.mask = first, self.v.everyone
+        if n is not None:
+            self.v.mask = self.v.named(c.Call(self.v.m.first(), (n,)), BOOL, "live")
         return self._each()
 
     def _each(self) -> tuple[c.CStmt, ...]:
@@ -81,9 +82,7 @@ class LaneWriter:
         self.w.blocks.append(Block())
         partial = self._begin_sums()
         first = self.w.fresh(self.lanes.loop)
-        self.w.blocks.append(Block())
-        self.v.first, self.v.mask = c.Id(first), self.v.everyone
-        inner = self._each()
+        inner = self.iterations(c.Id(first), None)
         self.w.write(c.For(first, lo, hi, self.lanes.width, inner))
         self.w.used.discard(first)
         self._end_sums(partial)
@@ -336,7 +335,10 @@ class LaneWriter:
     def put(self, array: str, place: Place, x: c.CExpr, dtype: DType) -> None:
         at = self.v.address(array, place)
         if place.offsets is None and place.stride == 1:
-            call = c.Call(self.v.memory.store(dtype), (at, self.v.mask, x))
+            if self.v.mask is self.v.everyone:
+                call = c.Call(self.v.memory.store_all(dtype), (at, x))
+            else:
+                call = c.Call(self.v.memory.store(dtype), (at, self.v.mask, x))
         else:
             args = (at, self.v.mask, self.v.lane_offsets(place), x)
             call = c.Call(self.v.memory.scatter(dtype), args)
@@ -351,7 +353,7 @@ class LaneWriter:
         at = self.v.address(s.array, place)
         if place.offsets is None and place.stride != 0 and not atomic:
             if place.stride == 1:
-                old = c.Call(self.v.memory.load(dtype), (self.v.mask, at))
+                old = self.v.side_by_side(at, dtype)
             else:
                 args = (self.v.mask, at, self.v.lane_offsets(place))
                 old = c.Call(self.v.memory.gather(dtype), args)

@@ -38,6 +38,15 @@ class LaneMemory:
         text = f"{opening} {{ return ({v}){{{one}(p), {one}(p + {n // 2})}}; }}"
         return self.m.made(f"load_{v}", lambda: text)
 
+    def store_all(self, dtype: DType) -> str:
+        """`store_all(p, x)`: p[0] = x[0], p[1] = x[1] and so on."""
+        v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
+        if not self.m.is_pair(dtype):
+            return self.m.prelude.use("store", dtype, n)
+        one, opening = self.half.store_all(dtype), f"static inline void store_{v}({t} *p, {v} x)"
+        text = f"{opening} {{ {one}(p, x.lo); {one}(p + {n // 2}, x.hi); }}"
+        return self.m.made(f"store_{v}", lambda: text)
+
     def _loading(self, name: str, dtype: DType, opening: str, v: str, n: int) -> str:
         bits, (each, lane) = self.m.bits(), self.m.each()
         one = (

@@ -84,6 +84,8 @@ class LaneValues:
         return c.Id(name)
 
     def masks(self, op: str, a: c.CExpr, b: c.CExpr) -> c.CExpr:
+        if op == "and" and a is self.everyone:
+            return b
         return c.Call(self.m.mask_operation(op), (a, b))
 
     def negated(self, x: Value) -> Value:
@@ -333,13 +335,17 @@ class LaneValues:
         at = self.address(e.array, place)
         width = self.lanes.width
         if place.offsets is None and place.stride == 1:
-            if self.mask is self.everyone:
-                return Value(c.Call(self.memory.load_all(dtype), (at,)), dtype, width)
-            return Value(c.Call(self.memory.load(dtype), (self.mask, at)), dtype, width)
+            return Value(self.side_by_side(at, dtype), dtype, width)
         if place.offsets is None and place.stride == 0:
             return self.uniform_load(e)
         args = (self.mask, at, self.lane_offsets(place))
         return Value(c.Call(self.memory.gather(dtype), args), dtype, width)
+
+    def side_by_side(self, at: c.CExpr, dtype: DType) -> c.CExpr:
+        """An element a lane, from `at` on."""
+        if self.mask is self.everyone:
+            return c.Call(self.memory.load_all(dtype), (at,))
+        return c.Call(self.memory.load(dtype), (self.mask, at))
 
     def uniform_load(self, e: ir.Load) -> Value:
         """An element for all lanes; 0 where none is live, whose index may be outside of the array."""

@@ -481,7 +481,9 @@ class LaunchWriter:
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
         end = ctx.ends.get((task.index, p.loop.name))
-        left = c.Bin("-", scene.tile_end(p, first) if end is None else end, first)
+        left: c.CExpr | None = c.Bin("-", scene.tile_end(p, first) if end is None else end, first)
+        if end is None and ctx.status.get((task.index, p.loop.name)):
+            left = None  # a whole tile: no lane is without an iteration
         written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
         scene.w.write(c.Scope(written))
         for array in arrays_written(task.task):

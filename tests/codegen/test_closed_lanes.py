@@ -105,6 +105,19 @@ def test_bodies_in_lanes_compute_what_the_interpreter_does(
         assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
 
 
+@pytest.mark.parametrize(("extent", "asks"), [(32, False), (37, True)])
+def test_only_tiles_that_may_be_cut_ask_which_lanes_are_left(extent: int, asks: bool) -> None:
+    _, problem, _ = problem_of(lambda x, y: escape(x, y), 2, (5, extent))
+    space = build_space(problem, checking.target(2, 32))
+    made: Any = space.root()
+    kind = space.variables.kind[space.backbone.dim(0, "j", INNER)]
+    made = checking.random_candidate(made.decide(kind, 1 << ch.VECTOR), np.random.default_rng(2))
+    assert isinstance(made, Candidate)
+    program = program_of(made)
+    assert calls(program, "load_")  # whole tiles, without a mask
+    assert bool(calls(program, "lane_load_")) == bool(calls(program, "lane_store_")) == asks
+
+
 def test_values_of_two_registers_are_no_vectors() -> None:
     """Another loop of the text may have vectors of as many elements, and a compiler that halves them itself."""
     prelude = Prelude(CHelpers())
