@@ -20,7 +20,7 @@ import numpy as np
 from ..explorer.entry import explore_workload
 from ..explorer.profiling import known_profile
 from ..explorer.workload import Options, Workload, make_workload
-from ..kernels.language.kernel import kernel, types
+from ..kernels.language.kernel import kernel, ndrange, types
 from ..runtime.device import open_device
 from ..runtime.records.folder import JOURNAL
 from ..runtime.records.journal import read_journal
@@ -92,8 +92,27 @@ def gathered(at: Any, x: Any, y: Any) -> None:
     gather(at, x, y)
 
 
+@kernel
+def wave(u: nd, v: nd, wall: nd) -> None:
+    for i, j in ndrange((1, u.shape[0] - 1), (1, u.shape[1] - 1)):
+        if wall[i, j] == 0:
+            around = u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]
+            v[i, j] = 2.0 * u[i, j] - v[i, j] + 0.2 * (around - 4.0 * u[i, j])
+
+
+def walls(u: Any, v: Any, wall: Any) -> None:
+    """Two steps of a wave around cells that a value says are none of it."""
+    wave(u, v, wall)
+    wave(v, u, wall)
+
+
 def _square(n: int, rng: np.random.Generator) -> list[Any]:
     return [np.zeros((n, n))]
+
+
+def _room(n: int, rng: np.random.Generator) -> list[Any]:
+    wall = (rng.random((n, n)) < 0.05).astype(np.int32)
+    return [*(rng.standard_normal((n, n)).astype(np.float32) for _ in range(2)), wall]
 
 
 def _two(n: int, rng: np.random.Generator) -> list[Any]:
@@ -147,11 +166,18 @@ PROGRAMS = {
     "mandelbrot": BodyProgram(mandelbrot, _square),
     "halvings": BodyProgram(halvings, _two),
     "gathered": BodyProgram(gathered, _anywhere),
+    "walls": BodyProgram(walls, _room),
     **{name: _scatter(name) for name in SCATTERS},
     **{name: _branches(name) for name in bodies.SEQUENCES},
     **{name: _polybench(name) for name in polybench_kernels.PROGRAMS},
 }
-_SIZES = {"mandelbrot": 512, "halvings": 1_000_000, "gathered": 1_000_000, "csr_vector": 50_000}
+_SIZES = {
+    "mandelbrot": 512,
+    "walls": 1024,
+    "halvings": 1_000_000,
+    "gathered": 1_000_000,
+    "csr_vector": 50_000,
+}
 _SIZES |= {"csr_block": 20_000, "heat_3d": 40, "nussinov": 150}
 _SIZES |= dict.fromkeys(SCATTERS, 50_000) | dict.fromkeys(bodies.SEQUENCES, 1024)
 # Those of hundreds of calls take longer than a row may.

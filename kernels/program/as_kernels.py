@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..ir.affine import expression
 from ..ir.domain import Loop
@@ -43,12 +44,17 @@ def task_statements(task: Task) -> tuple[Stmt, ...]:
         total: Expr = Local(_SUM, task.dtype)
         finish = total if task.finish is None else task.finish
         value = rewrite(finish, lambda x: total if isinstance(x, Accumulator) else x)
+    stored = stored_by(replace(task, value=value))
+    return _within(task, [x for x in task.loops if not x.is_reduction], (*inside, *stored))
+
+
+def stored_by(task: Task) -> tuple[Stmt, ...]:
+    """The store of an assignment's value, within its condition."""
+    assert task.value is not None
     axes = (axis for axis in task.target.axes if axis is not None)
     target = tuple(expression(axis, DType.i64) for axis in axes)
-    stored: tuple[Stmt, ...] = (Store(task.target.array, target, value, task.where),)
-    if task.condition is not None:
-        stored = (If(task.condition, stored, (), task.where),)
-    return _within(task, [x for x in task.loops if not x.is_reduction], (*inside, *stored))
+    stored: Stmt = Store(task.target.array, target, task.value, task.where)
+    return (stored if task.condition is None else If(task.condition, (stored,), (), task.where),)
 
 
 def _within(task: Task, loops: Sequence[Loop], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -41,6 +41,7 @@ from ..ir.task import ArrayInfo, Problem, Task
 from ..ir.walk import children, coerced, nested_statements, walk, with_blocks
 from ..language.record import Recording
 from .as_kernels import recording_of, task_statements
+from .decided import followed
 
 LINE_BYTES = 64  # of what is counted as lines
 MOST_PLACES = 64  # in a task at which elements are counted: compilers take their time for each
@@ -95,8 +96,9 @@ class Profile:
         arrays, tasks = {a.name for a in problem.arrays}, {t.name: t for t in problem.tasks}
         for known in self.tasks:
             task = tasks.get(known.task)
+            task = None if task is None else followed(task)
             if task is None or task.body is None:
-                return f"there is no task {known.task} with a body"
+                return f"there is no task {known.task} in which values decide"
             if len(known.entered) != len(blocks_of(task.body.statements)):
                 return f"the body of {known.task} has another number of blocks"
             if any(x.array not in arrays for x in known.touched):
@@ -113,7 +115,7 @@ class Profile:
 
 
 def is_open_question(task: Task) -> bool:
-    """Whether values decide how often something in a task's body runs, or what it touches."""
+    """Whether values decide how often something in a task runs, or what it touches; `task` is `followed`."""
     return task.body is not None and (
         any(block.times is None for block in blocks_of(task.body.statements))
         or any(axis.plain is None for site in task.body.sites for axis in site.index)
@@ -210,7 +212,7 @@ def counting(problem: Problem) -> Counting | None:
         made.task(task)
         if is_open_question(task) and not deciding(task) & later
         else task_statements(task)
-        for task in problem.tasks
+        for task in map(followed, problem.tasks)
     ]
     if not made.counters:
         return None

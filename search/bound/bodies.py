@@ -6,7 +6,6 @@ the arguments that were profiled, and the bound is one for these.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 
@@ -31,7 +30,7 @@ from ...kernels.ir.task import ArrayInfo, Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
 from ...kernels.program.profile import LINE_BYTES, Profile, Touched
 from .traffic import distinct_elements, line_bytes
-from .weights import chain, weight
+from .weights import chain, told, weight
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
@@ -297,11 +296,7 @@ class BodyOperations:
         parts = children(e)
         if not parts:
             return repr(e)
-        name = getattr(e, "op", type(e).__name__)
-        told = list(map(self.text, parts))
-        if name in ("add", "mul", "min", "max"):
-            told.sort()
-        return _short(f"({name} {e.dtype.name} {' '.join(told)})")
+        return told(e, list(map(self.text, parts)))
 
     def _text_of_local(self, name: str) -> str:
         if name not in self.texts:
@@ -320,10 +315,6 @@ def _reached(names: frozenset[str], below: Mapping[str, set[str]]) -> set[str]:
         seen |= more
         left += more
     return seen
-
-
-def _short(text: str) -> str:
-    return text if len(text) < 100 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _name(loop: For | While, depth: int) -> str:

@@ -23,12 +23,12 @@ from ...kernels.ir.kernel import (
     Select,
     Unary,
 )
-from ...kernels.ir.ops import is_reduction
 from ...kernels.ir.task import Task, extents
+from ...kernels.program.decided import followed
 from ...kernels.program.profile import Profile
 from .bodies import BodyOperations
 from .traffic import wanted_iterations
-from .weights import chain, expression_weight, operands, weight
+from .weights import chain, expression_weight, operands, told, weight
 
 _PARTLY = "in some iterations: "
 
@@ -54,11 +54,12 @@ class SureOperations:
 
     def count(self, task: Task) -> tuple[float, float]:
         """Surely executed operations of `task` on f32 and on f64 values."""
-        if not task.is_structured:
-            return BodyOperations(task, self._seen, self._profile).count()
+        shown = followed(task)
+        if not shown.is_structured:
+            return BodyOperations(shown, self._seen, self._profile).count()
         is_cut = bool(cuts_of(task)) and (not task.is_guarded or branch_cuts(task) != ())
         iterations = [extents(task)] if is_cut else wanted_iterations(task)
-        if not iterations:  # values decide
+        if not iterations:  # of conditions of several kinds nothing is known
             return 0.0, 0.0
         wanted = max(iterations, key=lambda x: prod(x.values()))
         sums = {4: 0.0, 8: 0.0}
@@ -150,10 +151,7 @@ class _TaskOperations:
                 return f"<{self.extents[e.loop]}>"
             case Load():
                 return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
-            case Binary() if is_reduction(e.op):
-                return f"({e.op} {' '.join(sorted((self.text(e.a), self.text(e.b))))})"
             case Unary() | Binary() | Compare() | Select() | Cast() | Bitcast():
-                name = getattr(e, "op", type(e).__name__)
-                return f"({name} {e.dtype.name} {' '.join(self.text(x) for x in operands(e))})"
+                return told(e, [self.text(x) for x in operands(e)])
             case _:
                 return repr(e)

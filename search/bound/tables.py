@@ -10,6 +10,7 @@ import numpy as np
 from ...kernels.ir.cuts import cuts_of, points
 from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Task
+from ...kernels.program.decided import followed
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.targets.target import Target
@@ -212,11 +213,12 @@ def _touches(space: Space) -> dict[str, Any]:
             flows += sources.get((t, array.name), [])
             # Only what does not outlive the sequence is a store to leave away.
             store = v.store.get(t, -1) if writes else -1
-            if task.is_structured:
+            shown = followed(task)
+            if shown.is_structured:
                 read = float(read_bytes(task, array, space.target.line_bytes))
                 written = float(written_bytes(task, array))
             else:
-                read, written = body_bytes(task, array, space.profile, space.target.line_bytes)
+                read, written = body_bytes(shown, array, space.profile, space.target.line_bytes)
             if is_temp:
                 read = read if flows[first:] else 0
                 written = written if store >= 0 else 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Const, Expr, Select, Unary
-from ...kernels.ir.ops import OPS
+from ...kernels.ir.ops import OPS, is_reduction
 
 _CHAINS = {"add": "add", "sub": "add", "mul": "mul"}
 _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
@@ -20,6 +23,14 @@ def operands(e: Expr) -> tuple[Expr, ...]:
             return (e.condition, e.a, e.b)
         case _:
             return ()
+
+
+def told(e: Expr, parts: Sequence[str]) -> str:
+    """A node in words, of its parts in words: equal for those that a compiler could compute once for both. Of long ones a hash."""
+    name = getattr(e, "op", type(e).__name__)
+    parts = sorted(parts) if isinstance(e, Binary) and is_reduction(e.op) else parts
+    text = f"({name} {e.dtype.name} {' '.join(parts)})"
+    return text if len(text) < 100 else hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def weight(e: Expr) -> float:

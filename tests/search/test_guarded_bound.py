@@ -73,7 +73,7 @@ def test_the_other_colour_is_other_work_and_the_same_one_is_not() -> None:
 def test_where_values_decide_nothing_of_the_assignment_is_sure() -> None:
     problem = problem_of((positive, 0))
     (task,) = problem.tasks
-    assert operations(problem) == [0.0]
+    assert operations(problem) == [N * N]  # that it compares is
     assert [written_bytes(task, a) for a in problem.arrays] == [0, 0]
     assert [read_bytes(task, a) for a in problem.arrays] == [0, 0]
 

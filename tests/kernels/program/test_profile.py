@@ -10,11 +10,13 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.needed import needed
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.kernel import kernel, ndrange, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.decided import followed
 from kernelscape.kernels.program.profile import Profile, TaskProfile, Touched, counting
 from kernelscape.search.bound.bodies import BodyOperations, body_bytes
+from kernelscape.search.bound.operations import SureOperations
 
 nd: Any = types.ndarray()
 
@@ -196,6 +198,34 @@ def test_a_profile_is_part_of_a_key_and_fits_its_problem_alone() -> None:
 def test_what_no_profile_holds(tasks: tuple[TaskProfile, ...], words: str) -> None:
     x = np.ones(8, np.float32)
     assert words in Profile(tasks).why_wrong(problem_of(halvings, x, x.copy()))
+
+
+@kernel
+def around_walls(x: nd, wall: nd, y: nd):
+    for i, j in ndrange(x.shape[0], x.shape[1]):
+        if wall[i, j] == 0:
+            y[i, j] += 2.0 * x[i, j]
+
+
+def test_an_assignment_that_values_decide_is_counted() -> None:
+    """It is one assignment over a band in the space; how often it happens only a run says."""
+    rng = np.random.default_rng(1)
+    wall = (rng.random((30, 50)) < 0.25).astype(np.int32)
+    x, y = (rng.random((30, 50)).astype(np.float32) for _ in range(2))
+    problem = problem_of(around_walls, x, wall, y)
+    (task,) = problem.tasks
+    assert task.is_structured and task.is_guarded
+    profile = profile_of(problem, x=x, wall=wall, y=y)
+    n = int((wall == 0).sum())
+    assert profile.tasks[0].entered[:2] == (1500, n)
+    assert profile.why_wrong(problem) == ""
+    for known, share, written in ((None, 0, 0), (profile, 0.98, 0.98)):
+        of = {a.name: body_bytes(followed(task), a, known) for a in problem.arrays}
+        assert of["wall"] == (94 * 64, 0)  # it is read in any case: 6000 bytes in whole lines
+        assert of["x"][0] >= share * 4 * n and (share > 0) == (of["x"][0] > 0)
+        assert of["y"][1] == written * 4 * n
+        flops = sum(SureOperations(known).count(task))
+        assert flops == pytest.approx(share * 2 * n)
 
 
 @kernel
