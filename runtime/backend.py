@@ -82,6 +82,12 @@ class AbstractArray(ABC):
     def freeze(self) -> None:
         """Let a later write by a kernel be found: it crashes, or shows in `trespass`."""
 
+    def keep(self, n_first: int) -> bool:
+        """Let a later write by a kernel to the first elements of each row end the run at once, until contents are set
+        again; whether it can. Where only pages can be protected, elements on one page with others that are written stay free.
+        """
+        return False
+
     @abstractmethod
     def trespass(self) -> str | None:
         """Where memory around (or, frozen, inside) the array was written: "before it", "behind
@@ -260,10 +266,16 @@ class AbstractRunner(ABC):
 
     @abstractmethod
     def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        as_numpy: bool = False,
+        border: int | None = None,
     ) -> AbstractArray:
         """A new array, contents arbitrary, aligned to 64 bytes; `as_numpy`, where placement counts, it begins where an array
-        of NumPy's would. Raises MemoryError.
+        of NumPy's would; `border`, where pages can be protected, one begins at this element, whatever the alignment is then.
+        Raises MemoryError.
         """
 
     @abstractmethod

@@ -12,12 +12,13 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..codegen.c.source import Source
+from ..runtime.cpu.memory import CpuArray
 from ..runtime.worker.verify import Expected, find_mismatch
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -37,6 +38,8 @@ class InputSet:
     want: Arrays
     factor: float  # of the tolerance, in units of eps * magnitude
     magnitude: float
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """Of arrays, first elements of each row that nobody may write."""
 
 
 def mismatch(got: np.ndarray[Any, Any], inputs: InputSet, name: str) -> str | None:
@@ -68,11 +71,34 @@ class _Guarded:
         self.before = self.raw[: self.begin].copy()
         self.after = self.raw[self.begin + size :].copy()
 
+    row_bytes = kept_bytes = 0
+
     def is_intact(self) -> bool:
         end = self.begin + self.view.nbytes
         return bool(
             (self.raw[: self.begin] == self.before).all() and (self.raw[end:] == self.after).all()
         )
+
+
+class _Kept:
+    """An array whose rows have first elements that nobody may write: who does crashes, or is told by the emulator."""
+
+    def __init__(self, array: np.ndarray[Any, Any], n_kept: int, border: int | None) -> None:
+        self.memory = CpuArray(array.shape, array.dtype, border=border)
+        self.memory.upload(array)
+        self.memory.keep(n_kept)
+        self.view = self.memory.host
+
+    @property
+    def row_bytes(self) -> int:
+        return self.memory.row_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.memory.kept_bytes
+
+    def is_intact(self) -> bool:
+        return self.memory.trespass() is None
 
 
 def call_once(
@@ -81,15 +107,24 @@ def call_once(
     inputs: InputSet,
     shift: int,
     judge: Judge | None = None,
+    keep: Callable[[int, int, int], None] | None = None,
 ) -> str | None:
-    """Calls on fresh copies; what is wrong, or None. `judge` says it of the values, in place of a comparison with `inputs.want`."""
-    guarded: dict[str, _Guarded] = {}
+    """Calls on fresh copies; what is wrong, or None. `judge` says it of the values, in place of a comparison with `inputs.want`.
+
+    `keep` is told where rows begin, how long they are, and how many of their first bytes nobody may write.
+    """
+    guarded: dict[str, _Guarded | _Kept] = {}
     pointers = (ctypes.c_void_p * len(source.arguments))()
     kept: list[Any] = []
     for k, a in enumerate(source.arguments):
         if a.kind == "array":
-            guarded[a.name] = _Guarded(inputs.arrays[a.name], shift)
-            pointers[k] = guarded[a.name].view.ctypes.data
+            array, n_kept = inputs.arrays[a.name], inputs.kept.get(a.name, 0)
+            border = n_kept if keep is None else None  # on a device arrays are aligned
+            g = _Kept(array, n_kept, border) if n_kept else _Guarded(array, shift)
+            guarded[a.name] = g
+            pointers[k] = g.view.ctypes.data
+            if keep is not None and n_kept:
+                keep(g.view.ctypes.data, g.row_bytes, g.kept_bytes)
         elif a.kind == "scalar":
             kept.append(np.array(inputs.scalars[a.name], dtype=a.dtype))
             pointers[k] = kept[-1].ctypes.data

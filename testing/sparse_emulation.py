@@ -17,6 +17,7 @@ from ..kernels.fields.canonical import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording, record_program
 from ..kernels.offload.pipeline import normalise
+from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate
 from . import checking, gpu_checking
@@ -112,7 +113,8 @@ def fault(
     if not isinstance(root, Candidate):
         return f"the space is empty: {root}"
     wanted = canonical(recording.trees, run_reference(recording, before, {}))
-    inputs = [InputSet(before, {}, {}, 0.0, 0.0)]
+    kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
+    inputs = [InputSet(before, {}, {}, 0.0, 0.0, kept)]
 
     def judge(got: Arrays) -> str:
         found = canonical(recording.trees, before | got)
@@ -127,5 +129,5 @@ def fault(
         source: Source = gpu_checking.source_of(candidate)
         said = gpu_checking.check(source, inputs, folder, judge=judge)
         if said:
-            return said
+            return in_terms_of_trees(recording.trees, said)
     return ""

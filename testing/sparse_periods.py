@@ -18,6 +18,7 @@ from ..kernels.fields.canonical import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording
 from ..kernels.offload.pipeline import normalise
+from ..kernels.sparse.naming import shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from . import checking
@@ -98,6 +99,7 @@ def _run(
     library = ctypes.CDLL(str(built.library))
     if built.source.team:
         set_team_size(library, n)
+    kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
     entry = getattr(library, built.source.entry)
     entry.restype = None
     has_delays = checking.with_delays(built.source.text) != built.source.text
@@ -116,7 +118,8 @@ def _run(
                 wrong = [name for name, a in want.items() if not np.array_equal(found[name], a)]
                 return f"{', '.join(wrong)} differ from the reference" if wrong else ""
 
-            said = call_once(entry, built.source, InputSet(state, {}, {}, 0.0, 0.0), 0, judge)
+            inputs = InputSet(state, {}, {}, 0.0, 0.0, kept)
+            said = call_once(entry, built.source, inputs, 0, judge)
             if said:
                 return f"{said} in period {period}, thread {late} late"
             state = left

@@ -166,16 +166,24 @@ def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.
 
 def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
     """Chunk by chunk of this thread's part, the copy of one thread after another."""
-    w, n = scene.w, buffer.n_elements
+    w, n, rest = scene.w, buffer.n_elements, buffer.n_elements
+    n_shared = scene.plan.problem.parts.n_shared(x.array)
+    if n_shared:
+        n = scene.plan.problem.array(x.array).shape[-1]
+        rest = n - n_shared
     with w.scope() as body:
-        begin, end = _part(scene, c.number(n), True)
+        begin, end = _part(scene, c.number(rest), True)
+        row = w.fresh("row")
+        w.used -= {row}
+        first = c.linear(((c.Id(row), n),) if n < buffer.n_elements else (), n_shared)
         chunk, slot, k, copy = (w.fresh(s) for s in ("chunk", "slot", "k", f"{x.array}_part"))
         w.used -= {chunk, slot, k, copy}
         kind = type_name(buffer.dtype, 0)
         place = c.linear(((c.Id(slot), buffer.stride_bytes),), buffer.offset_bytes)
         start = c.CastTo(f"const {kind} *", c.Bin("+", c.Id("workspace"), place))
-        total = c.Index(scene.global_array(x.array), c.Id(k))
-        add = added(scene, x, total, c.Index(c.Id(copy), c.Id(k)))
+        at = c.add(first, c.Id(k)) if n_shared else c.Id(k)
+        total = c.Index(scene.global_array(x.array), at)
+        add = added(scene, x, total, c.Index(c.Id(copy), at))
         last = c.minimum(c.linear(((c.Id(chunk), 1),), _CHUNK), end)
         inner = c.For(k, c.Id(chunk), last, 1, (add,), independent=True)
         each = c.For(
@@ -185,7 +193,10 @@ def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
             1,
             (c.Declare(f"const {kind} *", copy, start), inner),
         )
-        w.write(c.For(chunk, begin, end, _CHUNK, (each,)))
+        chunks: c.CStmt = c.For(chunk, begin, end, _CHUNK, (each,))
+        if n < buffer.n_elements:
+            chunks = c.For(row, c.Num("0"), c.number(buffer.n_elements // n), 1, (chunks,))
+        w.write(chunks)
     w.write(c.Scope(tuple(body.statements)))
     w.forget(x.array)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout, nowhere
-from ..sparse.naming import node_text
+from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout, n_shared, nowhere
+from ..sparse.naming import inactive_written, node_text
 from ..sparse.recorded import UsedTree
 from .storage import TOP, TreeStorage
 
@@ -80,21 +80,11 @@ def _seen(used: UsedTree, arrays: Mapping[str, Array]) -> _Seen:
         key = f"field{number}"
         if key in here and f.node in cells:
             seen.found[used.arrays[key]] = here[key][..., cells[f.node][0]]
-            called = node_text(tree, max(tree.last(f.node, "pool"), 0))
-            text = f"cells of {called} that are not active were written: {used.arrays[key]}, field {number} of the tree"
-            seen.wrong.append(
-                (text, int(np.count_nonzero(_shared(used.layout, f.node, here[key]))))
-            )
+            shared = here[key][..., : n_shared(used.layout, key)]
+            seen.wrong.append((inactive_written(used, key), int(np.count_nonzero(shared))))
         elif key in here:
             seen.found[used.arrays[key]] = here[key]
     return seen
-
-
-def _shared(layout: Layout, node: int, values: Array) -> Array:
-    """The elements of a field that all inactive cells read: those of slot 0."""
-    pool = layout.tree.last(node, "pool")
-    unit = layout.items[node] // layout.slots[pool] if pool >= 0 else 0
-    return values[..., :unit]
 
 
 def _free_order(

@@ -121,7 +121,7 @@ class Slots:
 class Leaves:
     """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, others their components.
 
-    `slots` is None where all cells are in use.
+    `slots` is None where all cells are in use; inactive cells read the first `n_shared` cells, which nobody writes.
     """
 
     name: str
@@ -129,6 +129,7 @@ class Leaves:
     dtype: DType
     slots: Slots | None
     is_written: bool  # some of them, by the sequence
+    n_shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ class TreeParts:
     leaves: tuple[Leaves, ...] = ()
     lists: tuple[ListRecords, ...] = ()  # of active cells
     tables: tuple[Table, ...] = ()
+    shared: tuple[tuple[str, int], ...] = ()
+    """Arrays with first elements of each row that inactive cells share and nobody writes, and how many these are."""
+
+    def n_shared(self, array: str) -> int:
+        return dict(self.shared).get(array, 0)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from ..ir.walk import (
 )
 from ..sparse.derived import Facts
 from ..sparse.leaves import leaves_of
+from ..sparse.naming import shared_parts
 from ..sparse.records import lists_of
 from ..sparse.tables import tables_of
 from .closed import PRINTED, closed_task, with_known_arrays, with_trees
@@ -92,7 +93,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     leaves = leaves_of(recording.trees, arrays, done)
     logical = [x.logical.ir for x in recording.calls if x.logical is not None]
     records = lists_of(recording.trees, logical, arrays, done)
-    of_trees = TreeParts(leaves, records, tables_of(recording.trees, arrays, done))
+    shared = tuple((x, n) for x, (n, _) in shared_parts(recording.trees).items())
+    of_trees = TreeParts(leaves, records, tables_of(recording.trees, arrays, done), shared)
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     return replace(problem, key=problem_key(problem))
 

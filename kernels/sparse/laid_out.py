@@ -15,6 +15,7 @@ from ..ir.kernel import (
     DType,
     Expr,
     For,
+    If,
     Load,
     Local,
     LoopIndex,
@@ -24,7 +25,7 @@ from ..ir.kernel import (
     Store,
     Update,
 )
-from ..ir.simplify import binary, cast, const
+from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import ArrayInfo, Leaves, Problem, Task
 from ..ir.walk import local_changed, mapped, nested_statements
 from .cells import I64, number, plus, quotient, remainder, times
@@ -224,53 +225,83 @@ def _used(leaves: Leaves, n_items: int) -> Expr:
 
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
     """Copies the fields; cells that get a slot later are zero."""
-    rest = leaves.slots is not None and leaves.slots.may_grow
 
-    def copy(a: ArrayInfo, indices: tuple[Expr, ...], is_used: bool) -> Stmt:
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
         home = homes[a.name]
-        value = Load(a.name, indices, a.dtype) if is_used else const(0, a.dtype)
+        value = Load(a.name, indices, a.dtype)
         return Store(home.array, home.place(indices, _Known()), value, NOWHERE)
 
-    return _converting("enter", leaves, (parts, n_items, rest), copy)
+    def clear(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+        home = homes[a.name]
+        return Store(home.array, home.place(indices, _Known()), const(0, a.dtype), NOWHERE)
+
+    def loops(begin: Expr, n_used: Expr, room: Expr) -> list[_Part]:
+        found = [_Part("item", begin, n_used, copy)]
+        if leaves.slots is not None and leaves.slots.may_grow:
+            rest = binary("sub", room, n_used)
+            found.append(_Part("rest", plus(begin, n_used), rest, clear))
+        return found
+
+    return _converting("enter", leaves, parts, n_items, loops)
 
 
 def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
     """Copies the fields back that may have been written."""
 
-    def copy(a: ArrayInfo, indices: tuple[Expr, ...], _: bool) -> Stmt:
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
         home = homes[a.name]
         value = Load(home.array, home.place(indices, _Known()), a.dtype)
         return Store(a.name, indices, value, NOWHERE)
 
-    return _converting("leave", leaves, (parts, n_items, False), copy)
+    def copy_wrong(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+        """Nobody writes what inactive cells share; what did so all the same is to be seen."""
+        s = copy(a, indices)
+        return If(compare("ne", s.value, const(0, a.dtype)), (s,), (), NOWHERE)
+
+    def loops(begin: Expr, n_used: Expr, _: Expr) -> list[_Part]:
+        if not leaves.n_shared:
+            return [_Part("item", begin, n_used, copy)]
+        left = binary("max", number(0), binary("sub", number(leaves.n_shared), begin))
+        n = binary("min", left, n_used)
+        behind = _Part("item", plus(begin, n), binary("sub", n_used, n), copy)
+        return [_Part("shared", begin, n, copy_wrong), behind]
+
+    return _converting("leave", leaves, parts, n_items, loops)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A loop over so many cells from `first` on, and what it does with a component of one."""
+
+    name: str
+    first: Expr
+    extent: Expr
+    copy: Callable[[ArrayInfo, tuple[Expr, ...]], Stmt]
 
 
 def _converting(
     verb: str,
     leaves: Leaves,
-    what: tuple[Sequence[ArrayInfo], int, bool],
-    copy: Callable[[ArrayInfo, tuple[Expr, ...], bool], Stmt],
+    parts: Sequence[ArrayInfo],
+    n_items: int,
+    loops: Callable[[Expr, Expr, Expr], list[_Part]],
 ) -> Task:
-    """A task that copies all components of all cells in use of these fields, and clears the rest where it is said to."""
-    parts, n_items, clears_rest = what
+    """A task whose loops, of each block, go over all components of cells."""
     names = itertools.count()
 
-    def components(a: ArrayInfo, item: Expr, is_used: bool) -> Stmt:
-        loops = [f"c{next(names)}" for _ in a.shape[:-1]]
-        s = copy(a, (*(LoopIndex(x, I64) for x in loops), item), is_used)
-        for loop, n in reversed(list(zip(loops, a.shape, strict=False))):
+    def components(a: ArrayInfo, item: Expr, part: _Part) -> Stmt:
+        own = [f"c{next(names)}" for _ in a.shape[:-1]]
+        s = part.copy(a, (*(LoopIndex(x, I64) for x in own), item))
+        for loop, n in reversed(list(zip(own, a.shape, strict=False))):
             s = For(loop, number(n), (s,), NOWHERE)
         return s
 
     def write(begin: Expr, n_used: Expr, room: Expr) -> Sequence[Stmt]:
-        items = [(n_used, plus(begin, LoopIndex("item", I64)), "item", True)]
-        if clears_rest:
-            more = binary("sub", room, n_used)
-            items.append((more, plus(begin, n_used, LoopIndex("rest", I64)), "rest", False))
         made: list[Stmt] = []
-        for extent, item, loop, is_used in items:
-            inside = tuple(components(a, item, is_used) for a in parts)
-            made.append(For(loop, extent, inside, NOWHERE))
+        for part in loops(begin, n_used, room):
+            item = plus(part.first, LoopIndex(part.name, I64))
+            inside = tuple(components(a, item, part) for a in parts)
+            made.append(For(part.name, part.extent, inside, NOWHERE))
         return made
 
     used = "leaves", n_items, _used(leaves, n_items)

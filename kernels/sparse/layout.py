@@ -160,6 +160,23 @@ def _layout(
     return Layout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)
 
 
+def n_shared(layout: Layout, key: str) -> int:
+    """So many first elements of each row of a section belong to slot 0 of a pool: inactive cells read them, nobody writes them."""
+    stem = key.rstrip("0123456789")
+    number = int(key[len(stem) :] or 0)
+    tree = layout.tree
+    if stem == "field":
+        node = layout.fields[number].node
+        pool = tree.last(node, "pool")
+        return layout.items[node] // layout.slots[pool] if pool >= 0 else 0
+    above = tree.nodes[number]
+    pool = tree.last(above.parent, "pool")
+    if pool < 0 or (stem == "table" and above.has.directory):
+        return 0
+    each = {"table": above.entries, "mask": words(above.cells), "length": 1}.get(stem, 0)
+    return layout.containers[number] // layout.slots[pool] * each
+
+
 def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
     """What is wrong with a tree that comes from a file, in a sentence; "" where nothing is."""
     if not tree.name.isidentifier() or not tree.nodes:

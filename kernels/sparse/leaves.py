@@ -12,6 +12,7 @@ from ..ir.scatter import placing, scatters
 from ..ir.sweeps import sweep_at
 from ..ir.task import ArrayInfo, Leaves, Problem, Slots, Task
 from ..ir.walk import loads
+from .layout import n_shared
 from .recorded import UsedTree
 
 
@@ -40,7 +41,8 @@ def leaves_of(
                     _slots(used, node, known, written),
                     not written.isdisjoint(names),
                 )
-                found.append(Leaves(name, tuple(names), dtype, slots, is_written))
+                n = n_shared(used.layout, next(key for key, x in used.sections if x == names[0]))
+                found.append(Leaves(name, tuple(names), dtype, slots, is_written, n))
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from math import prod
 
 from ..ir.structure import StructureTree
+from .layout import n_shared
 from .recorded import UsedTree
 
 _SECTION = re.compile(r"([a-z]+)(\d*)")
@@ -17,6 +18,30 @@ def node_text(tree: StructureTree, node: int) -> str:
     """A node by its kind, its cells and its tree: `pointer 8 x 8 (node 0 of tree0_0)`."""
     n = tree.nodes[node]
     return f"{n.kind} {' x '.join(map(str, n.extents))} (node {node} of {tree.name})"
+
+
+def inactive_written(used: UsedTree, key: str) -> str:
+    """That a kernel wrote what inactive cells share, in a section of a tree."""
+    tree, array = used.tree, used.arrays[key]
+    stem = key.rstrip("0123456789")
+    number = int(key[len(stem) :])
+    node = used.fields[number].node if stem == "field" else tree.nodes[number].parent
+    what = f"field {number} of the tree"
+    if stem != "field":
+        what = f"the {stem} of {node_text(tree, number)}"
+    called = node_text(tree, max(tree.last(node, "pool"), 0))
+    return f"cells of {called} that are not active were written: {array}, {what}"
+
+
+def shared_parts(trees: Iterable[UsedTree]) -> dict[str, tuple[int, str]]:
+    """Of arrays with elements that inactive cells share: how many, in front of each row, and what a write to one means."""
+    found = {}
+    for used in trees:
+        for key, array in used.sections:
+            n = n_shared(used.layout, key)
+            if n:
+                found[array] = n, inactive_written(used, key)
+    return found
 
 
 def in_terms_of_trees(trees: Iterable[UsedTree], text: str) -> str:
@@ -36,7 +61,12 @@ def _named(used: UsedTree, key: str, found: re.Match[str]) -> str:
     if stem == "counters":
         return f"{found[0]} (the counters of {tree.name})"
     if stem != "field":
-        return f"{found[0]} (the {stem} of {node_text(tree, number)})"
+        where = f"the {stem} of {node_text(tree, number)}"
+        element = int(found[1] or -1) // layout.sections[key].dtype.size_bytes
+        if 0 <= element < n_shared(layout, key):
+            above = node_text(tree, tree.last(tree.nodes[number].parent, "pool"))
+            where += f" in the pool of {above}, slot 0, which inactive cells share"
+        return f"{found[0]} ({where})"
     node = used.fields[number].node
     pool = tree.last(node, "pool")
     where = f"field {number}"

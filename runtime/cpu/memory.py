@@ -61,7 +61,7 @@ class CpuArray(AbstractArray):
     whose addresses agree in the low 12 bits.
 
     `as_numpy` puts it where an array of NumPy's begins instead: 16 bytes behind a line; large ones
-    all at the same place of a page, whatever the stagger.
+    all at the same place of a page, whatever the stagger. `border`: the element that begins a page, for `keep`.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class CpuArray(AbstractArray):
         dtype: np.dtype[Any],
         stagger: int = 0,
         as_numpy: bool = False,
+        border: int | None = None,
     ) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         n_bytes = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
@@ -77,6 +78,8 @@ class CpuArray(AbstractArray):
         front = _PAGE + (stagger * 64) % _PAGE
         if as_numpy:
             front = _HEAP_BYTES + (_PAGE if n_bytes >= _MAPPED_FROM_BYTES else front)
+        if border is not None:
+            front = _PAGE + -border * self._dtype.itemsize % _PAGE
         self._inner_bytes = _round_up(front + n_bytes + 64, _PAGE)
         outer_bytes = self._inner_bytes + alignment + 2 * _MARGIN
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
@@ -98,6 +101,7 @@ class CpuArray(AbstractArray):
         self._behind[:] = _GUARD
         self.host: NDArray[Any] = self._contents.view(self._dtype).reshape(shape)
         self._is_frozen = False
+        self.kept_bytes = 0  # at the beginning of each row
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,6 +134,26 @@ class CpuArray(AbstractArray):
         self._protect(_PROT_READ)
         self._is_frozen = True
 
+    def keep(self, n_first: int) -> bool:
+        self.kept_bytes = n_first * self._dtype.itemsize
+        # The end of the row before may be on a row's first page, which a handler of faults gives up then.
+        forgive = getattr(ctypes.CDLL(None), "ks_forgive", None)
+        first, end = self.span
+        for begin in range(first, end, self.row_bytes) if self.row_bytes else ():
+            is_whole = begin > first and forgive is None
+            page = _round_up(begin, _PAGE) if is_whole else begin // _PAGE * _PAGE
+            n_bytes = (begin + self.kept_bytes) // _PAGE * _PAGE - page
+            if n_bytes > 0 and _libc().mprotect(page, n_bytes, _PROT_READ) != 0:
+                raise MemoryError(f"{n_bytes} bytes could not be protected")
+            if n_bytes > 0 and begin > first and forgive is not None:
+                forgive(ctypes.c_void_p(page), ctypes.c_void_p(begin))
+        return True
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes from a row along the last axis to the next."""
+        return self._dtype.itemsize * (self._shape[-1] if self._shape else 1)
+
     def trespass(self) -> str | None:
         if self._is_frozen:
             return None
@@ -138,9 +162,9 @@ class CpuArray(AbstractArray):
         return None if (self._behind == _GUARD).all() else "behind it"
 
     def _thaw(self) -> None:
-        if self._is_frozen:
+        if self._is_frozen or self.kept_bytes:
             self._protect(_PROT_READ_WRITE)
-            self._is_frozen = False
+            self._is_frozen, self.kept_bytes = False, 0
 
     def _protect(self, protection: int) -> None:
         if _libc().mprotect(self._address, self._inner_bytes, protection) != 0:

@@ -168,10 +168,16 @@ class CpuRunner(AbstractRunner):
         return make_caller(extension, module, rows_of(signature), workspaces)
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        as_numpy: bool = False,
+        border: int | None = None,
     ) -> CpuArray:
         self._n_allocated += 1
-        return CpuArray(shape, dtype, stagger=17 * self._n_allocated, as_numpy=as_numpy)
+        stagger = 17 * self._n_allocated
+        return CpuArray(shape, dtype, stagger=stagger, as_numpy=as_numpy, border=border)
 
     def time(
         self,

@@ -179,7 +179,12 @@ class CudaRunner(AbstractRunner):
         return CudaModule(artifact, functions, cuda.Stream())
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        as_numpy: bool = False,
+        border: int | None = None,
     ) -> CudaArray:
         return CudaArray(shape, dtype)
 

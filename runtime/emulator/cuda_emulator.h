@@ -68,7 +68,7 @@ namespace emulator {
 
 /* ---- the state of one launch ------------------------------------------------------------------------------------------ */
 
-enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8 };
+enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8, MAX_KEPT = 256 };
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
 enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum State : unsigned char { READY, AT_BARRIER, AT_WARP, DONE };
@@ -92,6 +92,13 @@ struct Region {
   bool is_shared;
   const void *site; /* where a shared array is declared */
   uint32_t filled_in; /* the block that its contents were last wiped for */
+  size_t row_bytes, kept_bytes; /* the first bytes of each row, which nobody may write */
+};
+
+/* Arrays with such bytes, by where they begin. */
+struct Kept {
+  uintptr_t begin;
+  size_t row_bytes, n_bytes;
 };
 
 /* What the lanes of one mask exchange; two rounds of values, since a lane may be one round ahead. */
@@ -126,7 +133,8 @@ static Thread threads[MAX_THREADS];
 static Exchange exchanges[MAX_THREADS / WARP][MAX_MASKS];
 static uint16_t warp_time[MAX_THREADS / WARP];
 static Region regions[MAX_REGIONS];
-static unsigned n_regions, n_arrays, last_region;
+static Kept kept[MAX_KEPT];
+static unsigned n_regions, n_arrays, n_of_kept, last_region;
 static Thread *now;
 static void *main_stack_pointer;
 #if !defined(__x86_64__)
@@ -224,7 +232,7 @@ EMULATOR_OWN static Region *add_region(void *begin, size_t n_bytes, unsigned gra
     return nullptr;
   }
   Region *r = &regions[n_regions++];
-  *r = Region{(uintptr_t)begin, (uintptr_t)begin + n_bytes, name, nullptr, granule, is_shared, nullptr, 0};
+  *r = Region{(uintptr_t)begin, (uintptr_t)begin + n_bytes, name, nullptr, granule, is_shared, nullptr, 0, 0, 0};
   if (n_bytes > 0 && n_bytes <= (64u << 20))
     r->cells = (Cell *)pages((n_bytes + granule - 1) / granule * sizeof(Cell));
   return r;
@@ -328,6 +336,8 @@ EMULATOR_OWN static void access(uintptr_t a, unsigned n_bytes, Kind kind, unsign
   }
   if (n_bytes > r->end - a) return out_of_bounds(a, n_bytes, kind);
   if (a % alignment) return fail("%s %u bytes of %s at a misaligned address", verb(kind), n_bytes, r->name);
+  if (r->kept_bytes && kind != READ && (a - r->begin) % r->row_bytes < r->kept_bytes)
+    return fail("%s byte %lu of %s, which is read-only", verb(kind), (unsigned long)(a - r->begin), r->name);
   if (!r->cells || n_bytes < r->granule) return;
   for (unsigned k = 0; k < n_bytes; k += r->granule) meet(*r, r->cells[(a - r->begin + k) / r->granule], a + k, kind);
 }
@@ -560,7 +570,9 @@ EMULATOR_OWN static void begin() {
 }
 
 EMULATOR_OWN static void array(void *begin, size_t n_bytes, size_t item_bytes, const char *name) {
-  add_region(begin, n_bytes, granule_of(item_bytes), name, false);
+  Region *r = add_region(begin, n_bytes, granule_of(item_bytes), name, false);
+  for (unsigned k = 0; r && k < n_of_kept; k++)
+    if (kept[k].begin == r->begin) r->row_bytes = kept[k].row_bytes, r->kept_bytes = kept[k].n_bytes;
   n_arrays = n_regions;
 }
 
@@ -752,6 +764,13 @@ EMULATOR_OWN void __ubsan_handle_type_mismatch_v1(void *place, void *) {
 EMULATOR_OWN const char *emulator_error() { return emulator::message[0] ? emulator::message : nullptr; }
 
 /* In which order threads and blocks run in the next calls: 0 forward, 1 backward, 2 random. */
+/* From the next call on, nobody may write the first bytes of each row of the array that begins here; null: all may be written. */
+EMULATOR_OWN void emulator_keep(void *begin, size_t row_bytes, size_t n_bytes) {
+  if (!begin) emulator::n_of_kept = 0;
+  else if (emulator::n_of_kept < emulator::MAX_KEPT)
+    emulator::kept[emulator::n_of_kept++] = emulator::Kept{(uintptr_t)begin, row_bytes, n_bytes};
+}
+
 EMULATOR_OWN void emulator_set_order(int order, uint64_t seed) {
   emulator::order = (emulator::Order)order;
   emulator::random_state = seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;

@@ -59,6 +59,7 @@ class EmulatorModule(AbstractModule):
         self._library = library
         library.emulator_error.restype = ctypes.c_char_p
         library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        library.emulator_keep.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
         self._order = order
         self._n_runs = 0
         self._one_run = threading.Lock()  # at a time: the emulator's state is one
@@ -81,8 +82,16 @@ class EmulatorModule(AbstractModule):
             self._n_runs += 1
             seed = self._n_runs if seed is None else seed
             self._library.emulator_set_order(_ORDERS.index(order), seed)
+            self._keep(values)
             self._bound.entry(pointers)
             self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
+
+    def _keep(self, values: Sequence[object]) -> None:
+        """The emulator looks at each write to what arrays keep."""
+        self._library.emulator_keep(None, 0, 0)
+        for v in values:
+            if isinstance(v, CpuArray) and v.kept_bytes:
+                self._library.emulator_keep(v.span[0], v.row_bytes, v.kept_bytes)
 
     def make_sampler(self, harness: ctypes.CDLL, args: CallArguments) -> Sampler:
         """Times runs with threads in forward order."""
@@ -169,7 +178,12 @@ class EmulatorRunner(AbstractRunner):
             return Failure("launch", f"the built program does not export {artifact.entry}")
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        as_numpy: bool = False,
+        border: int | None = None,
     ) -> CpuArray:
         return self._cpu.allocate(shape, dtype)
 

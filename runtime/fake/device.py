@@ -152,7 +152,12 @@ class FakeRunner(AbstractRunner):
         return FakeModule(artifact)
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], *, as_numpy: bool = False
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        as_numpy: bool = False,
+        border: int | None = None,
     ) -> FakeArray:
         return FakeArray(shape, dtype)
 

@@ -25,6 +25,9 @@ def explain(death: Death, ready: Ready) -> Failure:
         return Failure("memory", f"it used up the {limit_bytes >> 20} MiB it may have", death.log)
     if death.timed_out:
         return Failure("timeout", f"no answer within {death.deadline_s:.1f} s", death.log)
+    for said, first, end in ready.shared:
+        if fault is not None and first <= fault.address < end:
+            return Failure("wrong", said, death.log)
     where = _locate(fault, ready) if fault is not None else ""
     return Failure("crash", death.what + where, death.log)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.fields.canonical import SOUND, canonical, unsound
-from ...kernels.sparse.naming import in_terms_of_trees
+from ...kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ...kernels.sparse.recorded import UsedTree
 from ..backend import (
     AbstractArray,
@@ -62,10 +62,15 @@ class _Set:
         runner: AbstractRunner,
         roles: dict[str, str],
         files: SetFiles,
-        shared: dict[tuple[str, bool], AbstractArray],
+        shared: dict[tuple[str, int], AbstractArray],
         *,
-        as_numpy: bool = False,
+        kept: Mapping[str, int] | None = None,
+        turn: int = -1,
     ) -> None:
+        """`kept`: of arrays, first elements of each row that nobody may write. One row of them ends with a page, another in each
+        `turn`: only whole pages can be protected. -1: the set that is timed, which lies as a user's arrays do, all of it free.
+        """
+        self.kept, as_numpy = dict(kept or {}), turn < 0
         self.scalars = files.scalars
         self.arrays: dict[str, AbstractArray] = {}
         self.contents: dict[str, Array] = {n: _open(f) for n, f in files.arrays.items()}
@@ -77,11 +82,17 @@ class _Set:
                 )
                 self.arrays[name].upload(contents)
                 self.arrays[name].freeze()
-            else:
-                key = name, as_numpy
-                if key not in shared:
-                    shared[key] = runner.allocate(contents.shape, contents.dtype, as_numpy=as_numpy)
-                self.arrays[name] = shared[key]
+                continue
+            border, row = None, turn
+            if name in self.kept:
+                row = turn % max(1, contents.size // max(1, contents.shape[-1]))
+                border = row * contents.shape[-1] + self.kept[name]
+            key = name, row if border is not None or as_numpy else 0
+            if key not in shared:
+                shared[key] = runner.allocate(
+                    contents.shape, contents.dtype, as_numpy=as_numpy, border=border
+                )
+            self.arrays[name] = shared[key]
         for name, e in files.expected.items():
             magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
             self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
@@ -140,14 +151,16 @@ class Evaluator:
         self._sets, self._workspace = [], None
         self._roles, self._trees = request.roles, request.trees
         self._timed = request.sets[0] if request.sets else None
-        shared: dict[tuple[str, bool], AbstractArray] = {}
+        shared: dict[tuple[str, int], AbstractArray] = {}
+        parts = shared_parts(request.trees)
+        kept = {name: n for name, (n, _) in parts.items()}
         # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
         self._sets = [
-            _Set(self._runner, request.roles, s, shared, as_numpy=k == 0)
+            _Set(self._runner, request.roles, s, shared, kept=kept if k else {}, turn=k - 1)
             for k, s in enumerate(request.sets)
         ]
         limit_bytes = limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
-        return Ready(_spans(self._sets), limit_bytes)
+        return Ready(_spans(self._sets), limit_bytes, _shared_spans(self._sets, parts))
 
     def _evaluate(
         self, artifact: Artifact, protocol: Protocol, verify: bool
@@ -216,7 +229,7 @@ class Evaluator:
         if self._timed is None or not self._runner.placement_counts:
             return []
         with unlimited_memory(), suppress(MemoryError):
-            return [_Set(self._runner, self._roles, self._timed, {})]
+            return [_Set(self._runner, self._roles, self._timed, {}, turn=0)]
         return []
 
     @property
@@ -257,6 +270,8 @@ class Evaluator:
                     array.poison()
                 if self._roles[name] == "inout":
                     array.upload(s.contents[name])
+                if self._roles[name] != "input" and name in s.kept:
+                    array.keep(s.kept[name])
             if workspace is not None:
                 workspace.poison()
             waited_before_ns, started_ns = waited_ns(), time.perf_counter_ns()
@@ -367,3 +382,19 @@ def _open(path: str) -> Array:
 def _spans(sets: list[_Set]) -> list[tuple[str, int, int]]:
     named = ((name, array.span) for s in sets for name, array in s.arrays.items())
     return [(name, *span) for name, span in named if span is not None]
+
+
+def _shared_spans(
+    sets: list[_Set], parts: Mapping[str, tuple[int, str]]
+) -> list[tuple[str, int, int]]:
+    """What inactive cells share: what to say of a write there, and its addresses."""
+    found = []
+    for s in sets:
+        for name, array in s.arrays.items():
+            if name not in parts or array.span is None:
+                continue
+            n, text = parts[name]
+            item = array.dtype.itemsize
+            for begin in range(*array.span, array.shape[-1] * item):
+                found.append((text, begin, begin + n * item))
+    return found
