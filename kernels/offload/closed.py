@@ -40,6 +40,7 @@ from ..ir.walk import (
 )
 from .distribute import constant_extent
 from .parts import TreeLoop
+from .sums import summed
 
 _NAMED = 3  # reasons in a sentence
 # How often something was printed: as an array that each print updates, it keeps what prints in order.
@@ -67,7 +68,7 @@ def closed_task(
         known = _known_loop(body[0], arrays, reason)
         if known is not None:
             loops, body = _nest((known[0],), known[1], reason)
-    inside = analyse(body, loops, reason, lists)
+    inside = analyse(summed(body, arrays, fast_math), loops, reason, lists)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
         return None
@@ -132,6 +133,7 @@ def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam])
         body = inner
     assert task.body is not None
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
+    body = summed(body, arrays, task.fast_math)
     return analyse(body, task.loops, task.body.reason, lists)
 
 

@@ -53,7 +53,7 @@ from ..ir.walk import (
 from .guards import Conditions, conjunction, negated
 
 # What structured tasks reduce by; other operators that could be have no form of their own on every target.
-_REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
+REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
@@ -198,7 +198,7 @@ class _Walker:
 
     def statement(self, s: Stmt, path: Path) -> None:
         self.where = s.where
-        if isinstance(s, UpdateLocal | Update) and s.op not in _REDUCED:
+        if isinstance(s, UpdateLocal | Update) and s.op not in REDUCED:
             self.fail(Closure.TYPE, f"an update by {s.op}")
         for e in children(s):
             self.look_at_types(e)
@@ -380,7 +380,7 @@ def _as_update(s: Stmt) -> Stmt:
     v = s.value
     if v.op == "sub" and _is_own(s, v.a) and _is_free(s, v.b):
         return _update(s, "add", Unary("neg", v.b, v.b.dtype))
-    for op in (x for x in _REDUCED if x == v.op):
+    for op in (x for x in REDUCED if x == v.op):
         for own, other in ((v.a, v.b), (v.b, v.a)):
             if _is_own(s, own) and _is_free(s, other):
                 return _update(s, op, other)

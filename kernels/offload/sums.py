@@ -1,0 +1,160 @@
+"""Sums of the loops inside a body: what a loop adds to one element all the time is added up in a local, and goes to the element
+once, behind the loop (scalar replacement; Carr and Kennedy 1994).
+
+So a sum does not wait for memory, compilers put it into vectors, and threads meet once a loop where each update would be atomic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..ir.kernel import (
+    ArrayParam,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Local,
+    LoopIndex,
+    Print,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from ..ir.walk import (
+    children,
+    loads,
+    local_changed,
+    locals_read,
+    nested_statements,
+    neutral_of,
+    walk,
+    with_blocks,
+)
+from .distribute import REDUCED, constant_extent
+
+
+def summed(
+    body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam], fast_math: bool
+) -> tuple[Stmt, ...]:
+    """`body` with sums of its loops, each behind the outermost that has it. Sums of floats are reassociated, so only with
+    `fast_math`.
+    """
+    names = _free_names(body)
+
+    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made: list[Stmt] = []
+        for s in block:
+            if not isinstance(s, For):
+                made.append(with_blocks(s, inside))
+                continue
+            loop, behind = s, list[Stmt]()
+            for u in _sums(s, arrays, fast_math):
+                dtype = arrays[u.array].dtype
+                acc = Local(next(names[u.array]), dtype)
+                neutral = neutral_of(u.op, dtype)
+                made.append(SetLocal(acc.name, neutral, u.where))
+                behind.append(_added(u, acc, neutral, s))
+                loop = _into(loop, u, acc.name)
+            made += [with_blocks(loop, inside), *behind]
+        return tuple(made)
+
+    return inside(body)
+
+
+def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Update]:
+    """Updates of a loop, one for each element that it updates in one way alone and does not look at."""
+    every = list(nested_statements(s.body))
+    if any(isinstance(x, Print) for x in every):
+        return []
+    updates: dict[str, list[Update]] = {}
+    for x in every:
+        if isinstance(x, Update):
+            updates.setdefault(x.array, []).append(x)
+    stored = {x.array for x in every if isinstance(x, Store)}
+    parts = [e for x in every for e in children(x)]
+    read = {x.array for e in parts for x in loads(e)}
+    changed = {local_changed(x) for x in every} - {""}
+    inner = {s.loop, *(x.loop for x in every if isinstance(x, For))}
+    found = []
+    for array, same in updates.items():
+        u, param = same[0], arrays.get(array)
+        if param is None or array in stored | read or u.op not in REDUCED:
+            continue
+        is_one = all((x.indices, x.op, x.result) == (u.indices, u.op, "") for x in same)
+        has_type = all(x.value.dtype == param.dtype for x in same)
+        may_reorder = fast_math or param.dtype.is_integer
+        if is_one and has_type and may_reorder and _is_fixed(u.indices, inner, changed, updates):
+            found.append(u)
+    return found
+
+
+def _is_fixed(
+    indices: Iterable[Expr], inner: set[str], changed: set[str], written: Iterable[str]
+) -> bool:
+    """Whether indices are the same in all iterations of a loop that writes these arrays, and changes these locals."""
+    every = [x for e in indices for x in walk(e)]
+    return not (
+        any(isinstance(x, LoopIndex) and x.loop in inner for x in every)
+        or any(changed.intersection(locals_read(e)) for e in indices)
+        or any(x.array in written for e in indices for x in loads(e))
+    )
+
+
+def _added(u: Update, acc: Local, neutral: Const, loop: For) -> Stmt:
+    """The sum goes to its element. Where it may be that nothing was updated, the element need not exist."""
+    added = Update(u.array, u.indices, u.op, acc, u.where)
+    if _always(loop, u):
+        return added
+    return If(Compare("ne", acc, neutral, DType.bool_), (added,), (), u.where)
+
+
+def _always(s: Stmt, u: Update) -> bool:
+    """Whether an update is surely made in a loop."""
+    if isinstance(s, For) and (constant_extent(s.extent) or 0) > 0:
+        return any((isinstance(x, Update) and x.array == u.array) or _always(x, u) for x in s.body)
+    return False
+
+
+def _into(s: For, u: Update, name: str) -> For:
+    """A loop that updates a local in the place of an element."""
+
+    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            UpdateLocal(name, x.op, x.value, x.where)
+            if isinstance(x, Update) and x.array == u.array
+            else with_blocks(x, inside)
+            for x in block
+        )
+
+    made = with_blocks(s, inside)
+    assert isinstance(made, For)
+    return made
+
+
+class _Names(dict[str, Iterator[str]]):
+    """Of each array the names that locals of its sums may have."""
+
+    def __init__(self, taken: set[str]) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def __missing__(self, array: str) -> Iterator[str]:
+        self[array] = self._names(array)
+        return self[array]
+
+    def _names(self, array: str) -> Iterator[str]:
+        n, base = 0, f"{array}_sum"
+        while True:
+            n += 1
+            name = base if n == 1 else f"{base}{n}"
+            if name not in self._taken:
+                yield name
+
+
+def _free_names(body: tuple[Stmt, ...]) -> _Names:
+    return _Names({local_changed(s) for s in nested_statements(body)})
