@@ -280,7 +280,8 @@ class Judge:
         """
         t, loop, level = self.dims[name]
         task = self.problem.tasks[t]
-        for load in loads(task.value):
+        own = (load for e in (task.condition, task.value) if e is not None for load in loads(e))
+        for load in own:
             used = indexing(load)
             if not self.is_copied(task, load.array) or loop not in used:
                 continue

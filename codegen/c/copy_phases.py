@@ -141,8 +141,13 @@ class CopyWriter:
             at = c.add(ctx.variables[task.index, name, OUTER], c.Id(offset))
             index[name] = LoopIndexAt(at)
             here[name] = {c.Id(offset): 1}, 0
-            if p.loop.extent % p.tile:
-                end = p.loop.extent + operand.reach(name)
+            end = p.loop.extent + operand.reach(name)
+            leaves = operand.is_window and operand.leaves(p.loop, array.shape)
+            if leaves:
+                first, last = operand.inside(array.shape)[name]
+                end = min(end, last)
+                inside += [c.Bin(">=", at, c.number(first))] if first > 0 else []
+            if p.loop.extent % p.tile or leaves:
                 inside.append(c.Bin("<", at, c.number(end)))
         there, _ = affine_at(operand.access.axes, row_strides(array.shape), Point(index))
         place = c.Index(c.Id(buffer.name), locate(layout, here, stage))

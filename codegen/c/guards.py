@@ -183,7 +183,10 @@ class GuardWriter:
         if p is None or self.scene.is_full(task, p, ctx) or p.loop.extent < p.inner:
             return ctx, None
         handed = any(t == task.index for t, _ in self.scene.flow_of)
-        if p.is_parallel or task.registers or handed:
+        in_blocks = any(
+            p.loop.name in o.loops for o in task.copies
+        )  # which begin with the loop's tile
+        if p.is_parallel or task.registers or handed or in_blocks:
             return ctx, None
         start = self.scene.start(task, p, ctx)
         level = MID if p.mid > 1 else OUTER

@@ -38,6 +38,7 @@ from ..passes.packing import iterations
 from ..plan import LoopPlan, Member, TaskPlan
 from . import blocks
 from . import csyntax as c
+from .body_values import TilePlace
 from .compaction import compacted
 from .counted import counted_range, n_iterations
 from .guards import GuardWriter
@@ -442,7 +443,7 @@ class LaunchWriter:
             variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
             for p in task.loops:
                 variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
-            writer = body_writer(self.scene, task, variables)
+            writer = body_writer(self.scene, task, variables, self.windows(task, inner))
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
             writer.has_vector_functions = False  # programs are linked without them
@@ -463,6 +464,11 @@ class LaunchWriter:
             for array in arrays_written(task.task):
                 self.scene.w.forget(array)
 
+    def windows(self, task: TaskPlan, ctx: Context) -> dict[str, TilePlace]:
+        """Blocks out of which the statements of a task read."""
+        operands = self.values.operands
+        return {o.access.array: operands.tile(task, o, ctx) for o in task.copies}
+
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
         """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""
         assert task.task.body is not None
@@ -476,7 +482,7 @@ class LaunchWriter:
             starts,
             {},
             {q.loop.name: q.loop.extent for q in task.loops},
-            iterations=iterations_of(scene, task),
+            iterations=iterations_of(scene, task, self.windows(task, ctx)),
             fast_math=False,  # functions as in the scalar body: programs are linked without vector ones
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)

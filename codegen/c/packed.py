@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernels.ir.access import Access
+from ...space.backbone import Operand
 from ..plan import TaskPlan
 from . import csyntax as c
+from .body_values import TilePlace
 from .memory import Value
 from .packing import place_in_block
 from .point import Point
 from .scene import Scene
 from .scopes import Context
 from .values import Operands
-from .windows import read_window
+from .windows import read_window, tile_of_window
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,7 @@ class PackedOperands(Operands):
         index = c.add(index, self.scene.halves.get(key, c.Num("0")))
         base = c.Id(buffer.name)
         return self.scene.w.load(buffer.name, base, index, buffer.dtype, point.lanes(), stride)
+
+    def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
+        buffer, layout = self.scene.windows[task.index, operand.access.array]
+        return tile_of_window(buffer.name, layout.extents, task, operand, ctx)

@@ -70,12 +70,17 @@ def _sort_memory(scene: Scene, task: TaskPlan, x: ScatterPlan) -> SortMemory:
 
 
 def body_writer(
-    scene: Scene, task: TaskPlan, variables: Mapping[tuple[int, str, int], c.CExpr]
+    scene: Scene,
+    task: TaskPlan,
+    variables: Mapping[tuple[int, str, int], c.CExpr],
+    windows: Mapping[str, TilePlace],
 ) -> BodyWriter:
-    """What writes the body of a task at the values of these loop variables: its updates go where the plan says."""
-    if not task.scatters and not task.states:
+    """What writes the body of a task at the values of these loop variables: its updates go where the plan says, and what it reads
+    around the place of an iteration may be in `windows`.
+    """
+    if not task.scatters and not task.states and not windows:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
-    own = iterations_of(scene, task)
+    own = iterations_of(scene, task, windows)
     array_of = partial(array_updated, scene, task)
     writer = BodyWriter(scene.w, scene.plan.problem, array_of, own.is_shared)
     writer.v.plain_indices = True
@@ -93,8 +98,8 @@ def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
     return scene.global_array(name) if copy is None else c.Id(copy.name)
 
 
-def iterations_of(scene: Scene, task: TaskPlan) -> Iterations:
-    """The order of a task's iterations, and where their updates go."""
+def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
+    """The order of a task's iterations, and where their updates go; `windows` are parts of what they read."""
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
@@ -106,7 +111,8 @@ def iterations_of(scene: Scene, task: TaskPlan) -> Iterations:
         {
             array: TilePlace(c.Id(held.name), shape, c.Id(origin))
             for array, ((held, origin), shape) in tiles.items()
-        },
+        }
+        | dict(windows),
         task.task.fast_math,
     )
 

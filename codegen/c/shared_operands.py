@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...kernels.ir.access import Access
-from ...space.backbone import OUTER
+from ...space.backbone import OUTER, Operand
 from ..passes.storage import steps_between
 from ..plan import TaskPlan
 from . import csyntax as c
+from .body_values import TilePlace
 from .cuda_memory import gather
 from .kernel_scene import BlockLayout, KernelScene
 from .memory import Value
 from .point import Point
 from .scopes import Context
 from .values import Operands
+from .windows import tile_of_window
 
 
 class SharedOperands(Operands):
@@ -51,6 +53,11 @@ class SharedOperands(Operands):
         # Neighbours that are no whole vector, or in different rows, are anywhere.
         places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
         return gather(w, buffer.name, places, buffer.dtype)
+
+    def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
+        key = (task.index, operand.access.array)
+        buffer, layout = self.kernel.kept_copies[key], self.kernel.placed[key]
+        return tile_of_window(buffer.name, layout.extents, task, operand, ctx)
 
     def place(
         self,

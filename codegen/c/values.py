@@ -9,12 +9,13 @@ from ...kernels.ir import kernel as ir
 from ...kernels.ir.access import Access, access_of
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo
-from ...space.backbone import MID, OUTER, Flow
+from ...space.backbone import MID, OUTER, Flow, Operand
 from ...space.targets.target import LINE_BYTES
 from ..passes.storage import SharedLayout
 from ..plan import LoopPlan, TaskPlan
 from . import csyntax as c
 from .block import LineAhead
+from .body_values import TilePlace
 from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
@@ -33,6 +34,10 @@ class Operands(ABC):
     @abstractmethod
     def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
         """What a task reads of such an array at a point."""
+
+    @abstractmethod
+    def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
+        """Where statements find the elements of a block with its border."""
 
 
 class Values:

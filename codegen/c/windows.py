@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...kernels.ir.access import Access
 from ...space.backbone import OUTER, Operand
 from ..passes.storage import WindowLayout
 from ..plan import TaskPlan
 from . import csyntax as c
+from .body_values import TilePlace
 from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .strips import strips
+from .triangles import maximum
 
 
 def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) -> None:
@@ -23,10 +27,15 @@ def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) ->
     names = {name: w.fresh(f"{name}_halo") for name in layout.strides}
     index = {name: LoopIndexAt(c.Id(variable)) for name, variable in names.items()}
 
+    inside = operand.inside(array.shape)
+
     def bounds(name: str) -> tuple[c.CExpr, c.CExpr]:
-        start = ctx.variables[task.index, name, OUTER]
-        end = scene.tile_end(task.loop(name), start)
-        return start, c.linear(((end, 1),), operand.reach(name))
+        start, p = ctx.variables[task.index, name, OUTER], task.loop(name)
+        end = c.linear(((scene.tile_end(p, start), 1),), operand.reach(name))
+        if not operand.leaves(p.loop, array.shape):
+            return start, end
+        first, last = map(c.number, inside[name])
+        return maximum(start, first), c.minimum(end, last)
 
     def moved(lanes: int) -> tuple[c.CStmt, ...]:
         point = Point({**index, last: LoopIndexAt(c.Id(names[last]), 0, lanes)})
@@ -57,6 +66,23 @@ def read_window(scene: Scene, task: TaskPlan, access: Access, point: Point, ctx:
     index, stride = _place(task, layout, point, ctx)
     index = c.linear(((index, 1),), layout.beyond(access.axes))
     return scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, point.lanes(), stride)
+
+
+def tile_of_window(
+    base: str, extents: Mapping[str, int], task: TaskPlan, operand: Operand, ctx: Context
+) -> TilePlace:
+    """A block of these extents, as statements find elements in it by the indices that they have in the array."""
+    shape, firsts = list[int](), list[tuple[tuple[c.CExpr, ...], int]]()
+    for axis in operand.access.axes:
+        assert axis is not None
+        loops = [name for name, _ in axis.terms]  # one, or none
+        shape.append(extents[loops[0]] if loops else 1)
+        firsts.append((tuple(ctx.variables[task.index, name, OUTER] for name in loops), axis.const))
+    terms, const = list[tuple[c.CExpr, int]](), 0
+    for (outer, more), stride in zip(firsts, row_strides(tuple(shape)), strict=True):
+        terms += [(x, stride) for x in outer]
+        const += more * stride
+    return TilePlace(c.Id(base), tuple(shape), c.linear(tuple(terms), const))
 
 
 def _place(task: TaskPlan, layout: WindowLayout, point: Point, ctx: Context) -> tuple[c.CExpr, int]:

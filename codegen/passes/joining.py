@@ -79,8 +79,9 @@ def _same_iterations(
         return None
     if a.task.fast_math is not b.task.fast_math:
         return None
-    # Updates, inner loops and sweeps may be written in ways of their own.
-    if any(t.scatters or t.ranges or t.wave is not None or t.activates for t in (a, b)):
+    # Updates, inner loops and sweeps may be written in ways of their own, and what is read may be in blocks.
+    own = (t.scatters or t.ranges or t.wave is not None or t.activates or t.copies for t in (a, b))
+    if any(own):
         return None
     every = nested_statements((*a.task.body.statements, *b.task.body.statements))
     if any(isinstance(s, Print | Assert) for s in every):

@@ -205,9 +205,13 @@ def _copies(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any]:
     rows: list[tuple[int, ...]] = []
     loops: list[int] = []
     for o, var in space.variables.staged.items():
+        task, array = space.problem.tasks[o.task], space.problem.array(o.access.array)
+        along = [loop for loop in task.loops if loop.name in o.loops]
+        if o.is_window and any(o.leaves(loop, array.shape) for loop in along):
+            continue  # what lies beyond the array is not copied
         first = len(loops)
         loops += [row_of[o.task, name] for name in o.loops]
-        size_bytes = space.problem.array(o.access.array).dtype.size_bytes
+        size_bytes = array.dtype.size_bytes
         rows.append((o.task, var, size_bytes, first, len(loops)))
     return {
         "copy": table(rows, "task staging element_bytes first_loop end_loop"),

@@ -106,6 +106,22 @@ class Operand:
         """How many elements along a loop a block has beyond one for each iteration."""
         return dict(self.halo).get(loop, 0)
 
+    def inside(self, shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
+        """Of a window, from which index of each loop to which the array has the first element that an iteration reads: where a
+        guard leaves reads out, a border may reach beyond its ends.
+        """
+        return {
+            loop: (-axis.const, n - axis.const)
+            for axis, n in zip(self.access.axes, shape, strict=True)
+            if axis is not None
+            for loop, _ in axis.terms
+        }
+
+    def leaves(self, loop: Loop, shape: tuple[int, ...]) -> bool:
+        """Whether the border along a loop reaches beyond an end of the array."""
+        first, end = self.inside(shape)[loop.name]
+        return first > 0 or loop.extent + self.reach(loop.name) > end
+
 
 @dataclass(frozen=True)
 class Prefetch:

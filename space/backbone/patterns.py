@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from ...kernels.ir.access import Access, flat_strides, index_loops
-from ...kernels.ir.affine import Affine
+from ...kernels.ir.access import Access, AxisMap, flat_strides, index_loops
+from ...kernels.ir.affine import Affine, index_range
+from ...kernels.ir.domain import BOX
 from ...kernels.ir.effects import arrays_written, task_reads
+from ...kernels.ir.on_trees import NO_TREES
 from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence, shared_reads
 from . import objects
@@ -47,7 +49,7 @@ def _sole_read(task: Task, array: str) -> Access | None:
 
 def operands(k: int, task: Task) -> list[Operand]:
     if not task.is_structured or task.is_guarded:
-        return []
+        return list(windows(k, task).values())
     operands: dict[str, Operand] = {}
     reads = task_reads(task)
     for access, in_finish in reads:
@@ -63,38 +65,81 @@ def operands(k: int, task: Task) -> list[Operand]:
     return [o for a, o in operands.items() if a not in arrays_written(task)]
 
 
+@dataclass(frozen=True)
+class _Span:
+    """Where reads are along an axis: `terms` of the task's loops, and from `low` to `high` beyond these."""
+
+    terms: tuple[tuple[str, int], ...]
+    low: int
+    high: int
+
+
 def windows(k: int, task: Task) -> dict[str, Operand]:
-    """Arrays of which each iteration reads neighbours: each axis is a loop plus a constant, in all reads the same loop."""
-    found: dict[str, list[Access]] = {}
+    """Arrays of which each iteration reads neighbours: each axis is a loop plus a constant, in all reads the same loop.
+
+    No iteration of an assignment reads what another one stores, so one in place may read what it stores out of a copy, too.
+    """
+    found = _reads_of_body(task) if task.body is not None else _reads_of_assignment(task)
+    made = {array: _window(k, task, array, reads) for array, reads in found.items()}
+    return {array: window for array, window in made.items() if window is not None}
+
+
+_Spans = tuple[_Span | None, ...]
+
+
+def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
+    """Of each array that is read in the loops alone, where."""
+    found: dict[str, list[_Spans]] = {}
     late = set[str]()
     for access, in_finish in task_reads(task):
-        found.setdefault(access.array, []).append(access)
+        axes = tuple(None if a is None else _Span(a.terms, a.const, a.const) for a in access.axes)
+        found.setdefault(access.array, []).append(axes)
         late |= {access.array} if in_finish else set()
-    return {
-        array: window
-        for array, reads in found.items()
-        if array not in late and (window := _window(k, task, reads)) is not None
-    }
+    return {array: reads for array, reads in found.items() if array not in late}
 
 
-def _window(k: int, task: Task, reads: list[Access]) -> Operand | None:
-    first, halo, least = reads[0], dict[str, int](), list[Affine | None]()
-    loops = [loop for axis in first.axes if axis is not None for loop, _ in axis.terms]
-    if len(reads) < 2 or len(set(loops)) < len(loops):
+def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
+    """Of each array that statements only read, where: loops inside the body that have a known length are part of the window."""
+    assert task.body is not None
+    found: dict[str, list[_Spans]] = {}
+    if not task.has_known_extents or task.domain != BOX or task.body.trees != NO_TREES:
+        return {}
+    own = {loop.name for loop in task.loops}
+    for s in task.body.sites:
+        inner = {loop.name: loop.extent for loop in s.loops if loop.is_known}
+        found.setdefault(s.state.name, []).append(tuple(_span(x, own, inner) for x in s.index))
+    written = {s.state.name for s in task.body.sites if s.op != "load"}
+    return {array: reads for array, reads in found.items() if array not in written}
+
+
+def _span(axis: AxisMap, own: set[str], inner: Mapping[str, int]) -> _Span | None:
+    """Where an axis of an access is, over all iterations of loops inside; None where that is no box."""
+    if axis.plain is None or any(
+        name not in inner for name, _ in axis.plain.terms if name not in own
+    ):
         return None
-    for axes in zip(*(r.axes for r in reads), strict=True):
+    terms = tuple(x for x in axis.plain.terms if x[0] in own)
+    rest = tuple(x for x in axis.plain.terms if x[0] not in own)
+    return _Span(terms, *index_range(Affine(axis.plain.const, rest), inner))
+
+
+def _window(k: int, task: Task, array: str, reads: list[_Spans]) -> Operand | None:
+    halo, least, loops = dict[str, int](), list[Affine | None](), list[str]()
+    for axes in zip(*reads, strict=True):
         known = [a for a in axes if a is not None]
         if len(known) < len(axes) or len({a.terms for a in known}) > 1:
             return None
-        terms, places = known[0].terms, [a.const for a in known]
-        low, high = min(places), max(places)
+        terms, low, high = known[0].terms, min(a.low for a in known), max(a.high for a in known)
         if len(terms) > 1 or any(step != 1 for _, step in terms) or (high > low and not terms):
             return None
         halo |= {loop: high - low for loop, _ in terms if high > low}
-        least.append(replace(known[0], const=low))
-    access = Access(first.array, tuple(least))
+        loops += [loop for loop, _ in terms]
+        least.append(Affine(low, terms))
+    if not halo or len(set(loops)) < len(loops):
+        return None
+    access = Access(array, tuple(least))
     used = tuple(loop.name for loop in task.loops if loop.name in loops)
-    return Operand(k, access, used, f"{task.name}.{first.array}", tuple(halo.items()))
+    return Operand(k, access, used, f"{task.name}.{array}", tuple(halo.items()))
 
 
 def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
 
+from ...kernels.ir.effects import arrays_written
+from ...kernels.ir.scatter import scatters
 from ..backbone import INNER, MID, OUTER, Dim, Operand
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Group, Literal, Term
@@ -17,6 +19,7 @@ from ..targets.gpu_facts import row_order
 from ..targets.kind import CPU, GPU
 from .memory import GLOBAL
 from .order import BEFORE, INSIDE, OUTSIDE
+from .rows import WALK
 from .schedule import BLOCKED
 from .tiling import LOOP, PARALLEL, THREAD, WITHOUT_LOOP
 
@@ -58,7 +61,8 @@ _NOT_AHEAD = bits(DIRECT, COPY)
 def declare(s: Draft) -> None:
     for o in s.backbone.operands:
         if o.is_window:
-            s.v.staged[o] = s.b.add("staged", (o.name,), WINDOW)
+            if may_copy(s, o):
+                s.v.staged[o] = s.b.add("staged", (o.name,), WINDOW)
             continue
         # On a CPU a vector is contiguous and cached as it is. Threads of a block along the loop that a vector does not go along
         # read the same of it: one of them can for all.
@@ -69,6 +73,16 @@ def declare(s: Draft) -> None:
         s.v.packed_by[o] = s.b.add("packed_by", (o.name,), PACKED_BY)
     for o in packed if s.kind.has_layouts else ():
         s.v.layout[o] = s.b.add("layout", (o.name,), LAYOUT)
+
+
+def may_copy(s: Draft, o: Operand) -> bool:
+    """Whether blocks of a window may be copied: iterations of a tile are those of its loops, and blocks of a grid, which begin when
+    they like, copy nothing that others store.
+    """
+    task = s.problem.tasks[o.task]
+    if scatters(task, s.problem):  # their iterations may be sorted
+        return False
+    return s.kind.has_teams or o.access.array not in arrays_written(task)
 
 
 def _stagings(s: Draft) -> int:
@@ -191,6 +205,14 @@ def elements_of_window(s: Draft, o: Operand) -> list[Group]:
     return groups
 
 
+def rows_of_memory(s: Draft) -> None:
+    """Coherence: rows of vectors are loaded where the array lies."""
+    for o, var in s.v.staged.items():
+        rows = s.v.of_tasks["rows"].get(o.task)
+        if rows is not None and o.access.array == s.problem.tasks[o.task].target.array:
+            s.b.clause("rows of memory", [(rows, bits(WALK)), (var, bits(DIRECT))])
+
+
 def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
     """Each thread goes from block to block by itself, and a slice is of one register tile along one of two loops."""
     b, v = s.b, s.v
@@ -261,4 +283,6 @@ def layouts(s: Draft) -> None:
         b.table3("rows of a copy", layout, v.size[mid], v.size[inner], fits, share=fits)
 
 
-FAMILY = Family("packing", {CPU: (copies_of_threads,), GPU: (copies_of_blocks, layouts)}, declare)
+FAMILY = Family(
+    "packing", {CPU: (copies_of_threads, rows_of_memory), GPU: (copies_of_blocks, layouts)}, declare
+)

@@ -13,6 +13,7 @@ from ...kernels.ir.scatter import scatters
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
+from ..backbone.patterns import windows
 from ..draft import Draft, Family, bits
 from ..engine.declarations import Term
 from ..targets.kind import CPU, GPU
@@ -51,7 +52,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
     """Hardware and semantics of one dim alone."""
     task = s.problem.tasks[d.task]
     if d.level == MID:
-        able = {LOOP, ABSENT} if task.is_structured else {ABSENT}
+        able = {LOOP, ABSENT} if task.is_structured or has_blocks(s, d) else {ABSENT}
         has_threads = s.kind.mid_dims_have_threads and d.loop.extent > 1
         return bits(*able, *({THREAD} if has_threads and may_be_shared(s, task, d) else set()))
     if d.level == OUTER:
@@ -85,6 +86,14 @@ def is_parallel(task: Task, d: Dim) -> bool:
     return are_independent(task, d.loop, safe)
 
 
+def has_blocks(s: Draft, d: Dim) -> bool:
+    """Whether tiles of a loop of a body are of use, since what it reads around the place of an iteration may be in blocks."""
+    task = s.problem.tasks[d.task]
+    if not s.kind.has_teams or task.body is None or scatters(task, s.problem):
+        return False
+    return any(d.loop.name in o.loops for o in windows(d.task, task).values())
+
+
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
     """Whether a dim may be shared out, where updates of the same elements are made as threads can (scatter.py)."""
     if task.body is not None and task.body.trees.activates and not s.kind.has_teams:
@@ -113,7 +122,7 @@ def sizes_of(s: Draft, d: Dim) -> tuple[int, ...]:
         lanes = s.target.lanes(task.dtype.size_bytes)
         wide = lanes if kinds_of(s, d) & bits(VECTOR) and lanes <= d.loop.extent else 1
         return tuple(dict.fromkeys((1, wide)))
-    if not task.is_structured and not has_threads:
+    if not task.is_structured and not has_threads and not (d.level == MID and has_blocks(s, d)):
         return (1,)
     universe = s.kind.mid_sizes if d.level == MID else s.kind.inner_sizes
     return tuple(n for n in universe if n == 1 or n <= d.loop.extent)

@@ -58,12 +58,63 @@ def mean(x: nd, y: nd) -> None:
         y[i] = x[i] + x[2 * i] + y[i]
 
 
+@kernel
+def edges(x: nd, y: nd) -> None:
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if i > j:
+                y[i, j] = x[i - 1, j] - 3 * x[i, j]
+
+
+@kernel
+def obstacles(x: nd, m: nd, y: nd) -> None:
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            if m[i, j] > 0:
+                y[i, j] = x[i - 1, j] + x[i, j - 1] - 2 * x[i, j] + x[i + 1, j + 1]
+
+
+@kernel
+def sweep(x: nd, colour: int) -> None:
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            if (i + j) % 2 == colour:
+                x[i, j] += x[i - 1, j] - x[i + 1, j] - x[i, j - 1] + x[i, j + 1]
+
+
+@kernel
+def largest_around(x: nd, y: nd) -> None:
+    for i in range(x.shape[0]):
+        for j in range(1, x.shape[1] - 1):
+            most = x[i, j]
+            for d in range(3):
+                if x[i, j + d - 1] > most:
+                    most = x[i, j + d - 1]
+            if i > 0:
+                most -= x[i - 1, j]
+            n = 0
+            while n < 3 and most < 4:
+                most += 1
+                n += 1
+            y[i, j] = most
+
+
+def two_colours(x):
+    sweep(x, 0)
+    sweep(x, 1)
+
+
 HALOS = ("two sweeps", "a turned one", "corners", "slopes")
+GUARDED = ("edges", "obstacles", "two colours", "statements")
 SEQUENCES = {
     "two sweeps": (two_sweeps, ((13, 37), (13, 37), (13, 37))),
     "a turned one": (a_turned_one, ((32, 15), (13, 31), (13, 31), (13, 31))),
     "corners": (lambda x, y: corners(x, y), ((5, 9, 18), (5, 9, 18))),
     "slopes": (lambda x, y: slopes(x, y), ((130,), (127,))),
+    "edges": (lambda x, y: edges(x, y), ((11, 21), (11, 21))),
+    "obstacles": (lambda x, m, y: obstacles(x, m, y), ((13, 37), (13, 37), (13, 37))),
+    "two colours": (two_colours, ((13, 37),)),
+    "statements": (lambda x, y: largest_around(x, y), ((12, 40), (12, 40))),
     "no windows": (lambda x, y: mean(x, y), ((9,), (5,))),
 }
 

@@ -248,7 +248,7 @@ def test_copies_move_the_widest_pieces_that_are_aligned():
     assert n % 2 and calls(program, "copy_async") and not calls(program, "copy_async16")
 
 
-@pytest.mark.parametrize("name", ["two sweeps", "a turned one"])
+@pytest.mark.parametrize("name", ["two sweeps", "a turned one", "edges", "obstacles", "statements"])
 def test_blocks_with_borders_compute_the_same(tmp_path, name):
     """Threads of a block copy what they read around their own elements, also where the block is cut by the end of the array."""
     recording, args = halo_cases.recorded(name)

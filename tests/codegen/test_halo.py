@@ -8,13 +8,14 @@ import pytest
 from kernelscape.codegen.passes.storage import WindowLayout
 from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space import choices as ch
 from kernelscape.space.backbone.patterns import operands
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.syntax import declared, program_of
 
-from .halo_cases import HALOS, recorded, with_halos
+from .halo_cases import GUARDED, HALOS, recorded, with_halos
 from .packed_cases import inputs_of
 
 
@@ -25,6 +26,10 @@ from .packed_cases import inputs_of
         ("a turned one", {"cross0.y": {"i": 2, "j": 3}, "turned0.x": {"j": 1, "i": 2}}),
         ("corners", {"corners0.x": {"i": 1, "j": 1, "k": 1}}),
         ("slopes", {"slopes0.x": {"i": 3}}),
+        ("edges", {"edges0.x": {"i": 1}}),
+        ("obstacles", {"obstacles0.x": {"i": 2, "j": 2}}),
+        ("two colours", {f"sweep{k}.x": {"i": 2, "j": 2} for k in (0, 1)}),
+        ("statements", {"largest_around0.x": {"i": 1, "j": 2}}),
         ("no windows", {}),
     ],
 )
@@ -36,7 +41,7 @@ def test_what_iterations_read_around_their_own_element_is_a_window(name, halos):
 
 @pytest.mark.slow
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", HALOS)
+@pytest.mark.parametrize("name", [*HALOS, *GUARDED])
 def test_blocks_with_borders_compute_the_same(tmp_path, name):
     recording, args = recorded(name)
     space = build_space(normalise(recording), checking.target(2, 32))
@@ -50,6 +55,26 @@ def test_blocks_with_borders_compute_the_same(tmp_path, name):
         for way in (Way(repeats=3), Way(repeats=1, thread_limit=1)):
             said = checking.check(built, inputs_of(recording, args), way)
             assert not said, f"{said}\n{built.source.text}"
+
+
+def test_rows_of_vectors_are_not_out_of_copies():
+    space = build_space(normalise(recorded("two colours")[0]), checking.target(2, 32))
+    (first, _), v = space.problem.tasks, space.variables
+    rows = space.root().decide(v.of_tasks["rows"][0], 1 << ch.ROWS)
+    copies = {o.task: space.choices[var].values for o, var in v.staged.items()}
+    assert copies == {0: ("WALK", "HALO"), 1: ("WALK", "HALO")} and first.is_guarded
+    (own,) = (var for o, var in v.staged.items() if o.task == 0)
+    assert rows.domains[own] == 1 << ch.DIRECT
+
+
+@pytest.mark.parametrize("name", ["edges", "statements"])
+def test_a_border_may_reach_beyond_the_array(name):
+    problem = normalise(recorded(name)[0])
+    (window,) = operands(0, problem.tasks[0])
+    shape = problem.array("x").shape
+    rows, columns = problem.tasks[0].loops
+    assert window.inside(shape)["i"] == (1, shape[0] + 1)
+    assert window.leaves(rows, shape) and not window.leaves(columns, shape)
 
 
 def test_a_block_with_its_border_fits_into_the_cache():
