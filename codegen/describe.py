@@ -283,13 +283,13 @@ def _packing(plan: Plan) -> Iterator[str]:
     for t in plan.tasks:
         for o in t.copies:
             if o.is_window:
-                yield f"{t.task.name} copies blocks of {o.access.array} with their borders before it uses them"
+                yield f"{t.task.name} copies blocks of {o.site} with their borders before it uses them"
                 continue
-            n = t.stages[o.access.array]
-            layout = _LAYOUTS[t.layouts.get(o.access.array, "PLAIN")]
+            n = t.stages[o.site]
+            layout = _LAYOUTS[t.layouts.get(o.site, "PLAIN")]
             early = "" if n == 1 else f", {n - 1} ahead of the one in use"
-            who = ", all threads together" if o.access.array in t.by_team else ""
-            yield f"{t.task.name} packs blocks of {o.access.array} before it uses them{who}{early}{layout}"
+            who = ", all threads together" if o.site in t.by_team else ""
+            yield f"{t.task.name} packs blocks of {o.site} before it uses them{who}{early}{layout}"
 
 
 def _reductions(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:

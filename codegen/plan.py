@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from ..kernels.ir.access import access_of, index_loops
+from ..kernels.ir.access import Access, access_of, index_loops
 from ..kernels.ir.domain import Loop
 from ..kernels.ir.repeats import Repeat, repeats_of
 from ..kernels.ir.scatter import Placing, Scatter
@@ -119,9 +119,9 @@ class TaskPlan:
     kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
     prefetches: tuple[Ahead, ...] = ()
     asks_for_sums: bool = False
-    stages: dict[str, int] = field(default_factory=dict)  # blocks of each copy, by array
-    by_team: frozenset[str] = frozenset()  # arrays whose copies all threads of a CPU share
-    layouts: dict[str, str] = field(default_factory=dict)  # of copies, by array
+    stages: dict[str, int] = field(default_factory=dict)  # blocks of each operand, by its site
+    by_team: frozenset[str] = frozenset()  # sites of copies that all threads of a CPU share
+    layouts: dict[str, str] = field(default_factory=dict)  # of copies, by site
     threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
@@ -135,6 +135,10 @@ class TaskPlan:
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
+
+    def copy_of(self, access: Access) -> Operand | None:
+        """The operand in whose blocks the task reads what an access has."""
+        return next((o for o in self.copies if o.holds(access)), None)
 
     @property
     def sort(self) -> ScatterPlan | None:
@@ -252,10 +256,11 @@ class Plan:
         Floating-point numbers only: dividing integers by what happens to be there would be a fault.
         """
         assert task.task.value is not None
-        packed = {o.access.array for o in task.copies}
-        along = [x.array for x in loads(task.task.value) if loop in index_loops(access_of(x))]
+        every = map(access_of, loads(task.task.value))
+        along = [access for access in every if loop in index_loops(access)]
         return task.task.dtype.is_float and all(
-            array in packed and self.problem.array(array).dtype.is_float for array in along
+            task.copy_of(x) is not None and self.problem.array(x.array).dtype.is_float
+            for x in along
         )
 
 

@@ -84,7 +84,7 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
             if p.inner > 1:
                 levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
             parts.append(f"{p.loop.name} ({', '.join(levels)})")
-        extras = [f"{_packs(o)} {o.access.array}{_how_packed(t, o)}" for o in t.copies]
+        extras = [f"{_packs(o)} {o.site}{_how_packed(t, o)}" for o in t.copies]
         extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
         extras += ["prefetches its sums"] * t.asks_for_sums
         if len(t.threads) > 1:
@@ -124,9 +124,9 @@ def _packs(o: Operand) -> str:
 
 
 def _how_packed(task: TaskPlan, o: Operand) -> str:
-    n, layout = task.stages[o.access.array], task.layouts.get(o.access.array, "PLAIN")
+    n, layout = task.stages[o.site], task.layouts.get(o.site, "PLAIN")
     stages = f" in {n} stages" if n > 1 else ""
-    team = " by all threads together" if o.access.array in task.by_team else ""
+    team = " by all threads together" if o.site in task.by_team else ""
     return stages + team + (f" ({layout})" if layout != "PLAIN" else "")
 
 

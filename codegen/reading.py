@@ -106,14 +106,16 @@ def _prefetches(
         return ()
     tiles = {p.loop.name: p.inner for p in loops}
     vectors = {p.loop.name for p in loops if p.is_vector}
-    copied = {o.access.array for o in copies}
-    for f, var in space.variables.mem_space.items():
-        if f.is_read and f.consumer == t and candidate.value(var) == ch.SHARED:
-            copied.add(f.array)
+    kept = {
+        f.array
+        for f, var in space.variables.mem_space.items()
+        if f.is_read and f.consumer == t and candidate.value(var) == ch.SHARED
+    }
     return tuple(
         Ahead(p, tiles[p.ahead], 1) if how == ch.NEXT else Ahead(p, ch.PREFETCH_ITERATIONS[how], 2)
         for p in space.backbone.prefetches
-        if p.task == t and p.along in vectors and p.access.array not in copied
+        if p.task == t and p.along in vectors and p.access.array not in kept
+        if not any(o.holds(p.access) for o in copies)
     )
 
 
@@ -126,9 +128,7 @@ def _task_plan(candidate: Candidate, task: Task, t: int) -> TaskPlan:
         return tuple(f for f in found if f.producer == t)
 
     by_team = frozenset(
-        o.access.array
-        for o, x in v.packed_by.items()
-        if o.task == t and candidate.value(x) == ch.BY_TEAM
+        o.site for o, x in v.packed_by.items() if o.task == t and candidate.value(x) == ch.BY_TEAM
     )
     loops = tuple(_loop_plan(candidate, t, loop) for loop in task.loops)
     copies = tuple(
@@ -147,12 +147,10 @@ def _task_plan(candidate: Candidate, task: Task, t: int) -> TaskPlan:
         prefetches=_prefetches(candidate, t, loops, copies),
         asks_for_sums=t in v.prefetch_accumulators
         and candidate.value(v.prefetch_accumulators[t]) == ch.SUMS_AHEAD,
-        stages={o.access.array: candidate.value(x) for o, x in v.staged.items() if o.task == t},
+        stages={o.site: candidate.value(x) for o, x in v.staged.items() if o.task == t},
         by_team=by_team,
         layouts={
-            o.access.array: ch.LAYOUT[candidate.value(var)]
-            for o, var in v.layout.items()
-            if o.task == t
+            o.site: ch.LAYOUT[candidate.value(var)] for o, var in v.layout.items() if o.task == t
         },
         threads=_threads(candidate, t),
         is_atomic=any(

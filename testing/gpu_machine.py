@@ -79,10 +79,10 @@ class SimulatedGpu:
         n_bytes = 0
         for task in tasks:
             for operand in task.copies:
-                array = operand.access.array
+                array, site = operand.access.array, operand.site
                 tile = prod(task.loop(name).tile for name in operand.loops)
                 size = self.plan.problem.array(array).dtype.size_bytes
-                n_bytes += tile * task.stages[array] * size
+                n_bytes += tile * task.stages[site] * size
         return max(1, min(most, t.shared_bytes_per_core // n_bytes) if n_bytes else most)
 
     def chain(self, task: TaskPlan, resident: int) -> float:
@@ -166,7 +166,7 @@ class SimulatedGpu:
         ]
         if "register" in flows:
             return 0
-        if access.array in {o.access.array for o in task.copies}:
+        if task.copy_of(access) is not None:
             return self.requests(task, core, access, lanes, "copy")
         return self.requests(task, core, access, lanes, "shared memory" if flows else "L1")
 

@@ -17,7 +17,9 @@ from itertools import product
 from typing import Any
 
 from ..kernels.ir import kernel as ir
+from ..kernels.ir.affine import to_affine
 from ..kernels.ir.task import Problem
+from ..kernels.ir.text import show_affine
 from .meaning import Point, free_point, holds, indexing, loads, read, reference, runs, written
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
@@ -282,31 +284,38 @@ class Judge:
         task = self.problem.tasks[t]
         own = (load for e in (task.condition, task.value) if e is not None for load in loads(e))
         for load in own:
-            used = indexing(load)
-            if not self.is_copied(task, load.array) or loop not in used:
+            used, site = indexing(load), self.site(task, load)
+            if not self.is_copied(task, site) or loop not in used:
                 continue
             outer = [f"{task.name}.{x}.outer" for x in used]
             if level == "outer" and all(
                 self.order(name, x) in (INSIDE, MERGED) for x in outer if x != name
             ):
-                self.check_packed_by_all(task, load.array)
+                self.check_packed_by_all(task, site)
                 now = dict(self.memory)
-                self.copied[t, load.array] = self.next_block.get((t, load.array, name), now)
-                if self.choice("staged", f"{task.name}.{load.array}") == "TWO_STAGES":
-                    self.next_block[t, load.array, name] = now
+                self.copied[t, site] = self.next_block.get((t, site, name), now)
+                if self.choice("staged", f"{task.name}.{site}") == "TWO_STAGES":
+                    self.next_block[t, site, name] = now
 
-    def check_packed_by_all(self, task: Any, array: str) -> None:
+    def site(self, task: Any, load: ir.Load) -> str:
+        """What the choices about a read are named by: the array, or the access where the array is read at other places, too."""
+        places = [(to_affine(i), i) for i in load.indices]
+        texts = (show_affine(a) if a is not None else str(i) for a, i in places)
+        access = load.array + "".join(f"[{text.replace(' ', '')}]" for text in texts)
+        return access if self.choice("staged", f"{task.name}.{access}") else load.array
+
+    def check_packed_by_all(self, task: Any, site: str) -> None:
         """What a team packs together is packed where all of its threads are, and there is a team."""
-        if self.choice("packed_by", f"{task.name}.{array}") != "TEAM":
+        if self.choice("packed_by", f"{task.name}.{site}") != "TEAM":
             return
         if self.region is not None:
-            raise IllegalError(f"{task.name} packs {array} by a team inside a parallel loop")
+            raise IllegalError(f"{task.name} packs {site} by a team inside a parallel loop")
         outer = [f"{task.name}.{loop.name}.outer" for loop in task.loops]
         if all(self.choice("dim_kind", d) != "PARALLEL" for d in outer):
-            raise IllegalError(f"{task.name} packs {array} by a team, and one thread runs it")
+            raise IllegalError(f"{task.name} packs {site} by a team, and one thread runs it")
 
-    def is_copied(self, task: Any, array: str) -> bool:
-        how = self.choice("staged", f"{task.name}.{array}")
+    def is_copied(self, task: Any, site: str) -> bool:
+        how = self.choice("staged", f"{task.name}.{site}")
         return how in ("COPY", "TWO_STAGES", "HALO")
 
     def leave(self, name: str) -> None:
@@ -370,11 +379,12 @@ class Judge:
             place = read(load, at)
             key = (t, where, k, tuple(at.items()))
             space, producer = self.flow(t, place[0])
-            is_copied = self.is_copied(task, place[0])
+            site = self.site(task, load)
+            is_copied = self.is_copied(task, site)
             if is_copied and space != "GLOBAL":
                 raise IllegalError(f"{task.name} packs {place[0]}, which is not in memory")
             if space == "GLOBAL":
-                known = self.copied[t, place[0]] if is_copied else self.memory
+                known = self.copied[t, site] if is_copied else self.memory
                 found = known.get(place)
                 if self.region is not None:
                     self.region.reads[place].add(self.step)

@@ -46,7 +46,7 @@ class CopyWriter:
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """All threads copy the block of one outer tile together, neighbours by neighbours."""
         self.move_block(task, operand, ctx, None)
-        self.scene.w.forget(self.kernel.kept_copies[task.index, operand.access.array].name)
+        self.scene.w.forget(self.kernel.kept_copies[task.index, operand.site].name)
 
     def transfer(self, phase: CopyPhase, ctx: Context) -> None:
         """Copies that travel while earlier tiles are used; each step of them is one group of the thread's."""
@@ -70,7 +70,7 @@ class CopyWriter:
             tile = group - (most - x.stages)
             if 0 <= tile * holder.step < holder.extent and tile >= 0:
                 task = self.scene.plan.tasks[t]
-                layout = self.kernel.placed[t, operand.access.array]
+                layout = self.kernel.placed[t, operand.site]
                 first = {(t, loop_of(holder, t), OUTER): c.number(tile * holder.step)}
                 begun = replace(ctx, variables={**ctx.variables, **first})
                 self.move_block(task, operand, begun, c.number(tile * layout.n_elements))
@@ -82,21 +82,21 @@ class CopyWriter:
         first = holder.members[0]
         outer = ctx.variables[first.task, first.loop, OUTER]
         for x in copies:
-            t, array = x.task, x.operand.access.array
-            layout = self.kernel.placed[t, array]
-            here = w.fresh(f"{array}_stage")
+            key = (x.task, x.operand.site)
+            layout = self.kernel.placed[key]
+            here = w.fresh(f"{x.operand.access.array}_stage")
             w.multiples[here] = layout.n_elements
             place = self.stage(outer, holder.step, stages, layout)
             w.write(c.Declare(self.kernel.index_type, here, place, constant=True))
-            self.kernel.stages[t, array] = c.Id(here)
-            w.forget(self.kernel.kept_copies[t, array].name)
+            self.kernel.stages[key] = c.Id(here)
+            w.forget(self.kernel.kept_copies[key].name)
         later = w.fresh(f"{first.loop}_next")
         ahead = c.linear(((outer, 1),), (stages - 1) * holder.step)
         w.write(c.Declare(self.kernel.index_type, later, ahead, constant=True))
         with w.scope() as body:
             for x in copies:
                 t, operand = x.task, x.operand
-                layout = self.kernel.placed[t, operand.access.array]
+                layout = self.kernel.placed[t, operand.site]
                 begun = {**ctx.variables, (t, loop_of(holder, t), OUTER): c.Id(later)}
                 place = self.stage(c.Id(later), holder.step, stages, layout)
                 task = self.scene.plan.tasks[t]
@@ -115,8 +115,8 @@ class CopyWriter:
     ) -> None:
         """Copies the block of one outer tile, in the widest pieces that are aligned; asynchronously, where it goes to a `stage`."""
         w = self.scene.w
-        layout = self.kernel.placed[task.index, operand.access.array]
-        buffer = self.kernel.kept_copies[task.index, operand.access.array]
+        layout = self.kernel.placed[task.index, operand.site]
+        buffer = self.kernel.kept_copies[task.index, operand.site]
         array = self.scene.plan.problem.array(operand.access.array)
         element = w.fresh("e")
         index: dict[str, LoopIndexAt] = {}

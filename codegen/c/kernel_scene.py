@@ -45,7 +45,7 @@ class BlockLayout:
     def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
         loops = [task.loop(name) for name in row_order(operand, source)]
         extents = {p.loop.name: p.tile + operand.reach(p.loop.name) for p in loops}
-        size, layout = source.dtype.size_bytes, task.layouts.get(source.name, "PLAIN")
+        size, layout = source.dtype.size_bytes, task.layouts.get(operand.site, "PLAIN")
         width = VECTOR_BYTES // size
         between = {"ODD": 1, "PADDED": width}.get(layout, 0)
         strides, step = {}, 1
@@ -161,10 +161,10 @@ class KernelScene:
         for operand in task.copies:
             source = self.scene.plan.problem.array(operand.access.array)
             block = BlockLayout.of(task, operand, source)
-            n_elements = block.n_elements * task.stages[source.name]
+            n_elements = block.n_elements * task.stages[operand.site]
             kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
-            self.placed[t, source.name] = block
-            self.kept_copies[t, source.name] = kept
+            self.placed[t, operand.site] = block
+            self.kept_copies[t, operand.site] = kept
 
     def adds_to_result(self, task: TaskPlan) -> bool:
         """Whether the blocks reduce into the array of the result itself."""

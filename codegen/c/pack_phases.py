@@ -56,7 +56,7 @@ class PackWriter:
         if operand.is_window:
             fill_window(self.scene, task, operand, ctx)
             return
-        if operand.access.array not in task.by_team:
+        if operand.site not in task.by_team:
             pack(self.scene, task, operand, ctx, {}, c.Num("0"))
             return
         assert ctx.is_team, "all threads pack a block together"
@@ -73,13 +73,13 @@ class PackWriter:
 
     def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
         """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""
-        _, layout = self.scene.copies[task.index, operand.access.array]
+        _, layout = self.scene.copies[task.index, operand.site]
         loops = [task.loop(name) for name in layout.order]
         enough = (p for p in loops if p.mid >= self.scene.plan.cores)
         return next(enough, max(loops, key=lambda p: p.mid))
 
     def pipeline(self, task: TaskPlan, operand: Operand) -> DoubleBuffer:
-        return self.scene.launch.buffers[task.index, operand.access.array]
+        return self.scene.launch.buffers[task.index, operand.site]
 
     def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the block of this thread's first iteration; where it has none, that would be work for nobody."""
@@ -96,7 +96,7 @@ class PackWriter:
 
     def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Declares how far it is, at the head of the loop from block to block."""
-        key = (task.index, operand.access.array)
+        key = (task.index, operand.site)
         w, made, layout = self.scene.w, self.pipeline(task, operand), self.scene.copies[key][1]
         holder, rows = task.loop(made.holder), task.loop(made.across)
         now = ctx.variables[task.index, made.holder, OUTER]
@@ -108,7 +108,9 @@ class PackWriter:
             return c.Id(name)
 
         block = c.Bin("%", c.Bin("/", c.minus(now, begin), c.number(holder.tile)), c.Num("2"))
-        half = declare(f"{key[1]}_half", c.Bin("*", block, c.number(layout.n_elements)))
+        half = declare(
+            f"{operand.access.array}_half", c.Bin("*", block, c.number(layout.n_elements))
+        )
         ahead = declare(f"{made.holder}_ahead", c.Bin("+", now, c.number(holder.tile)))
         (other,) = (name for name in operand.loops if name != made.holder)
         starts = {made.holder: ahead, other: ctx.variables[task.index, other, OUTER]}
@@ -117,8 +119,8 @@ class PackWriter:
         elements = c.Bin("+", c.Bin("-", end, start), c.number(rows.inner - 1))
         slices = c.Bin("*", c.Bin("/", elements, c.number(rows.inner)), c.number(made.chunks))
         is_there = c.Bin("<", ahead, end_of_part)
-        n_slices = declare(f"{key[1]}_slices", c.Cond(is_there, slices, c.Num("0")))
-        done = declare(f"{key[1]}_slice", c.Num("0"), constant=False)
+        n_slices = declare(f"{operand.access.array}_slices", c.Cond(is_there, slices, c.Num("0")))
+        done = declare(f"{operand.access.array}_slice", c.Num("0"), constant=False)
         self.operands.progress[key] = Progress(half, n_slices, done, starts)
         self.scene.halves[key] = half
 
@@ -126,7 +128,7 @@ class PackWriter:
         """Asks memory for the lines of the slice that is packed so many slices after the next one."""
         made, now = (
             self.pipeline(task, operand),
-            self.operands.progress[task.index, operand.access.array],
+            self.operands.progress[task.index, operand.site],
         )
         asked = made.in_strips
         assert asked is not None
@@ -160,7 +162,7 @@ class PackWriter:
 
     def slice(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the next slice, if one is left."""
-        now = self.operands.progress[task.index, operand.access.array]
+        now = self.operands.progress[task.index, operand.site]
         with self.scene.w.scope() as body:
             self.pack(task, operand, ctx, now.done)
             self.scene.w.write(c.Assign(now.done, c.Num("1"), "+"))
@@ -168,7 +170,7 @@ class PackWriter:
 
     def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
         """Packs the slices for which there were no strips: at the ends of loops there are fewer."""
-        w, now = self.scene.w, self.operands.progress[task.index, operand.access.array]
+        w, now = self.scene.w, self.operands.progress[task.index, operand.site]
         name = w.fresh("slice")
         with w.scope() as body:
             self.pack(task, operand, ctx, c.Id(name))
@@ -177,7 +179,7 @@ class PackWriter:
 
     def pack(self, task: TaskPlan, operand: Operand, ctx: Context, number: c.CExpr) -> None:
         """Packs a slice into the half that is not in use."""
-        key = (task.index, operand.access.array)
+        key = (task.index, operand.site)
         w, made, now = self.scene.w, self.pipeline(task, operand), self.operands.progress[key]
         columns, layout = task.loop(made.along), self.scene.copies[key][1]
         row, column = self.first_of(task, made, now, number)

@@ -39,13 +39,13 @@ class PackedOperands(Operands):
         self.scene = scene
         self.progress: dict[tuple[int, str], Progress] = {}
 
-    def holds(self, task: int, array: str) -> bool:
-        return (task, array) in self.scene.copies or (task, array) in self.scene.windows
-
-    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
-        key = (task.index, access.array)
-        if key in self.scene.windows:
-            return read_window(self.scene, task, access, point, ctx)
+    def read(
+        self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
+    ) -> Value:
+        key = (task.index, operand.site)
+        if operand.is_window:
+            window = self.scene.windows[key]
+            return read_window(self.scene, task, window, access, point, ctx)
         buffer, layout = self.scene.copies[key]
         index, stride = place_in_block(self.scene, task, layout, point, ctx)
         index = c.add(index, self.scene.halves.get(key, c.Num("0")))

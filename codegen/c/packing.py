@@ -54,7 +54,7 @@ class _Packing:
 
     def __init__(self, scene: Scene, task: TaskPlan, operand: Operand, half: c.CExpr) -> None:
         self.scene, self.w, self.task, self.operand, self.half = scene, scene.w, task, operand, half
-        self.buffer, self.layout = scene.copies[task.index, operand.access.array]
+        self.buffer, self.layout = scene.copies[task.index, operand.site]
         self.array = scene.plan.problem.array(operand.access.array)
         self.strides = row_strides(self.array.shape)
         self.context = Context()

@@ -48,6 +48,7 @@ class Scene:
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
+        # Of operands, by task and site.
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
         self.windows: dict[tuple[int, str], tuple[Buffer, WindowLayout]] = {}
         # Where in its buffer the present block of an operand that is packed ahead begins.

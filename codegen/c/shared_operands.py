@@ -25,14 +25,12 @@ class SharedOperands(Operands):
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
 
-    def holds(self, task: int, array: str) -> bool:
-        return (task, array) in self.kernel.placed
-
-    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
-        array = access.array
-        layout = self.kernel.placed[task.index, array]
-        buffer = self.kernel.kept_copies[task.index, array]
-        stage = self.kernel.stages.get((task.index, array))
+    def read(
+        self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
+    ) -> Value:
+        key = (task.index, operand.site)
+        layout, buffer = self.kernel.placed[key], self.kernel.kept_copies[key]
+        stage = self.kernel.stages.get(key)
         lanes = point.lanes()
         along = next(
             (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0

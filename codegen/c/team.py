@@ -116,16 +116,16 @@ def allocate(scene: Scene, task: TaskPlan) -> None:
             window = WindowLayout.of(task, operand, source)
             stem, private = f"{source.name}_halo", scene.launch.is_parallel
             buffer = scene.buffer(stem, source.dtype, window.n_elements, private)
-            scene.windows[t, source.name] = buffer, window
+            scene.windows[t, operand.site] = buffer, window
             continue
         packed = CopyLayout.of(task, operand, scene.nest_order(task, operand))
         buffer = scene.buffer(
             f"{source.name}_packed",
             source.dtype,
-            packed.n_elements * task.stages[source.name],
-            scene.launch.is_parallel and source.name not in task.by_team,
+            packed.n_elements * task.stages[operand.site],
+            scene.launch.is_parallel and operand.site not in task.by_team,
         )
-        scene.copies[t, source.name] = (buffer, packed)
+        scene.copies[t, operand.site] = (buffer, packed)
     if task.scatters:
         allocate_scatters(scene, task)
 
@@ -160,8 +160,8 @@ def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
         for t, (held, _) in scene.accumulators.items()
     )
     is_of_team = any(
-        b is held and array in scene.plan.tasks[t].by_team
-        for (t, array), (held, _) in scene.copies.items()
+        b is held and site in scene.plan.tasks[t].by_team
+        for (t, site), (held, _) in scene.copies.items()
     )
     is_of_team |= b in scene.counters
     kind = type_name(b.dtype, 0)

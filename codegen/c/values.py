@@ -28,12 +28,10 @@ class Operands(ABC):
     """Blocks of operands: what is read from them."""
 
     @abstractmethod
-    def holds(self, task: int, array: str) -> bool:
-        """Whether a task reads an array from blocks."""
-
-    @abstractmethod
-    def read(self, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
-        """What a task reads of such an array at a point."""
+    def read(
+        self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
+    ) -> Value:
+        """What an access of a task has at a point, out of a block of the operand that holds it."""
 
     @abstractmethod
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
@@ -150,8 +148,9 @@ class Values:
                 buffer.name, c.Id(buffer.name), index, array.dtype, lanes, stride
             )
             return self.keep(task, access, value, point, ctx)
-        if self.operands.holds(task.index, load.array):
-            return self.operands.read(task, access, point, ctx)
+        operand = task.copy_of(access)
+        if operand is not None:
+            return self.operands.read(task, operand, access, point, ctx)
         index, stride = affine_at(access.axes, row_strides(array.shape), point)
         value = self.scene.w.load(
             array.name,

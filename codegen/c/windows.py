@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...kernels.ir.access import Access
 from ...space.backbone import OUTER, Operand
-from ..passes.storage import WindowLayout
+from ..passes.storage import Buffer, WindowLayout
 from ..plan import TaskPlan
 from . import csyntax as c
 from .body_values import TilePlace
@@ -20,7 +20,7 @@ from .triangles import maximum
 
 def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) -> None:
     """Copies the block of one outer tile with its border, row by row, in vectors where the array has rows of neighbours."""
-    buffer, layout = scene.windows[task.index, operand.access.array]
+    buffer, layout = scene.windows[task.index, operand.site]
     array, w = scene.plan.problem.array(operand.access.array), scene.w
     strides = row_strides(array.shape)
     *outer, last = layout.strides
@@ -60,9 +60,16 @@ def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) ->
     w.forget(buffer.name)
 
 
-def read_window(scene: Scene, task: TaskPlan, access: Access, point: Point, ctx: Context) -> Value:
-    """What an access has at a point, out of the block."""
-    buffer, layout = scene.windows[task.index, access.array]
+def read_window(
+    scene: Scene,
+    task: TaskPlan,
+    window: tuple[Buffer, WindowLayout],
+    access: Access,
+    point: Point,
+    ctx: Context,
+) -> Value:
+    """What an access has at a point, out of a block."""
+    buffer, layout = window
     index, stride = _place(task, layout, point, ctx)
     index = c.linear(((index, 1),), layout.beyond(access.axes))
     return scene.w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, point.lanes(), stride)

@@ -452,7 +452,7 @@ class Launch:
     after: tuple[Node, ...] = ()
     runs: Runs = Runs.ONE_THREAD
     accumulators: Mapping[int, AccumulatorPlan] = field(default_factory=dict)
-    buffers: Mapping[tuple[int, str], DoubleBuffer] = field(default_factory=dict)  # task, array
+    buffers: Mapping[tuple[int, str], DoubleBuffer] = field(default_factory=dict)  # task, site
 
     @property
     def is_parallel(self) -> bool:

@@ -38,9 +38,9 @@ def show_launch(launch: Launch, plan: Plan) -> str:
         live = ", ".join(f"{name} {n}" for name, n in sums.extents.items())
         place = "the result" if sums.in_result else sums.owner.name.lower()
         lines.append(f"  sums of {_task(plan, t)} in {place}" + (f": {live}" if live else ""))
-    for (t, array), b in launch.buffers.items():
+    for (t, site), b in launch.buffers.items():
         slices = f"{b.chunks} slices of {b.chunk} {b.along} for each tile of {b.across}"
-        lines.append(f"  two blocks of {array} of {_task(plan, t)} along {b.holder}: {slices}")
+        lines.append(f"  two blocks of {site} of {_task(plan, t)} along {b.holder}: {slices}")
     lines += _lines(plan, launch.nodes, 1)
     if launch.after:
         lines += ["  when the team is done", *_lines(plan, launch.after, 2)]
@@ -107,7 +107,7 @@ def _member(plan: Plan, m: Member) -> str:
 
 
 def _operand(plan: Plan, t: int, operand: Operand) -> str:
-    return f"{operand.access.array} of {_task(plan, t)}"
+    return f"{operand.site} of {_task(plan, t)}"
 
 
 def _copy(plan: Plan, x: Copy) -> str:

@@ -226,12 +226,12 @@ def _blocks(launch: Launch, places: Sequence[_Place]) -> None:
     for k, place in enumerate(places):
         match place.phase:
             case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o):
-                _expect(k < bodies[t], f"{o.access.array} is packed when task {t} has used it")
+                _expect(k < bodies[t], f"{o.site} is packed when task {t} has used it")
             case PackRest(t):
                 _expect(k > bodies[t], f"the rest is packed before task {t} begins")
         match place.phase:
             case PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
-                kinds.setdefault((t, o.access.array), []).append(type(place.phase))
+                kinds.setdefault((t, o.site), []).append(type(place.phase))
             case StartCopies(_, holder):
                 names = [n.members for n in place.loops]
                 _expect(holder.members not in names, "copies start inside the loop they are for")

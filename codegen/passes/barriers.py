@@ -6,7 +6,7 @@ unless both are made by the same thread in the order of the tree: `by` names who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...kernels.ir.effects import arrays_written, task_reads
@@ -145,15 +145,15 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
             case PackBlock(t, o) | PackFirstBlock(t, o) | OpenBlock(t, o) | PackRest(t, o):
                 # No thread's own part: any thread may pack any of it.
                 yield Touch(o.access.array, False, alone)
-                if o.access.array in task.by_team:
-                    yield Touch(block_name(t, o.access.array), True, alone)
+                if o.site in task.by_team:
+                    yield Touch(block_name(t, o.site), True, alone)
                 continue
             case CountIterations() | StartBlocks() | SortIterations() | ClearCopies() | AddCopies():
                 yield from _scatter_touches(p, task, alone)
                 continue
             case Body(t):
-                for array in task.by_team:
-                    yield Touch(block_name(t, array), False, alone)
+                for site in task.by_team:
+                    yield Touch(block_name(t, site), False, alone)
                 yield from _scatter_touches(p, task, alone)
         for array in _reads(p, task):
             if (p.task, array) not in on_chip:
@@ -228,21 +228,22 @@ def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
                     array, mine = x.operand.access.array, frozenset([str(x.task)])
                     yield Touch(array, False, mine)
                     if isinstance(p, StartCopies):
-                        yield Touch(copy_name(x.task, array), True, frozenset([_COPIERS]))
+                        block = copy_name(x.task, x.operand.site)
+                        yield Touch(block, True, frozenset([_COPIERS]))
                 continue
             case AwaitCopies():
                 continue
             case PackBlock(t, o):
                 yield Touch(o.access.array, False, by)
-                yield Touch(copy_name(t, o.access.array), True, frozenset([_COPIERS]))
+                yield Touch(copy_name(t, o.site), True, frozenset([_COPIERS]))
                 continue
-        copied = {o.access.array for o in task.copies} if isinstance(p, Body) else set()
         for array in _reads(p, task):
             kind = on_chip.get((p.task, array))
             if kind == "shared":
                 yield Touch(shared_name(array), False, by)
             elif kind is None:
-                yield Touch(copy_name(p.task, array) if array in copied else array, False, by)
+                for place in _places(p, task, array):
+                    yield Touch(place, False, by)
         stored = list(_writes(p, task))
         for array in stored:
             yield Touch(array, True, by)
@@ -262,6 +263,15 @@ def _reads(p: Phase, task: TaskPlan) -> Iterator[str]:
         yield from dict.fromkeys(a.array for a, late in task_reads(task.task) if late == in_finish)
 
 
+def _places(p: Phase, task: TaskPlan, array: str) -> Iterable[str]:
+    """Where a phase reads an array: in memory, and in blocks of the operands that hold its accesses."""
+    if not isinstance(p, Body):
+        return (array,)
+    reads = (a for a, late in task_reads(task.task) if a.array == array and not late)
+    held = (task.copy_of(access) for access in reads)
+    return dict.fromkeys(array if o is None else copy_name(task.index, o.site) for o in held)
+
+
 def _writes(p: Phase, task: TaskPlan) -> Iterator[str]:
     """The arrays of the sequence that it writes."""
     if isinstance(p, FinishSums | CombineSums) or _is_map(p, task):
@@ -278,9 +288,9 @@ def accumulator_name(task: int) -> str:
     return f"accumulators of task {task}"
 
 
-def block_name(task: int, array: str) -> str:
+def block_name(task: int, site: str) -> str:
     """Of the block of an operand that all threads of a team pack."""
-    return f"block of {array} of task {task}"
+    return f"block of {site} of task {task}"
 
 
 def counts_name(task: int) -> str:
@@ -303,6 +313,6 @@ def shared_name(array: str) -> str:
     return f"shared value of {array}"
 
 
-def copy_name(task: int, array: str) -> str:
+def copy_name(task: int, site: str) -> str:
     """Of a block of an operand in shared memory."""
-    return f"copy of {array} for task {task}"
+    return f"copy of {site} for task {task}"

@@ -54,11 +54,11 @@ def place_blocks(launch: Launch, plan: Plan) -> Launch:
         for operand in task.copies:
             k = _holder(loops, t, operand)
             beside = notes.at(loops[k])
-            if task.stages[operand.access.array] == 1:
+            if task.stages[operand.site] == 1:
                 beside.head.append(PackBlock(t, operand))
                 continue
             made = double_buffer(plan, loops, k, t, operand)
-            buffers[t, operand.access.array] = made
+            buffers[t, operand.site] = made
             beside.before.append(PackFirstBlock(t, operand))
             beside.head.append(OpenBlock(t, operand))
             beside.tail.append(PackRest(t, operand))
@@ -79,7 +79,7 @@ def place_block_copies(launch: Launch, plan: Plan) -> Launch:
         task = plan.tasks[t]
         for operand in task.copies:
             holder = loops[_holder(loops, t, operand)]
-            stages = task.stages[operand.access.array]
+            stages = task.stages[operand.site]
             if stages == 1:
                 notes.at(holder).head.append(PackBlock(t, operand))
             else:

@@ -84,5 +84,5 @@ def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
 
 
 def _staged(space: Space, t: int, access: Access) -> int:
-    found = [var for o, var in space.variables.staged.items() if (o.task, o.access) == (t, access)]
-    return found[0] if found else -1
+    staged = space.variables.staged.items()
+    return next((var for o, var in staged if o.task == t and o.holds(access)), -1)

@@ -146,7 +146,6 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
     rows: list[tuple[float, ...]] = []
     flows: list[int] = []
     along: list[tuple[int, int, int]] = []
-    staged = {(o.task, o.access.array): var for o, var in v.staged.items()}
 
     def add(k: int, t: int, access: Access | None, store: int, first_flow: int) -> None:
         """A row; of no access: something is written somewhere, so that reads that follow need no load."""
@@ -169,7 +168,8 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
             for access in dict.fromkeys(access_of(x) for x in loads if x.array == array.name):
                 begin = len(flows)
                 flows += [var for var, _ in sources.get((t, array.name), [])]
-                add(k, t, access, staged.get((t, array.name), -1), begin)
+                staged = (x for o, x in v.staged.items() if o.task == t and o.holds(access))
+                add(k, t, access, next(staged, -1), begin)
             if array.name in arrays_written(task):
                 # A temporary that may be left away has a choice that says so; that it has none says nothing.
                 is_sure = is_sure and (array.role != "temp" or t in v.store)

@@ -21,7 +21,7 @@ from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ..tree.ordering import open_in_order
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
-from .roles import Roles, find_roles, sweeps
+from .roles import Roles, find_roles, is_panel, sweeps
 from .sketches import Along, Axis, Block, Sketch, Sums
 
 __all__ = [
@@ -143,6 +143,7 @@ class _Wanted:
             merge=self.fusion.loops and not self.fusion.in_sweeps,
             sums_inside=self.fusion.sums_inside,
             columns=self.threads.axis is Axis.CONTIGUOUS,
+            packed=self.packing is not None and self.packing.every,
         )
         self.sweeps = sweeps(space, self.roles)
         self.apart = [
@@ -447,11 +448,7 @@ class _Wanted:
 
         A vector, or what is around an element, is in a cache as it is: whether a copy is better is for the search to find out.
         """
-        return (
-            len(o.loops) > 1
-            and not o.is_window
-            and (every or self.roles.vector.get(o.task) in o.loops)
-        )
+        return is_panel(o) and (every or self.roles.vector.get(o.task) in o.loops)
 
 
 def _first_of(wanted: int, *values: int) -> tuple[int, ...]:

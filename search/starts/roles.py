@@ -12,7 +12,7 @@ from math import prod
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.effects import task_reads, task_writes
 from ...space import choices as ch
-from ...space.backbone import INNER, OUTER
+from ...space.backbone import INNER, OUTER, Operand
 from ...space.candidate import Space
 
 TaskLoop = tuple[int, str]
@@ -30,14 +30,24 @@ class Roles:
 
 
 def find_roles(
-    space: Space, *, merge: bool, columns: bool = False, sums_inside: bool = False
+    space: Space,
+    *,
+    merge: bool,
+    columns: bool = False,
+    sums_inside: bool = False,
+    packed: bool = False,
 ) -> Roles:
     """Roles of all loops; with `merge`, loops that may merge count as one.
 
     `columns`: whether the loop of vectors is preferred for threads, too. With `merge` or `sums_inside`, the loops that products sum
-    over are innermost.
+    over are innermost. Where blocks of operands are `packed`, it does not matter how these lie in memory.
     """
-    return _RoleFinder(space, merge, columns, merge or sums_inside).roles()
+    return _RoleFinder(space, merge, columns, merge or sums_inside, packed).roles()
+
+
+def is_panel(o: Operand) -> bool:
+    """Whether products gain by packed blocks of an operand: a vector, or what is around an element, is in a cache as it is."""
+    return len(o.loops) > 1 and not o.is_window
 
 
 def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
@@ -55,9 +65,13 @@ def _sums_outermost(space: Space, roles: Roles, t: int) -> bool:
 
 
 class _RoleFinder:
-    def __init__(self, space: Space, merge: bool, columns: bool, sums_inside: bool) -> None:
+    def __init__(
+        self, space: Space, merge: bool, columns: bool, sums_inside: bool, packed: bool
+    ) -> None:
         self.space, self.merge, self.columns = space, merge, columns
         self.sums_inside = sums_inside
+        able = (o for o in space.variables.staged if packed and is_panel(o))
+        self.packed = {(o.task, o.access) for o in able}
         self.tasks = space.problem.tasks
         self.loops = [(t, loop) for t, task in enumerate(self.tasks) for loop in task.loops]
         self.group: dict[TaskLoop, TaskLoop] = {(t, x.name): (t, x.name) for t, x in self.loops}
@@ -115,7 +129,8 @@ class _RoleFinder:
 
     def _contiguity(self, key: TaskLoop) -> float:
         task = self.tasks[key[0]]
-        accesses = [a for a, _ in task_reads(task)] + list(task_writes(task))
+        reads = (a for a, _ in task_reads(task) if (key[0], a) not in self.packed)
+        accesses = [*reads, *task_writes(task)]
         score = 0.0
         for access in accesses:
             array = self.space.problem.array(access.array)

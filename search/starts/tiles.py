@@ -74,7 +74,7 @@ def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
     None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
     into a core's first cache as it is.
     """
-    roles = find_roles(space, merge=True)
+    roles = find_roles(space, merge=True, packed=True)
     tasks = space.problem.tasks
     able = [t for t in roles.vector if t in roles.rows and len(tasks[t].loops) >= 3]
     if not able:

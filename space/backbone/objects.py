@@ -85,22 +85,28 @@ class Flow:
 
 @dataclass(frozen=True)
 class Operand:
-    """An array that a task reads with reuse, so that a copy of a block of it can pay: some loop does not index it, or several
-    reads are of neighbours.
+    """A read of a task with reuse, so that a copy of a block of its array can pay: some loop does not index it, or several reads
+    are of neighbours. A product of an array by itself has two operands.
 
-    Then `access` is the one whose constants are least, and `halo` says of each loop how far beyond it the others reach.
+    Of neighbours `access` is the one whose constants are least, and `halo` says of each loop how far beyond it the others reach.
     """
 
     task: int
     access: Access
     loops: tuple[str, ...]  # of the task, that index the array
-    name: str
+    name: str  # of the task and the site
+    site: str  # in the task: the array, and where the task reads that at other places as well, the index
     halo: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_window(self) -> bool:
         """Whether it is read at several places around the own one: a block of it has a border."""
         return bool(self.halo)
+
+    def holds(self, access: Access) -> bool:
+        """Whether a block of it has what an access of its task reads."""
+        here = self.access
+        return access.array == here.array if self.is_window else access == here
 
     def reach(self, loop: str) -> int:
         """How many elements along a loop a block has beyond one for each iteration."""

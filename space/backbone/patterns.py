@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from ...kernels.ir.domain import BOX
 from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.on_trees import NO_TREES
 from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.text import show_affine
 from ...kernels.program.dependence import Dependence, shared_reads
 from . import objects
 from .objects import Flow, Merge, Operand, Prefetch, Shift
@@ -50,19 +52,27 @@ def _sole_read(task: Task, array: str) -> Access | None:
 def operands(k: int, task: Task) -> list[Operand]:
     if not task.is_structured or task.is_guarded:
         return list(windows(k, task).values())
-    operands: dict[str, Operand] = {}
-    reads = task_reads(task)
-    for access, in_finish in reads:
+    reads, found = task_reads(task), windows(k, task)
+    late = {access for access, in_finish in reads if in_finish}
+    n_places = Counter(access.array for access in {a for a, _ in reads})
+    made = list[Operand]()
+    for access in dict.fromkeys(a for a, _ in reads if a not in late and a.array not in found):
         used = index_loops(access)
         loops = tuple(loop.name for loop in task.loops if loop.name in used)
-        single = not in_finish and sum(a.array == access.array for a, _ in reads) == 1
         terms = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
-        # One loop per axis and one access per array: the copy is a box, indexed by the loops themselves.
-        if single and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
-            name = f"{task.name}.{access.array}"
-            operands[access.array] = Operand(k, access, loops, name)
-    operands |= windows(k, task)
-    return [o for a, o in operands.items() if a not in arrays_written(task)]
+        is_known = None not in access.axes
+        # One loop an axis: the copy is a box, indexed by the loops themselves.
+        if is_known and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
+            site = access.array if n_places[access.array] == 1 else _site(access)
+            made.append(Operand(k, access, loops, f"{task.name}.{site}", site))
+    written = arrays_written(task)
+    return [o for o in (*made, *found.values()) if o.access.array not in written]
+
+
+def _site(access: Access) -> str:
+    """An access without commas, which stand between names elsewhere: `a[i][k]`."""
+    places = (show_affine(axis).replace(" ", "") for axis in access.axes if axis is not None)
+    return access.array + "".join(f"[{place}]" for place in places)
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ def _window(k: int, task: Task, array: str, reads: list[_Spans]) -> Operand | No
         return None
     access = Access(array, tuple(least))
     used = tuple(loop.name for loop in task.loops if loop.name in loops)
-    return Operand(k, access, used, f"{task.name}.{array}", tuple(halo.items()))
+    return Operand(k, access, used, f"{task.name}.{array}", array, tuple(halo.items()))
 
 
 def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch]:

@@ -46,14 +46,14 @@ def hint_of_copy(hint: int, staged: int) -> bool:
 def hints(s: Draft) -> None:
     """Hardware: hints are for loads from memory, the read-only path is for what no task of the launch writes."""
     b, v = s.b, s.v
-    copied = {(o.task, o.access.array): var for o, var in v.staged.items()}
     for (t, array), var in v.load_cache.items():
         for f, space in v.mem_space.items():
             if f.consumer == t and f.array == array:
                 rule = hint_of_memory
                 b.table2("hints of loads from memory", var, space, rule, share=rule)
-        if (t, array) in copied:
-            b.table2("hints of copies", var, copied[t, array], hint_of_copy, share=hint_of_copy)
+        for o, staged in v.staged.items():
+            if (o.task, o.access.array) == (t, array):
+                b.table2("hints of copies", var, staged, hint_of_copy, share=hint_of_copy)
         others = (var, all_but(LOAD_CACHE, READ_ONLY))
         for u in s.backbone.neighbours[t]:
             if array in arrays_written(s.problem.tasks[u]):

@@ -80,7 +80,6 @@ def vectors_in_memory(s: Draft) -> None:
     """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times, and what is
     packed, or kept by a task before, is in a cache.
     """
-    unpacked = {(o.task, o.access.array): (x, bits(DIRECT)) for o, x in s.v.staged.items()}
     kept = [(f, x) for f, x in s.v.mem_space.items() if f.is_read]
     unkept = {(f.consumer, f.array): (x, bits(GLOBAL)) for f, x in kept}
     for t, var in s.v.prefetch.items():
@@ -88,8 +87,13 @@ def vectors_in_memory(s: Draft) -> None:
         needs = []
         for p in prefetched(s, t):
             vector = (s.v.kind[s.backbone.dim(t, p.along, INNER)], bits(VECTOR))
+            unpacked = [
+                (x, bits(DIRECT))
+                for o, x in s.v.staged.items()
+                if o.task == t and o.holds(p.access)
+            ]
             key = (t, p.access.array)
-            needs.append([vector, *(x[key] for x in (unpacked, unkept) if key in x)])
+            needs.append([vector, *unpacked, *([unkept[key]] if key in unkept else [])])
         for parts in product(*needs):
             literals = [(var, bits(NO_PREFETCH)), *dict.fromkeys(parts)]
             s.b.clause("prefetches are vectors", literals)
