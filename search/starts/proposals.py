@@ -15,7 +15,7 @@ from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
 from .roles import find_roles, sweeps
 from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
-from .tiles import ProductTile, product_tile, register_tiles
+from .tiles import ProductTile, is_in_results, product_tile, register_tiles
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
 BLOCK_THREADS = 256  # of a GPU, where nothing is known better
@@ -194,7 +194,11 @@ def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
 
 def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     """Products in tiles that fit the caches."""
-    made = (product_tile(space, registers) for registers in register_tiles(space.target))
+    apart = not is_in_results(space)
+    if apart:  # the loop that most tasks share is one that the product sums over
+        greedy = replace(greedy, fusion=Fusion(loops=False, sums_inside=True))
+    registers = register_tiles(space.target)
+    made = (product_tile(space, x, apart=apart) for x in registers)
     tiles = [tile for tile in made if tile is not None]
     if not tiles:
         return
@@ -238,7 +242,7 @@ def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
 
 
 def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Products of an array by itself, of which half is wanted: no block of it is packed, and other tasks have rows of their own."""
+    """Products of which a triangle is wanted, without packed blocks; other tasks have rows of their own."""
     if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
         apart = Fusion(loops=False, sums_inside=True)
         for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):

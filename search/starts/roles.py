@@ -123,6 +123,8 @@ class _RoleFinder:
         lanes = self.space.target.lanes(self.tasks[key[0]].dtype.size_bytes)
         if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
             return None
+        if self._loop(key)[0] and any(t == key[0] for t, _ in self.packed):
+            return None  # packed blocks lie as vectors of results want them: no sum is taken out of lanes
         if self.tasks[key[0]].body is not None and self._contiguity(key) <= 0:
             return None  # lanes that gather all they read are left to the search
         return (sum(self._contiguity(k) for k in self.members(key)), self._loop(key)[2])

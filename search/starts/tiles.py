@@ -15,7 +15,7 @@ from ...kernels.ir.cuts import cuts_of
 from ...space.candidate import Space
 from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target
-from .roles import find_roles
+from .roles import Roles, find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
@@ -68,21 +68,41 @@ class ProductTile:
     by_depth_ahead: Blocks
 
 
-def product_tile(space: Space, registers: RegisterTile) -> ProductTile | None:
-    """The tile for the largest product of three loops or more, all of different roles.
-
-    None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
-    into a core's first cache as it is.
+def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | None:
+    """The roles of loops where operands are packed, and the largest product of three loops or more, all of different roles; None
+    where there is none. `apart`: other tasks have loops of their own.
     """
-    roles = find_roles(space, merge=True, packed=True)
+    roles = find_roles(space, merge=not apart, sums_inside=True, packed=True)
     tasks = space.problem.tasks
     able = [t for t in roles.vector if t in roles.rows and len(tasks[t].loops) >= 3]
     if not able:
         return None
-    target = space.target
-    if not target.own_cache_bytes:
+    return roles, max(able, key=lambda t: prod(loop.extent for loop in tasks[t].loops))
+
+
+def is_in_results(space: Space) -> bool:
+    """Whether rows of the largest product's register tile are rows of results, where loops of other tasks agree with its own."""
+    found = product_roles(space)
+    if found is None:
+        return True
+    roles, t = found
+    summed = {loop.name for loop in space.problem.tasks[t].loops if loop.is_reduction}
+    return roles.rows[t] not in summed and roles.parallel.get(t) not in summed
+
+
+def product_tile(
+    space: Space, registers: RegisterTile, *, apart: bool = False
+) -> ProductTile | None:
+    """The tile for the largest product (see `product_roles`).
+
+    None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
+    into a core's first cache as it is.
+    """
+    found, target = product_roles(space, apart=apart), space.target
+    if found is None or not target.own_cache_bytes:
         return None
-    t = max(able, key=lambda t: prod(loop.extent for loop in tasks[t].loops))
+    roles, t = found
+    tasks = space.problem.tasks
     extents = {loop.name: loop.extent for loop in tasks[t].loops}
     size_bytes = tasks[t].dtype.size_bytes
     rows, width = registers.rows, registers.vectors * target.lanes(size_bytes)

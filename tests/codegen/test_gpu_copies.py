@@ -16,6 +16,7 @@ from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.build import build_space
 from kernelscape.space.choices import LAYOUT
+from kernelscape.testing import checking
 from kernelscape.testing.syntax import (
     array_of,
     calls,
@@ -38,6 +39,7 @@ from .gpu_cases import (
     inputs_of,
     nvrtc_is_there,
 )
+from .test_triangles import opened, rank_k
 
 pytestmark = NEEDS_COMPILER
 SIZE_BYTES = {"float": 4, "double": 8, "int": 4, "long long": 8}
@@ -256,3 +258,15 @@ def test_blocks_with_borders_compute_the_same(tmp_path, name):
     inputs = packed_cases.inputs_of(recording, args)
     for candidate in halo_cases.with_halos(space, 1, seed=2):
         assert gpu.check(gpu.printed(program_of(candidate)), inputs, tmp_path) == ""
+
+
+def test_both_operands_of_one_array_are_copied(tmp_path):
+    recording, arrays, problem, _ = opened(rank_k, 21, "f4", 32)
+    space = build_space(problem, gpu.target())
+    root = space.root()
+    for stages, var in zip((1, 2), space.variables.staged.values(), strict=True):
+        root = root.decide(var, 1 << stages)
+    (made,) = drawn(root, 1, 1)
+    assert len(read_plan(made).tasks[0].copies) == 2
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert gpu.check(gpu.source_of(made), inputs, tmp_path) == ""
