@@ -53,5 +53,5 @@ class PackedOperands(Operands):
         return self.scene.w.load(buffer.name, base, index, buffer.dtype, point.lanes(), stride)
 
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
-        buffer, layout = self.scene.windows[task.index, operand.access.array]
+        buffer, layout = self.scene.windows[task.index, operand.site]
         return tile_of_window(buffer.name, layout.extents, task, operand, ctx)

@@ -53,7 +53,7 @@ class SharedOperands(Operands):
         return gather(w, buffer.name, places, buffer.dtype)
 
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
-        key = (task.index, operand.access.array)
+        key = (task.index, operand.site)
         buffer, layout = self.kernel.kept_copies[key], self.kernel.placed[key]
         return tile_of_window(buffer.name, layout.extents, task, operand, ctx)
 
