@@ -22,6 +22,7 @@ _RESOURCES = {
     "memory": "memory, both ways",
     "chain": "additions in a row",
     "loads": "loads of one element",
+    "atomics": "atomic updates, as if no other core wanted the element",
 }
 
 

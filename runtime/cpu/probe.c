@@ -283,6 +283,33 @@ double ks_peak_loads(int threads, int64_t n) {
 #endif
 }
 
+/* n rounds of sixteen atomic additions to elements side by side, which no other thread wants: as codegen/c/vectors.py has them. */
+#define ATOMICS(NAME, T, ADD)                                                                          \
+  static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
+    struct run *run = given;                                                                           \
+    T elements[64] = {0}, *p = elements + 16; /* in lines of their own */                              \
+    if (!begun(run, tid, n_threads, team)) return;                                                     \
+    for (int64_t i = 0; i < run->n; i++) UNROLL(16)                                                    \
+      for (int k = 0; k < 16; k++) ADD                                                                 \
+    ended(run, tid, team);                                                                             \
+    __asm__ volatile("" : : "r"(elements) : "memory");                                                 \
+  }                                                                                                    \
+  double NAME(int threads, int64_t n) {                                                                \
+    struct run run = {.threads = threads, .n = n};                                                     \
+    return run_by_all(NAME##_part, &run);                                                              \
+  }
+#define EXCHANGED(T)                                                                                   \
+  {                                                                                                    \
+    T a, b;                                                                                            \
+    __atomic_load(&p[k], &a, __ATOMIC_RELAXED);                                                        \
+    do b = a + 1;                                                                                      \
+    while (!__atomic_compare_exchange(&p[k], &a, &b, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));          \
+  }
+
+ATOMICS(ks_atomic_f32, float, EXCHANGED(float))
+ATOMICS(ks_atomic_f64, double, EXCHANGED(double))
+ATOMICS(ks_atomic_i32, int32_t, { __atomic_fetch_add(&p[k], 1, __ATOMIC_RELAXED); })
+
 /* n dependent vector additions by one thread: the latency of one, n times. */
 double ks_add_latency(int64_t n) {
   vf t = (vf){0} + 1, a = (vf){0} + 1e-9f;

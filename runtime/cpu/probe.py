@@ -46,7 +46,8 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 _N_BLOCKS = 8
 _PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
-_LOADS_A_ROUND = 16
+_LOADS_A_ROUND = _ATOMICS_A_ROUND = 16
+_ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
 def calibrate(device: CpuDevice) -> Calibration:
@@ -141,6 +142,9 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
         call_ns=best["call_ns"],
         add_latency_ns=best["add_latency_ns"],
         loads_per_ns=best["loads"],
+        atomic_f32_per_ns=best["atomic_f32"],
+        atomic_f64_per_ns=best["atomic_f64"],
+        atomic_i32_per_ns=best["atomic_i32"],
         calibrated=True,
         streams=curves_from(best),
     )
@@ -240,6 +244,10 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
         work = rounds * _FLOPS_A_ROUND * lanes * n_threads
         return [work / run(n_threads, rounds) for _ in range(30)]
 
+    def atomics(run: Callable[[int, int], float]) -> list[float]:
+        n = rounds // 20
+        return [n * _ATOMICS_A_ROUND * n_threads / run(n_threads, n) for _ in range(20)]
+
     return {
         "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
@@ -247,6 +255,7 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
             rounds * _LOADS_A_ROUND * n_threads / probe.ks_peak_loads(n_threads, rounds)
             for _ in range(30)
         ],
+        **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
         **_teams(probe, n_threads, 40, 500),
@@ -264,7 +273,8 @@ def _teams(
 
 def _open(library: Path) -> ctypes.CDLL:
     probe = open_probe(library)
-    for name in ("ks_peak_f32", "ks_peak_f64", "ks_peak_loads", "ks_launch", "ks_barrier"):
+    named = ("ks_peak_f32", "ks_peak_f64", "ks_peak_loads", "ks_launch", "ks_barrier")
+    for name in (*named, *(f"ks_{atomic}" for atomic in _ATOMICS)):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double
     probe.ks_call.argtypes = probe.ks_add_latency.argtypes = [ctypes.c_int64]

@@ -11,6 +11,7 @@ from math import ceil, prod
 
 from ...kernels.ir.kernel import (
     Compare,
+    DType,
     Expr,
     For,
     Load,
@@ -271,6 +272,19 @@ class BodyOperations:
         target = s.name if isinstance(s, UpdateLocal) else s.array
         if known and self._is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}"):
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
+
+    def atomic_updates(self, array: str, dtype: DType) -> float:
+        """How many updates of an array are surely made one after the other where they are atomic, of those that a target may know:
+        any of floats, which exchange, and additions of integers.
+        """
+        assert self.task.body is not None
+        total = 0.0
+        for n in needed(self.task.body.statements):
+            s = n.statement
+            if isinstance(s, Update) and s.array == array and (dtype.is_float or s.op == "add"):
+                loops = frozenset[str]().union(*map(self._loops, s.indices))
+                total += self.runs(n, loops, is_later=False)
+        return total
 
     def _is_new(self, text: str) -> bool:
         if text in self.seen:

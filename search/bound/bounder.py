@@ -42,7 +42,7 @@ _TERMS: Mapping[str, _Terms] = {
     CPU: _Terms(
         (
             *("memory read", "memory write", "memory", "streams"),
-            *("operations", "chain", "loads", "launches"),
+            *("operations", "chain", "loads", "atomics", "launches"),
         ),
         True,
         None,

@@ -1,4 +1,6 @@
-"""What cores take for the work of each phase of a CPU, compiled: operations, chains of dependent ones, loads of single elements."""
+"""What cores take for the work of each phase of a CPU, compiled: operations, chains of dependent ones, loads of single elements,
+atomic updates.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from .common import Int, Mask
 from .overlap import MAYBE, largest
 from .tables import MAX_PEELED, BoundTables
 
-# ns of a phase: of arithmetic, of it on one core, of dependent operations, of loads; of all, and of what each core does alone. Of a
-# task: how much slower its operations are, how many results a chain has, its least loads.
-WORK, ONE_CORE, CHAINS, LOADED, ALL, ALONE, FACTOR, COPIES, LEAST = range(9)
-N_COSTS = 9
+# ns of a phase: of arithmetic, of it on one core, of dependent operations, of loads, of atomic updates; of all, and of what each
+# core does alone. Of a task: how much slower its operations are, how many results a chain has, its least loads.
+WORK, ONE_CORE, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, LEAST = range(10)
+N_COSTS = 10
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
 
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
+_ATOMIC = 1 << ch.BY_ATOMICS
 
 
 @jit_flat_internal
@@ -114,3 +117,16 @@ def element_loads(
             if not parallel[t] & MAYBE:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
             costs[phase[t], LOADED] = max(costs[phase[t], LOADED], ns)
+
+
+@jit_flat_internal
+def atomic_updates(tables: BoundTables, domains: Mask, phase: Ints, costs: Floats) -> None:
+    """ns of updates that are surely atomic, by phase. All cores make them: those of one thread are not (families/scatter.py).
+
+    Each takes as long as one to a line that no other core wants, at least, and a core makes one after the other.
+    """
+    for t in range(phase.size):
+        costs[t, UPDATED] = 0.0
+    for k in range(tables.atomic.shape[0]):
+        if domains[tables.atomic[k].scatter] == _ATOMIC:
+            costs[phase[tables.atomic[k].task], UPDATED] += tables.atomic[k].ns

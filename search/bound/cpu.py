@@ -32,8 +32,10 @@ from .core_costs import (
     CLOCK_SLACK,
     LOADED,
     N_COSTS,
+    UPDATED,
     WORK,
     arithmetic,
+    atomic_updates,
     element_loads,
 )
 from .overlap import MAYBE, barriers, ends_before, has_phases, launches, phases, threads
@@ -49,7 +51,7 @@ from .streams import (
 from .tables import BoundTables
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, LAUNCHES, FIRST_LEVEL = range(9)
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, ATOMICS, LAUNCHES, FIRST_LEVEL = range(10)
 
 
 class BoundScratch(NamedTuple):
@@ -144,8 +146,8 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             scratch.rates,
         )
         parts[p, OPERATIONS], parts[p, CHAIN] = costs[p, WORK], costs[p, CHAINS]
-        parts[p, LOADS] = costs[p, LOADED]
-        alone = max(max(costs[p, WORK], costs[p, CHAINS]), costs[p, LOADED])
+        parts[p, LOADS], parts[p, ATOMICS] = costs[p, LOADED], costs[p, UPDATED]
+        alone = max(max(costs[p, WORK], costs[p, CHAINS]), max(costs[p, LOADED], costs[p, UPDATED]))
         longest = max(max(parts[p, READ], parts[p, WRITE]), parts[p, STREAMS])
         for k in range(n_levels):
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
@@ -234,6 +236,7 @@ def lower_bound(
         phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
         arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
         element_loads(tables, domains, scratch.parallel, phase, scratch.costs)
+        atomic_updates(tables, domains, phase, scratch.costs)
         if tables.stream.shape[0] > 0:
             _stream_traffic(tables, domains, phase, scratch)
         _price_phases(tables, phase, scratch)

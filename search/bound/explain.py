@@ -67,10 +67,20 @@ def rate_texts(space: Space) -> dict[str, str]:
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
         "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
+        "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",
     }
     for level in target.levels:
         rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
     return rates | _RATES_OF_KIND[target.kind](target)
+
+
+def _atomic_rates(target: Target) -> str:
+    rates = {
+        "f32": target.atomic_f32_per_ns,
+        "f64": target.atomic_f64_per_ns,
+        "i32": target.atomic_i32_per_ns,
+    }
+    return ", ".join(f"{target.cores / n:.1f} ns on a core ({t})" for t, n in rates.items() if n)
 
 
 def _rates_of_warps(target: Target) -> dict[str, str]:
@@ -105,7 +115,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name in ("launches", "latency", "loads"):
+    if name in ("launches", "latency", "loads", "atomics"):
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

@@ -9,12 +9,13 @@ import numpy as np
 
 from ...kernels.ir.cuts import cuts_of, points
 from ...kernels.ir.effects import arrays_read, arrays_written
+from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
 from ...kernels.program.decided import followed
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.targets.target import Target
-from .bodies import body_bytes
+from .bodies import BodyOperations, body_bytes
 from .columns import Floats, Ints, Table, Universes, table
 from .element_loads import element_loads
 from .operations import SureOperations
@@ -76,6 +77,7 @@ class BoundTables(NamedTuple):
     # staged: where it is read; first end of the loops that it does not depend on; ns on all cores, if it was loaded anew for each
     # iteration
     load: Table
+    atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
     load_spared: (
         Table  # of mid and of inner: variable of its size, where its universe begins; extent
     )
@@ -105,6 +107,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         task=_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),
         **element_loads(space, universe),
+        atomic=_atomics(space),
         universe=universe.array(),
         barrier=_barriers(space),
         converted=_converted(space),
@@ -263,6 +266,22 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns))
     return table(rows, "", "operations_ns lanes chain_ns")
+
+
+def _atomics(space: Space) -> Table:
+    """Updates that threads may make at once, where the machine has been asked what an atomic one takes at least."""
+    target, rows = space.target, []
+    rates = {
+        DType.f32: target.atomic_f32_per_ns,
+        DType.f64: target.atomic_f64_per_ns,
+        DType.i32: target.atomic_i32_per_ns,
+    }
+    for (t, name), var in space.variables.scatter.items():
+        dtype = space.problem.array(name).dtype
+        if rates.get(dtype):
+            counter = BodyOperations(space.problem.tasks[t], set(), space.profile)
+            rows.append((t, var, counter.atomic_updates(name, dtype) / rates[dtype]))
+    return table(rows, "task scatter", "ns")
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:

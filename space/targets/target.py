@@ -77,6 +77,10 @@ class Target:
     load_latency_ns: float = 0.0  # of the nearest load: from shared memory or L1
     far_load_latency_ns: float = 0.0  # of a load from outside L1
     registers_per_core: int = 0  # of 32 bits
+    # Of CPUs: atomic additions to elements that no other core wants, of all cores together; 0: not known.
+    atomic_f32_per_ns: float = 0.0
+    atomic_f64_per_ns: float = 0.0
+    atomic_i32_per_ns: float = 0.0
     shared_bytes_per_block: int = 0  # that a kernel gets without asking for more
     shared_bytes_per_block_most: int = 0  # that it gets when it asks; 0: no more than that
 

@@ -74,14 +74,18 @@ def test_curves_merge_point_by_point():
     assert (curve.read_bytes, curve.bytes_per_ns) == ((100, 200, 400), (9.0, 5.0, 3.0))
 
 
-def test_a_calibration_without_curves_is_read(tmp_path):
-    """As older versions stored them: bounds hold, and credit the caches."""
+def test_a_calibration_of_an_older_version_is_read(tmp_path):
+    """Bounds hold without curves, and credit the caches; of atomic updates nothing is known until the machine is asked again."""
     store_calibration(calibration(launch_ns=123.0), tmp_path)
     [path] = tmp_path.iterdir()
     content = json.loads(path.read_text())
-    del content["target"]["streams"]
+    for name in ("streams", "atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"):
+        del content["target"][name]
     path.write_text(json.dumps(content))
-    assert load_target(tmp_path) == replace(guess_target(), launch_ns=123.0)
+    found = load_target(tmp_path)
+    assert found == replace(guess_target(), launch_ns=123.0)
+    again = merge(calibration(), calibration(atomic_f32_per_ns=0.25))
+    assert (found.atomic_f32_per_ns, again.target.atomic_f32_per_ns) == (0.0, 0.25)
 
 
 def test_footprints_are_dense_where_the_last_cache_ends():
