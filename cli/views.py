@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from ..explorer.saved import Again
-from ..explorer.workload import Workload
+from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
 from ..kernels.library import load, names
 from ..kernels.offload.closed import closed_tasks
@@ -66,9 +67,8 @@ def list_lines() -> Iterator[str]:
 
 def space_of(workload: Workload, target: str, profile: str | None) -> Space:
     """The space of a workload on a target; `profile` names the data sheet of a GPU that is not here. Raises DeviceError."""
-    device = open_device(
-        target, DeviceOptions() if profile is None else DeviceOptions(profile=profile)
-    )
+    options = DeviceOptions(threads=threads_of_program())
+    device = open_device(target, options if profile is None else replace(options, profile=profile))
     facts = device.machine.facts()
     if profile is not None and not facts.is_gpu:
         raise DeviceError(

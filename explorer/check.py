@@ -28,7 +28,7 @@ from ..space.candidate import Candidate, Space
 from .foreign import Function, Launch, foreign_source
 from .machine import look_at, lower_to, open_worker
 from .saved import stored_best
-from .workload import Options, Workload
+from .workload import Options, Workload, threads_of_program
 
 _FEW = Protocol(min_samples=5, max_samples=5)
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
@@ -88,7 +88,11 @@ def check_source(
     """
     device = open_device(
         options.target,
-        DeviceOptions(compiler=options.compiler, compile_timeout_s=options.compile_timeout_s),
+        DeviceOptions(
+            compiler=options.compiler,
+            compile_timeout_s=options.compile_timeout_s,
+            threads=options.threads or threads_of_program(),
+        ),
     )
     device.runner.check()
     target = device.machine.facts()

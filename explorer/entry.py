@@ -42,7 +42,7 @@ from ..space.decisions import DecisionError
 from . import stages as st
 from .saved import Best, load
 from .session import Session, Tell
-from .workload import Options, Workload, make_workload
+from .workload import Options, Workload, make_workload, threads_of_program
 
 __all__ = ["Run", "explore", "explore_workload", "library_workload", "resume"]
 
@@ -213,7 +213,12 @@ def explore_workload(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of a workload, in `directory` or in a new folder under `runs`, which goes again where the run does not begin."""
+    """A new run of a workload, in `directory` or in a new folder under `runs`, which goes again where the run does not begin.
+
+    Where nothing is said of threads, implementations have as many as the program's kernels (`cpu_max_num_threads`).
+    """
+    if not options.threads:
+        options = replace(options, threads=threads_of_program())
     if directory is not None:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)

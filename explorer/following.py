@@ -159,16 +159,18 @@ class _Match:
         given = {**zeros, **self.scalars, **self.arrays}
         run = partial(s.tuned, *(given[name] for name in s.parameters))
         counters = [given[t.arrays["counters"]] for t in s.trees if "counters" in t.arrays]
-        return partial(_claimed, s.name, run, counters) if counters else run
+        claims = [memoryview(of_tree[-1]) for of_tree in counters]
+        return partial(_claimed, s.name, run, claims) if claims else run
 
 
-def _claimed(name: str, run: Callable[[], object], counters: Sequence[Any]) -> None:
-    """A run on sparse fields, of which some writes may not have been made."""
+def _claimed(name: str, run: Callable[[], object], claims: Sequence[Any]) -> None:
+    """A run on sparse fields, of which some writes may not have been made: the last counters of each tree say so."""
     run()
-    for of_tree in counters:
-        outside, full = of_tree.item(-1, OUTSIDE), of_tree.item(-1, FULL)
+    for of_tree in claims:
+        outside, full = of_tree[OUTSIDE], of_tree[FULL]
         if outside or full:
-            of_tree[-1] = 0
+            for k in range(len(of_tree)):
+                of_tree[k] = 0
             raise AssertionError(f"{name}: {OUTSIDE_TEXT if outside else FULL_TEXT}")
 
 
@@ -184,6 +186,7 @@ class _Run:
     sequence: _Sequence
     calls: tuple[_Held, ...]
     run: Callable[[], object]
+    called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
 
 
 class Follower(AbstractFollower):
@@ -213,22 +216,40 @@ class Follower(AbstractFollower):
             found = self._callers[id(ir)] = kernel, caller
         return found[1]
 
-    def _take(self, kernel: _Kernel, *values: Any) -> bool:
+    def again(self, kernel: object, args: _Values) -> bool:
+        with self._lock:
+            held, last = self._held, self._last
+            if last is None or not self._repeats:
+                return False
+            expected, known = last.called[len(held)]
+            if kernel is not expected or not all(map(is_, args, known)):
+                return False
+            held.append(last.calls[len(held)])
+            self.waits = True
+            if len(held) == len(last.calls):
+                self._run(last)
+            return True
+
+    def _take(
+        self, held_as: _Kernel, *values: Any, kernel: object = None, args: _Values = ()
+    ) -> bool:
         """A call waits, or all that waits and then itself have run."""
         with self._lock:
             held, last = self._held, self._last
             if self._repeats and last is not None:
                 expected, known = last.calls[len(held)]
-                if kernel is expected and all(map(is_, values, known)):
-                    held.append((kernel, known))
+                if held_as is expected and all(map(is_, values, known)):
+                    if kernel is not None:
+                        last.called[len(held)] = kernel, args
+                    held.append((held_as, known))
                     self.waits = True
                     if len(held) == len(last.calls):
                         self._run(last)
                     return True
-            if not self._goes_on((kernel, values)):
+            if not self._goes_on((held_as, values)):
                 self.release()
-                if not self._goes_on((kernel, values)):
-                    kernel.run(values)
+                if not self._goes_on((held_as, values)):
+                    held_as.run(values)
             return True
 
     def _goes_on(self, held: _Held) -> bool:
@@ -252,7 +273,8 @@ class Follower(AbstractFollower):
                 _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
                 self.release()
                 return True
-            self._run(_Run(whole.sequence, tuple(self._held), run))
+            called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
+            self._run(_Run(whole.sequence, tuple(self._held), run, called))
         return True
 
     def _run(self, whole: _Run) -> None:

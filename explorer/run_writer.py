@@ -311,5 +311,6 @@ class RunWriter:
             conditions=result.conditions or self._conditions,
             stored=s.stored,
             fixed=self._space.fixed,
+            threads=self._options.threads,
             profile=UNSET if self._space.profile is None else self._space.profile,
         )

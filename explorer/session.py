@@ -72,7 +72,10 @@ class Session:
             precompile(lambda text: self._tell(st.Compiling(text)))
         self._deadlines.begin()  # what is compiled once a version is no part of the session's time
         device = open_device(
-            o.target, DeviceOptions(compiler=o.compiler, compile_timeout_s=o.compile_timeout_s)
+            o.target,
+            DeviceOptions(
+                compiler=o.compiler, compile_timeout_s=o.compile_timeout_s, threads=o.threads
+            ),
         )
         with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
             worker.end_when(self._deadlines.is_past_waiting)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from ..kernels.fields.program import current_program
 from ..kernels.ir.task import Problem
 from ..kernels.language.errors import LanguageError
 from ..kernels.language.record import Recording, record_program
@@ -32,6 +33,7 @@ class Options:
     compile_timeout_s: float = 10.0
     final_top: int = 8
     input_sets: int = 3
+    threads: int = 0  # of an implementation, at most; 0: as many as there are cores
     store: bool = True
     fixed: tuple[tuple[str, str], ...] = ()  # decisions that every implementation has
     given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
@@ -50,6 +52,7 @@ class Options:
             ("compile_timeout", self.compile_timeout_s, Real, "number of seconds"),
             ("final_top", self.final_top, Integral, "whole number"),
             ("input_sets", self.input_sets, Integral, "whole number"),
+            ("threads", self.threads, Integral, "whole number"),
             ("target", self.target, str, "text"),
             ("compiler", self.compiler, str, "text"),
             ("store", self.store, bool, "truth value"),
@@ -65,15 +68,21 @@ class Options:
             raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
         if not 0 <= self.gap < 1:
             raise ValueError(f"a gap is a share from 0 to less than 1, not {self.gap:g}")
-        least = {"max_evals": 1, "seed": 0, "final_top": 1, "input_sets": 1}
+        least = {"max_evals": 1, "seed": 0, "final_top": 1, "input_sets": 1, "threads": 0}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:
                 raise ValueError(f"{name} must be at least {low}, not {value}")
-        most = {"final_top": 1000, "input_sets": 100, "seed": (1 << 128) - 1}
+        most = {"final_top": 1000, "input_sets": 100, "threads": 1 << 16, "seed": (1 << 128) - 1}
         for name, high in most.items():
             if getattr(self, name) > high:
                 raise ValueError(f"{name} must be at most {high}, not {getattr(self, name):.3g}")
+
+
+def threads_of_program() -> int:
+    """How many threads a kernel of the program has at most (`cpu_max_num_threads`); 0: as many as there are cores."""
+    program = current_program()
+    return 0 if program is None else program.config.cpu_max_num_threads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ class DeviceOptions:
     compiler: str | None = None  # name or path; None: the first that works
     build_folder: Path = field(default_factory=lambda: cache_folder() / "build")
     compile_timeout_s: float = 60.0
+    threads: int = 0  # of a call, at most; 0: as many as there are cores. A GPU has no use for it
     thread_order: ThreadOrder = "in turn"  # of the emulator
     profile: str = "h200"  # the data sheet that stands for a GPU where there is none
 

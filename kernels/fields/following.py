@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from ..ir.kernel import KernelIR
 
@@ -15,7 +16,14 @@ class AbstractFollower(ABC):
 
     @abstractmethod
     def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
-        """What takes calls of a kernel with fields alone, arrays and then numbers by position; None where it is in no sequence."""
+        """What takes calls of a kernel with fields alone, arrays and then numbers by position; None where it is in no sequence.
+
+        It may be told which `kernel` of the program was called, with its `args`: the same objects are the same call again.
+        """
+
+    @abstractmethod
+    def again(self, kernel: object, args: tuple[Any, ...]) -> bool:
+        """Whether the sequence that ran last goes on with this call, which then waits or has run."""
 
     @abstractmethod
     def release(self) -> None:

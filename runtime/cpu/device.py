@@ -32,7 +32,7 @@ class CpuMachine(AbstractMachine):
     def facts(self) -> Target:
         from .probe import guess_target, load_target
 
-        return load_target() or guess_target()
+        return (load_target() or guess_target()).of_threads(self._builder.options.threads)
 
     def calibrate(self) -> Calibration:
         from .probe import calibrate

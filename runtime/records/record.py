@@ -55,6 +55,12 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))
 
+    @property
+    def threads(self) -> int:
+        """Of an implementation, at most; 0: as many as there are cores."""
+        found = self.options.get("threads", 0)
+        return found if isinstance(found, int) else 0
+
 
 class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One kernel of a built candidate, of a GPU: what its compiler says that it takes, beside what the space counts."""
@@ -247,6 +253,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     library: LibraryRecord | msgspec.UnsetType = msgspec.UNSET  # where one lies beside the file
     fixed: Decisions = ()  # before the search: bound, gap and status are of the space with these
     profile: Profile | msgspec.UnsetType = msgspec.UNSET  # bound and gap are for these arguments
+    threads: Count = 0  # of a call, at most; 0: as many as there are cores
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))

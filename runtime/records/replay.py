@@ -77,9 +77,10 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
 
 
 def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> Space:
-    """The space of a stored run, with the decisions that were fixed before its search, and its profile. Raises StaleError where
-    they do not fit.
+    """The space of a stored run, with its threads, the decisions that were fixed before its search, and its profile. Raises
+    StaleError where they do not fit.
     """
+    target = target.of_threads(stored.threads)
     try:
         space = fix(build_space(problem, target), stored.fixed)
     except DecisionError as e:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .kind import CPU, GPU
 
@@ -99,6 +99,17 @@ class Target:
         """Whether threads of a GPU can copy into shared memory beside their work (cp.async)."""
         number = "".join(x for x in self.architecture if x.isdigit())
         return bool(number) and int(number) >= 80
+
+    def of_threads(self, n: int) -> Target:
+        """The same where a call of a CPU uses `n` cores at most; 0: all. The rates stay those of all cores, so bounds hold."""
+        if self.is_gpu or not 0 < n < self.cores:
+            return self
+        own = (
+            replace(c, capacity_bytes=c.capacity_bytes // self.cores * n) for c in self.levels[:-1]
+        )
+        levels = (*own, *self.levels[-1:])
+        streams = tuple(curve for curve in self.streams if curve.cores <= n)
+        return replace(self, cores=n, levels=levels, streams=streams)
 
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""

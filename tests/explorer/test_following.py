@@ -16,6 +16,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.following import Follower, _Match, follow
+from kernelscape.explorer.saved import load
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
 from kernelscape.kernels.language.record import record_program
@@ -326,3 +327,36 @@ def test_the_store_has_what_was_found_for_a_program(tmp_path: Path, monkeypatch)
     subprocess.run([*explored, "--max-evals", "1"], check=True, capture_output=True)
     run = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == ("3.0 1\n", "")
+
+
+def test_what_was_found_has_as_many_threads_as_the_program(tmp_path: Path) -> None:
+    ks.init(cpu_max_num_threads=1)
+    folder = tmp_path / "run"
+    run = ks.explore(program(1 << 16).substep, 0.5, max_evals=1, directory=folder)
+    ks.reset()
+    assert run.best is not None
+    assert run.best.file.threads == 1
+    best = load(folder)  # by a program that has all cores
+    assert "ks_team_run" not in best.source.partition("int64_t ks_now_ns")[0]
+    assert best.source == run.best.source
+
+
+def test_calls_that_go_on_as_before_are_known_by_kernel_and_arguments(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    follower = current_program().follower
+    for _ in range(3):
+        p.substep()
+    follower._take = lambda *given, **named: pytest.fail("asked again")
+    p.substep()
+    assert not follower.waits
+    del follower._take
+    p.combine(0.5)
+    p.gather()  # other objects than before, with the same values
+    p.combine(-0.0)
+    assert follower.waits
+    p.gather()
+    want = np.arange(2 * N, dtype=np.float32).reshape(N, 2)
+    halves = (0.5 * want[:, 0] - want[:, 1])[::-1]
+    zeros = -want[:, 1][::-1]
+    np.testing.assert_allclose(p.e.to_numpy(), 5 * halves + zeros, rtol=1e-6)
