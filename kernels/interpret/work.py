@@ -33,6 +33,7 @@ _STEP_NS = 3e3  # a node of an expression, interpreted
 _LANE_NS = 1.5  # one element of it in lanes
 _PRODUCT_NS = 0.1  # one term of a sum of products, by BLAS
 _COMPILED_NS = 1.0  # a node, compiled
+_PASSES = 100  # of a while loop, of which nothing is known
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -82,7 +83,7 @@ class _Counter:
             elif isinstance(s, If):
                 parts = [self.block(b, steps, lanes, middles) for b in (s.then, s.orelse)]
             elif isinstance(s, While):
-                parts = [self.block(s.body, steps * self.longest, lanes, middles)]
+                parts = [self.block(s.body, steps * _PASSES, lanes, middles)]
             interpreted_ns += sum(p.interpreted_ns for p in parts)
             compiled_ns += sum(p.compiled_ns for p in parts)
         return Work(interpreted_ns, compiled_ns)

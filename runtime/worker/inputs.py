@@ -131,7 +131,7 @@ def make_input_sets(
     arguments lead an index out of its array, or fail an assertion. Once `is_enough` there are no more sets than there are.
     """
     if reference is None:
-        from ..reference import Reference  # brings numba, see `Worker`
+        from ..reference import Reference  # brings LLVM, see `Worker`
 
         reference = Reference()
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
@@ -275,18 +275,7 @@ class _Maker:
     def plain(self, given: Arguments) -> InputSet:
         """Right is what lies within the rounding of the partial results."""
         arrays = self._before(given)
-        self._reference.try_interpreter(self._recording, arrays, given.scalars)
-        self._prepare(arrays)
         return self._set(arrays, given, self._run(arrays, given))
-
-    def _prepare(self, arrays: Mapping[str, Array]) -> None:
-        """Have all that is run compiled at once: compiling takes seconds, and one core for each."""
-        needed = [(self._recording, True)]
-        if self._has_sizes:
-            needed.append((self._absolute, True))
-        if self._n_samples:
-            needed.append((self._recording, False))
-        self._reference.prepare(needed, {name: a.dtype for name, a in arrays.items()})
 
     def later(self, given: Arguments, n: int) -> Iterator[InputSet]:
         """What `n` runs in a row of a sequence on sparse fields leave; fewer where a tree that grows is full before."""

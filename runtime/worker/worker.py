@@ -125,7 +125,7 @@ class AbstractWorker(ABC):
 class Worker(AbstractWorker):
     """The worker of every backend that runs code.
 
-    Its child starts in 0.4 s because nothing that it imports brings numba, which alone takes longer.
+    Its child starts in 0.4 s because nothing that it imports brings numba, which alone takes longer, or LLVM.
     """
 
     def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:

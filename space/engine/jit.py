@@ -119,13 +119,10 @@ def tell_when_compiling(tell: Callable[[], None]) -> None:
     register: Any = events.register  # these two have no types
     unregister: Any = events.unregister
 
-    process = os.getpid()
-
     class First(events.Listener):
         def on_start(self, event: object) -> None:
             unregister(_COMPILING, self)
-            if os.getpid() == process:  # its forks compile references, not the search
-                tell()
+            tell()
 
         def on_end(self, event: object) -> None:
             pass

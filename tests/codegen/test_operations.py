@@ -24,7 +24,7 @@ from kernelscape.codegen.c.cuda_vectors import CudaHelpers
 from kernelscape.codegen.c.memory import CMemory, Value
 from kernelscape.codegen.c.vectors import Prelude, type_name
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.interpret.python_text import NAME, can_print, print_python
+from kernelscape.kernels.interpret.llvm import can_print
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
     ArrayParam,
@@ -48,6 +48,7 @@ from kernelscape.kernels.ir.text import show_expr
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.runtime.cpu.compiler import find_compiler
+from kernelscape.testing.in_llvm import run_in_llvm
 
 N = 64
 LANES = 8
@@ -309,13 +310,10 @@ def in_numpy(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def in_numba(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
+def in_llvm(ir: KernelIR) -> dict[str, np.ndarray[Any, Any]]:
     assert can_print(ir) == all(p.dtype is not DType.f16 for p in ir.arrays)
-    space: dict[str, Any] = {}
-    text = print_python(ir).text.replace("cache=True", "cache=False")
-    exec(text, space)
     found = arrays_of(ir)
-    space[NAME](*(found[p.name] for p in ir.arrays), np.zeros(1, np.int64))
+    run_in_llvm(ir, found)
     return found
 
 
@@ -354,9 +352,9 @@ def test_every_operation_in_vectors(tmp_path: Path) -> None:
     agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=True)
 
 
-def test_every_operation_in_numba() -> None:
+def test_every_operation_in_llvm() -> None:
     ir = kernel_of(without_halves(list(every_operation())))
-    agree(ir, in_numba(ir), in_numpy(ir), near=True)
+    agree(ir, in_llvm(ir), in_numpy(ir), near=True)
 
 
 def is_wide(x: Expr) -> bool:
@@ -382,9 +380,9 @@ def test_random_expressions_in_vectors(tmp_path: Path) -> None:
     agree(ir, in_c(ir, tmp_path, LANES), in_numpy(ir), near=False)
 
 
-def test_random_expressions_in_numba() -> None:
+def test_random_expressions_in_llvm() -> None:
     ir = kernel_of(without_halves(random_expressions(5, 100, 3)))
-    agree(ir, in_numba(ir), in_numpy(ir), near=False)
+    agree(ir, in_llvm(ir), in_numpy(ir), near=False)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")

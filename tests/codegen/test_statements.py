@@ -25,7 +25,6 @@ from kernelscape.codegen.c.usage import identifiers
 from kernelscape.codegen.c.vectors import Prelude, type_name
 from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.interpret.python_text import NAME, print_python
 from kernelscape.kernels.ir.body import Closure, Reason
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
@@ -62,6 +61,7 @@ from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 from kernelscape.testing.calling import InputSet, call_once, in_child, set_team_size
+from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.run_tasks import run_tasks
 from kernelscape.testing.statements import arrays_of, is_exact, kernels, recording_of
 from kernelscape.testing.syntax import calls, program_of
@@ -113,18 +113,15 @@ def called(made: checking.Build, arrays: dict[str, Any], want: dict[str, Any]) -
 def ways_agree(ir: KernelIR, folder: Path) -> str:
     """What is wrong with one of the other ways to run a kernel; "" where all do what the interpreter does."""
     check(ir)
-    start, want, python = arrays_of(ir), arrays_of(ir), arrays_of(ir)
+    start, want, compiled = arrays_of(ir), arrays_of(ir), arrays_of(ir)
     run_kernel(ir, want, {})
     if not is_exact(want):
         return ""
-    space = dict[str, Any]()
-    text = print_python(ir).text.replace("from numba import njit", "njit = lambda **_: lambda f: f")
-    exec(text, space)
-    space[NAME](*python.values(), np.zeros(1, np.int64))
+    run_in_llvm(ir, compiled)
     problem = normalise(recording_of(ir))
     tasks = run_tasks(problem, start, {})
     for name in want:
-        np.testing.assert_array_equal(python[name], want[name])
+        np.testing.assert_array_equal(compiled[name], want[name])
         np.testing.assert_array_equal(tasks[name], want[name])
     return called(built(source_of(problem), folder / "drawn"), start, want)
 

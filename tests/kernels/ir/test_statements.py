@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from kernelscape.kernels.interpret import kernel as module
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.interpret.python_text import NAME, print_python
 from kernelscape.kernels.ir.body import Closure, Reason, analyse
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import (
@@ -42,6 +41,7 @@ from kernelscape.kernels.language.record import Call, Recording
 from kernelscape.kernels.offload.closed import closed_tasks
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
+from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.run_tasks import run_tasks
 
 I, F = DType.i64, DType.f32
@@ -139,16 +139,6 @@ def start(name: str) -> dict[str, Any]:
     return arrays
 
 
-def in_python(ir: KernelIR, arrays: dict[str, Any]) -> None:
-    """The text of numba, run without it."""
-    printed, space = print_python(ir), dict[str, Any]()
-    exec(printed.text.replace("from numba import njit", "njit = lambda **_: lambda f: f"), space)
-    at = np.zeros(1, np.int64)
-    place = space[NAME](*(arrays[p.name] for p in ir.arrays), at)
-    if place:
-        printed.places[place - 1].fail(int(at[0]))
-
-
 def recording(ir: KernelIR) -> Recording:
     call = Call(ir, tuple(p.name for p in ir.arrays), (), HERE)
     return Recording("drawn", ARRAYS, (), (), (call,))
@@ -160,7 +150,7 @@ def in_tasks(ir: KernelIR, arrays: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("run", [lambda ir, a: run_kernel(ir, a, {}), in_python, in_tasks])
+@pytest.mark.parametrize("run", [lambda ir, a: run_kernel(ir, a, {}), run_in_llvm, in_tasks])
 def test_what_they_mean(name: str, run: Any) -> None:
     check(CASES[name])
     arrays = start(name)
@@ -300,7 +290,7 @@ FAILS = over_i(
     ("run", "sentence"),
     [
         (lambda ir, a: run_kernel(ir, a, {}), "^user.py:7: i < 3, but it is 3$"),
-        (in_python, "^user.py:7: i < 3$"),
+        (run_in_llvm, "^user.py:7: i < 3$"),
     ],
 )
 def test_an_assertion_ends_the_call(run: Any, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Kernels as Python text: run by Python itself they do what the interpreter does."""
+"""Kernels that LLVM compiles do what the interpreter does."""
 
 from __future__ import annotations
 
@@ -7,30 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.interpret.python_text import NAME, print_python
+from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, run_reference
 from kernelscape.kernels.interpret.work import work_of
 from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.language.record import record_sequence
+from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.strategies import Example, sequences
 
 nd = ks.types.ndarray()
-
-
-def in_python(ir, arrays, scalars):
-    """The text run without numba."""
-    space = {}
-    text = print_python(ir).text.replace("from numba import njit", "njit = lambda **_: lambda f: f")
-    text = text.replace(
-        "from math import", "from numpy import"
-    )  # Python's raise outside their domain
-    exec(text, space)
-    at = np.zeros(1, np.int64)
-    numbers = [p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars]
-    with np.errstate(all="ignore"):
-        place = space[NAME](*(arrays[p.name] for p in ir.arrays), *numbers, at)
-    if place:
-        raise IndexError(print_python(ir).places[place - 1], int(at[0]))
 
 
 @settings(max_examples=60, deadline=None)
@@ -38,7 +23,7 @@ def in_python(ir, arrays, scalars):
 def test_random_sequences_agree_with_the_interpreter(example: Example):
     wanted = run_reference(example.recording, example.arrays, example.scalars, dtype=np.float64)
     found = initial_arrays(widened(example.recording), example.arrays)
-    run_calls(widened(example.recording), found, example.scalars, in_python)
+    run_calls(widened(example.recording), found, example.scalars, run_in_llvm)
     for name, want in wanted.items():
         np.testing.assert_allclose(found[name], want, rtol=1e-12, atol=1e-13, equal_nan=True)
 
@@ -111,7 +96,7 @@ def test_kernels_agree_with_the_interpreter(kernel, make, dtype):
     scalars = {p.name: 0.1 for p in ir.scalars}
     run_kernel(ir, wanted, scalars)
     with np.errstate(all="ignore"):
-        in_python(ir, found, scalars)
+        run_in_llvm(ir, found, scalars)
     for name, want in wanted.items():
         assert found[name].dtype == want.dtype
         np.testing.assert_allclose(found[name], want, rtol=1e-6 if dtype == "float32" else 1e-14)
@@ -121,13 +106,11 @@ def test_an_index_outside_is_named_and_nothing_else_is_tested():
     first, where, x, y = lists()
     r = record_sequence(by_lists, (first, where, x, y))
     ir = r.calls[0].ir
-    places = {p.array for p in print_python(ir).places}
+    places = {p.array for p in print_llvm(ir).places}
     assert places == {"where", "x"}  # what stays inside for sure is not tested
     where[3] = -1
-    with pytest.raises(IndexError) as caught:
-        in_python(ir, {"first": first, "where": where, "x": x, "y": y}, {})
-    assert caught.value.args[0].array == "x"
-    assert caught.value.args[1] == -1
+    with pytest.raises(IndexError, match="of x is -1"):
+        run_in_llvm(ir, {"first": first, "where": where, "x": x, "y": y}, {})
 
 
 def test_names_do_not_change_the_text():
@@ -139,7 +122,7 @@ def test_names_do_not_change_the_text():
             vector[row] /= matrix[row, row]
 
     args = (np.eye(6), np.ones(6))
-    texts = {print_python(record_sequence(f, args).calls[0].ir).text for f in (triangle, other)}
+    texts = {print_llvm(record_sequence(f, args).calls[0].ir).text for f in (triangle, other)}
     assert len(texts) == 1
 
 

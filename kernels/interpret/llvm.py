@@ -1,0 +1,380 @@
+"""A kernel as a function of LLVM: loops over scalars in program order, for what takes too long to interpret.
+
+What it computes is what the interpreter computes, but for the order in which lanes add up; it prints nothing. An index outside
+its array ends the function: it returns the number of the place, 1 for the first of `Compiled.places`, and leaves the index in
+`at[0]`; 0 is well. So does an assertion that fails. Nothing of code generation is used: this is what says whether that is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from llvmlite import ir
+
+from ..ir.affine import limits
+from ..ir.kernel import (
+    Accumulator,
+    Assert,
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    IsActive,
+    KernelIR,
+    Length,
+    Load,
+    Local,
+    LocalArray,
+    LocalElement,
+    LoopIndex,
+    Param,
+    Select,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+    While,
+)
+from ..ir.walk import children, nested_statements, walk
+from .kernel import out_of_range
+from .llvm_operations import (
+    WORD,
+    Value,
+    compare,
+    constant,
+    convert,
+    loaded,
+    operation,
+    put,
+    stored_type,
+    type_of,
+    unary,
+)
+
+NAME = "run"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An index that may leave its array: an axis of an array of `extent` elements along it."""
+
+    array: str
+    axis: int
+    extent: int
+
+    def fail(self, index: int) -> NoReturn:
+        """Raises the IndexError of an index there."""
+        out_of_range(self.array, self.axis, index, self.extent)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An assertion."""
+
+    text: str
+
+    def fail(self, index: int) -> NoReturn:
+        """Raises its AssertionError, without the values that it would name."""
+        raise AssertionError(self.text)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The text of a module with the function NAME. Its arguments are the places of the arrays, the scalars of the kernel (a bool as
+    a byte), and `at`, the place of one int64.
+    """
+
+    text: str
+    places: tuple[Place | Claim, ...]
+
+
+def print_llvm(ir_: KernelIR, held: Mapping[str, DType] | None = None) -> Printed:
+    """The kernel on arrays of its own types, but for those in `held`: what is only read may be narrower. Equal kernels that
+    differ in names alone give equal texts.
+    """
+    writer = _Writer(ir_, held or {})
+    writer.block(ir_.body)
+    writer.build.ret(ir.Constant(WORD, 0))
+    return Printed(str(writer.module), tuple(writer.places))
+
+
+def can_print(kernel: KernelIR) -> bool:
+    """Whether all types of a kernel are those of machines: arithmetic on f16 is NumPy's."""
+    types = [p.dtype for p in kernel.arrays] + [p.dtype for p in kernel.scalars]
+    for s in nested_statements(kernel.body):
+        for e in children(s):
+            types += [x.dtype for x in walk(e)]
+    return DType.f16 not in types
+
+
+@dataclass
+class _Array:
+    """Where an array is, of elements of type `dtype`; one of the kernel's own has one axis."""
+
+    place: Value
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass
+class _Writer:
+    kernel: KernelIR
+    held: Mapping[str, DType]
+    places: list[Place | Claim] = field(default_factory=list)
+    locals: dict[tuple[str, DType], Value] = field(default_factory=dict)
+    loops: dict[str, Value] = field(default_factory=dict)
+    extents: dict[str, int | None] = field(default_factory=dict)  # of the loops around
+    checked: set[tuple[Value, int]] = field(default_factory=set)  # by the present statement
+    values: dict[int, Value] = field(default_factory=dict)  # of its expressions
+
+    def __post_init__(self) -> None:
+        self.module = ir.Module(NAME)
+        arrays = [(p, self.held.get(p.name, p.dtype)) for p in self.kernel.arrays]
+        pointers = [stored_type(dtype).as_pointer() for _, dtype in arrays]
+        numbers = [stored_type(p.dtype) for p in self.kernel.scalars]
+        signature = ir.FunctionType(WORD, [*pointers, *numbers, WORD.as_pointer()])
+        function = ir.Function(self.module, signature, NAME)
+        for argument in function.args[: len(pointers)]:
+            argument.add_attribute("noalias")
+        self.function, self.at = function, function.args[-1]
+        self.entry = ir.IRBuilder(function.append_basic_block("entry"))
+        self.build = ir.IRBuilder(function.append_basic_block("body"))
+        # What is reserved on the stack is all in the block before, which ends here.
+        self.entry.branch(self.build.block)
+        self.arrays = {
+            p.name: _Array(place, p.shape, dtype)
+            for (p, dtype), place in zip(arrays, function.args, strict=False)
+        }
+        given = zip(self.kernel.scalars, function.args[len(pointers) :], strict=False)
+        self.scalars = {
+            p.name: self.build.trunc(x, type_of(p.dtype)) if p.dtype is DType.bool_ else x
+            for p, x in given
+        }
+
+    # --- statements
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for s in body:
+            self.checked, self.values = set(), {}
+            match s:
+                case For():
+                    self._for(s)
+                case If():
+                    self._if(s)
+                case While():
+                    self._while(s)
+                case SetLocal(name=name, value=value):
+                    self._check(value)
+                    self.build.store(self.value(value), self._local(name, value.dtype))
+                case UpdateLocal(name=name, op=op, value=value):
+                    self._check(value)
+                    local = self._local(name, value.dtype)
+                    old = self.build.load(local)
+                    new = operation(self.build, op, old, self.value(value), value.dtype)
+                    self.build.store(new, local)
+                case LocalArray():
+                    self._begin_array(s)
+                case SetElement(name=name, index=index, value=value):
+                    for x in (value, index):
+                        self._check(x)
+                    self._check_indices(name, (index,))
+                    array, new = self.arrays[name], self.value(value)
+                    place = self._element(array, (index,))
+                    put(self.build, new, value.dtype, place, array.dtype)
+                case Store() | Update():
+                    self._write(s)
+                case Assert(condition=condition):
+                    self._check(condition)
+                    self.places.append(Claim(f"{s.where}: {s.message}"))
+                    self._leave_unless(self.value(condition))
+
+    def _for(self, s: For) -> None:
+        self._check(s.extent)
+        extent = convert(self.build, self.value(s.extent), s.extent.dtype, DType.i64)
+        counter = self._reserved(WORD)
+        self.build.store(ir.Constant(WORD, 0), counter)
+        test, body, after = (self.function.append_basic_block(x) for x in ("for", "body", "after"))
+        self.build.branch(test)
+        self.build.position_at_end(test)
+        index = self.build.load(counter)
+        self.build.cbranch(self.build.icmp_signed("<", index, extent), body, after)
+        self.build.position_at_end(body)
+        before = self.loops.get(s.loop)
+        self.loops[s.loop] = index
+        self.extents[s.loop] = int(s.extent.value) if isinstance(s.extent, Const) else None
+        self.block(s.body)
+        del self.extents[s.loop]
+        if before is not None:
+            self.loops[s.loop] = before
+        self.build.store(self.build.add(index, ir.Constant(WORD, 1)), counter)
+        self.build.branch(test)
+        self.build.position_at_end(after)
+
+    def _if(self, s: If) -> None:
+        self._check(s.condition)
+        then, orelse, after = (self.function.append_basic_block(x) for x in ("then", "else", "fi"))
+        self.build.cbranch(self.value(s.condition), then, orelse)
+        for block, body in ((then, s.then), (orelse, s.orelse)):
+            self.build.position_at_end(block)
+            self.block(body)
+            self.build.branch(after)
+        self.build.position_at_end(after)
+
+    def _while(self, s: While) -> None:
+        test, body, after = (self.function.append_basic_block(x) for x in ("while", "do", "done"))
+        self.build.branch(test)
+        self.build.position_at_end(test)
+        self._check(s.condition)
+        self.build.cbranch(self.value(s.condition), body, after)
+        self.build.position_at_end(body)
+        self.block(s.body)
+        self.build.branch(test)
+        self.build.position_at_end(after)
+
+    def _begin_array(self, s: LocalArray) -> None:
+        """All its elements begin as the value."""
+        self._check(s.value)
+        value, dtype = self.value(s.value), s.value.dtype
+        known = self.arrays.get(s.name)
+        if known is None or (known.shape, known.dtype) != ((s.extent,), dtype):
+            place = self._reserved(stored_type(dtype), s.extent)
+            known = self.arrays[s.name] = _Array(place, (s.extent,), dtype)
+        counter = self._reserved(WORD)
+        self.build.store(ir.Constant(WORD, 0), counter)
+        fill, after = (self.function.append_basic_block(x) for x in ("fill", "filled"))
+        if s.extent > 0:
+            self.build.branch(fill)
+            self.build.position_at_end(fill)
+            k = self.build.load(counter)
+            put(self.build, value, dtype, self.build.gep(known.place, [k]), dtype)
+            following = self.build.add(k, ir.Constant(WORD, 1))
+            self.build.store(following, counter)
+            is_left = self.build.icmp_signed("<", following, ir.Constant(WORD, s.extent))
+            self.build.cbranch(is_left, fill, after)
+        else:
+            self.build.branch(after)
+        self.build.position_at_end(after)
+
+    def _write(self, s: Store | Update) -> None:
+        for x in (s.value, *s.indices):
+            self._check(x)
+        self._check_indices(s.array, s.indices)
+        array, value, dtype = self.arrays[s.array], self.value(s.value), s.value.dtype
+        place = self._element(array, s.indices)
+        if isinstance(s, Update):
+            old = loaded(self.build, place, array.dtype, array.dtype)
+            value = convert(self.build, value, dtype, array.dtype)
+            value, dtype = operation(self.build, s.op, old, value, array.dtype), array.dtype
+            if s.result:
+                self.build.store(old, self._local(s.result, array.dtype))
+        put(self.build, value, dtype, place, array.dtype)
+
+    def _local(self, name: str, dtype: DType) -> Value:
+        """Where a local is. It is zero before it is set, so that what a program leaves open is the same each time."""
+        if (name, dtype) not in self.locals:
+            place = self._reserved(type_of(dtype))
+            with self.entry.goto_block(self.entry.block):
+                self.entry.store(constant(0, dtype), place)
+            self.locals[name, dtype] = place
+        return self.locals[name, dtype]
+
+    def _reserved(self, kind: Any, n: int | None = None) -> Value:
+        """Room on the stack, once a call."""
+        self.entry.position_before(self.entry.block.terminator)
+        return self.entry.alloca(kind, size=None if n is None else max(n, 1))
+
+    # --- indices
+
+    def _check(self, x: Expr) -> None:
+        """Tests for every load of an expression, what is inside an index first."""
+        for load in reversed([e for e in walk(x) if isinstance(e, Load | LocalElement)]):
+            if isinstance(load, Load):
+                self._check_indices(load.array, load.indices)
+            else:
+                self._check_indices(load.name, (load.index,))
+
+    def _check_indices(self, array: str, indices: tuple[Expr, ...]) -> None:
+        shape = self.arrays[array].shape
+        for axis, (i, extent) in enumerate(zip(indices, shape, strict=True)):
+            known = limits(i, self.extents)
+            if known is not None and known[0] >= 0 and known[1] < extent:
+                continue
+            index = convert(self.build, self.value(i), i.dtype, DType.i64)
+            if (index, extent) in self.checked:
+                continue
+            self.checked.add((index, extent))
+            self.places.append(Place(array, axis, extent))
+            # One test of both ends: below 0 is far above as a number without a sign.
+            is_inside = self.build.icmp_unsigned("<", index, ir.Constant(WORD, extent))
+            self._leave_unless(is_inside, index)
+
+    def _leave_unless(self, condition: Value, index: Value | None = None) -> None:
+        """Ends the call at the last of the places where the condition does not hold."""
+        leaving, going = (self.function.append_basic_block(x) for x in ("leave", "go"))
+        self.build.cbranch(condition, going, leaving)
+        self.build.position_at_end(leaving)
+        if index is not None:
+            self.build.store(index, self.at)
+        self.build.ret(ir.Constant(WORD, len(self.places)))
+        self.build.position_at_end(going)
+
+    def _element(self, array: _Array, indices: tuple[Expr, ...]) -> Value:
+        flat: Value = ir.Constant(WORD, 0)
+        for i, extent in zip(indices, array.shape, strict=True):
+            index = convert(self.build, self.value(i), i.dtype, DType.i64)
+            flat = self.build.add(self.build.mul(flat, ir.Constant(WORD, extent)), index)
+        return self.build.gep(array.place, [flat])
+
+    # --- expressions
+
+    def value(self, x: Expr) -> Value:
+        """What an expression is; within a statement, one that is there twice is computed once."""
+        known = self.values.get(id(x))
+        if known is None:
+            known = self.values[id(x)] = self._value(x)
+        return known
+
+    def _value(self, x: Expr) -> Value:
+        build = self.build
+        match x:
+            case Const(value=value, dtype=dtype):
+                return constant(value, dtype)
+            case LoopIndex(loop=loop, dtype=dtype):
+                return convert(build, self.loops[loop], DType.i64, dtype)
+            case Param(name=name):
+                return self.scalars[name]
+            case Local(name=name, dtype=dtype):
+                return build.load(self._local(name, dtype))
+            case LocalElement(name=name, index=index, dtype=dtype):
+                array = self.arrays[name]
+                return loaded(build, self._element(array, (index,)), array.dtype, dtype)
+            case Load(array=name, indices=indices, dtype=dtype):
+                array = self.arrays[name]
+                return loaded(build, self._element(array, indices), array.dtype, dtype)
+            case Unary(op=op, x=y, dtype=dtype):
+                return unary(build, op, self.value(y), y.dtype, dtype)
+            case Binary(op=op, a=a, b=b, dtype=dtype):
+                return operation(build, op, self.value(a), self.value(b), dtype)
+            case Compare(op=op, a=a, b=b):
+                return compare(build, op, self.value(a), self.value(b), a.dtype)
+            case Select(condition=condition, a=a, b=b):
+                return build.select(self.value(condition), self.value(a), self.value(b))
+            case Cast(x=y, dtype=dtype):
+                return convert(build, self.value(y), y.dtype, dtype)
+            case Bitcast(x=y, dtype=dtype):
+                same = type_of(y.dtype) == type_of(dtype)
+                return self.value(y) if same else build.bitcast(self.value(y), type_of(dtype))
+            case Accumulator():
+                raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
+            case IsActive() | Length():
+                raise TypeError("a kernel on sparse fields is lowered first")
