@@ -67,6 +67,7 @@ _PUBLIC = {
     "hypot": "kernels.language.functions",
     "popcnt": "kernels.language.functions",
     "clz": "kernels.language.functions",
+    "ctz": "kernels.language.functions",
     "bit_shr": "kernels.language.functions",
     "raw_div": "kernels.language.functions",
     "raw_mod": "kernels.language.functions",

@@ -150,14 +150,16 @@ class CudaHelpers(Helpers):
 def _counted(text: str) -> str:
     """With what CUDA calls the functions that count bits, where its compiler reads it."""
     for ours, theirs in (
-        ("popcountll", "popcll"),
-        ("popcount", "popc"),
-        ("clzll", "clzll"),
-        ("clz", "clz"),
+        ("popcountll", "__popcll("),
+        ("popcount", "__popc("),
+        ("clzll", "__clzll("),
+        ("clz", "__clz("),
+        ("ctzll", "-1 + __ffsll("),
+        ("ctz", "-1 + __ffs("),
     ):
         name = f"__builtin_{ours}("
         if name in text:
-            lines = text.replace(name, f"__{theirs}(")
+            lines = text.replace(name, theirs)
             return f"#if defined(__CUDACC__)\n{lines}\n#else\n{text}\n#endif"
     return text
 

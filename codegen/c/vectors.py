@@ -256,6 +256,9 @@ def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DT
         case "clz":
             wide = "ll" if n_bits == 64 else ""
             return f"{one} return x == 0 ? {n_bits} : __builtin_clz{wide}(({own})x); }}"
+        case "ctz":
+            wide = "ll" if n_bits == 64 else ""
+            return f"{one} return x == 0 ? {n_bits} : __builtin_ctz{wide}(({own})x); }}"
         case "mix64":
             lines = [
                 f"    x = (x ^ (x >> {n})) * {factor:#x}u;\n"

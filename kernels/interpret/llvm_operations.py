@@ -83,6 +83,8 @@ def unary(build: Any, op: str, x: Value, of: DType, dtype: DType) -> Value:
             return convert(build, build.ctpop(x), of, dtype)
         case "clz":
             return convert(build, build.ctlz(x, ir.Constant(BIT, 0)), of, dtype)
+        case "ctz":
+            return convert(build, build.cttz(x, ir.Constant(BIT, 0)), of, dtype)
         case "mix64":
             return _mixed(build, x)
     return call(build, f"llvm.{op}" if op in _INTRINSICS else _function(op, of), of, x)

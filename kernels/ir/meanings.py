@@ -58,6 +58,12 @@ def clz(x: Numbers) -> Numbers:
     return np.int32(n_bits) - popcnt(x)
 
 
+def ctz(x: Numbers) -> Numbers:
+    """How many bits are 0 behind the last that is 1; all of them where none is."""
+    x = unsigned(x)
+    return popcnt(~x & (x - x.dtype.type(1)))  # the zeros behind the last 1 are ones there
+
+
 def mix64(x: Numbers) -> Numbers:
     """A hash of 64 bits: the finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014)."""
     shifts = [np.uint64(n) for n in MIX_SHIFTS]

@@ -17,9 +17,11 @@ from .kernel import (
     Stmt,
     Store,
     Update,
+    UpdateLocal,
     While,
 )
-from .walk import Renaming, nested_statements, with_blocks
+from .simplify import cast
+from .walk import Renaming, children, nested_statements, walk, with_blocks
 
 if TYPE_CHECKING:
     from .body import Body
@@ -117,8 +119,8 @@ class Compaction:
 
     @property
     def counting(self) -> tuple[Stmt, ...]:
-        """The body of the loop without what it stores."""
-        return _without_stores(self.loop.body)
+        """The body of the loop without what it stores; a loop that only counts its iterations is their number."""
+        return _counted(_without_stores(self.loop.body), self.count)
 
 
 def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
@@ -163,3 +165,38 @@ def _compaction(test: Expr | None, body: list[Stmt]) -> tuple[Compaction | None,
 def _without_stores(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     kept = (s for s in body if not isinstance(s, Store))
     return tuple(with_blocks(s, _without_stores) for s in kept)
+
+
+def _counted(body: tuple[Stmt, ...], count: Local) -> tuple[Stmt, ...]:
+    """Statements in which loops that add 1 to `count`, and do nothing else that anybody reads, are the sum of it."""
+    made: list[Stmt] = []
+    for k, s in enumerate(body):
+        if isinstance(s, For) and _only_counts(s, count, body[:k], body[k + 1 :]):
+            made.append(UpdateLocal(count.name, "add", cast(s.extent, count.dtype), s.where))
+        else:
+            made.append(with_blocks(s, lambda inner: _counted(inner, count)))
+    return tuple(made)
+
+
+def _only_counts(loop: For, count: Local, before: Sequence[Stmt], behind: Sequence[Stmt]) -> bool:
+    """Whether all that a loop leaves is its number of iterations in `count`; locals of it are set anew before in the same block."""
+    adds = [s for s in loop.body if isinstance(s, UpdateLocal)]
+    others = [s for s in loop.body if isinstance(s, SetLocal)]
+    is_one = len(adds) == 1 and adds[0].name == count.name and adds[0].op == "add"
+    if not is_one or adds[0].value != Const(1, count.dtype) or len(loop.body) != 1 + len(others):
+        return False
+    own = {s.name for s in others}
+    if any(own & _read((s,)) for s in behind) or count.name in _read(loop.body):
+        return False
+    seen = set[str]()
+    for s in before:
+        if (own - seen) & _read((s,)):
+            return False
+        seen |= {s.name} if isinstance(s, SetLocal) else set()
+    return True
+
+
+def _read(body: Sequence[Stmt]) -> set[str]:
+    """The locals that statements read."""
+    every = (x for s in nested_statements(tuple(body)) for e in children(s) for x in walk(e))
+    return {x.name for x in every if isinstance(x, Local)}

@@ -154,6 +154,7 @@ _FUNCTIONS = (
     _function("hypot", np.hypot, "sqrt(x * x + y * y), without overflow on the way.", flops=3.0),
     Op("popcnt", 1, meanings.popcnt, "words", gives=DType.i32, doc="How many bits are 1."),
     Op("clz", 1, meanings.clz, "words", gives=DType.i32, doc="How many bits before the first 1."),
+    Op("ctz", 1, meanings.ctz, "words", gives=DType.i32, doc="How many bits behind the last 1."),
     Op(
         "bit_shr",
         2,

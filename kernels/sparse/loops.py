@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir.kernel import Expr, Local, LoopIndex, Stmt
-from ..ir.simplify import binary, cast, compare, const
-from .cells import I64, U32, U64, Block, Cells, number, plus, remainder, times
+from ..ir.simplify import binary, cast, compare, const, unary
+from .cells import I64, U32, U64, Block, Cells, number, plus, quotient, remainder, times
 from .directory import over_slots
-from .layout import CHANGED, COUNT, WORD
+from .layout import CHANGED, COUNT, WORD, words
 from .pools import Pools
+
+_GROUP = 8  # entries of a table that are looked at together: most are empty where a tree is sparse
 
 
 class CellLoops:
@@ -25,6 +27,7 @@ class CellLoops:
         self.made: list[tuple[Stmt, str, int]] = []  # statements that make lists, of nodes
         self.inner: dict[int, Expr] = {}
         self.row = Block(self.names)
+        self.is_listing = False  # while what makes a list is written
 
     def over_list(
         self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
@@ -61,17 +64,29 @@ class CellLoops:
             return
         t, n = self.cells.layouts[tree].tree, nodes[0]
         node = t.nodes[n]
+        if self.is_listing and node.has.mask and not node.has.pool:
+            self.over_bits(b, tree, nodes, container, items, coordinates, write)
+            return
         found = dict(coordinates)
         cell = first = number(0)
         inner = b.inner()
         levels: list[tuple[str, Expr]] = []
+        is_table = node.has.pool and not (node.has.length or node.has.mask)
+        extents_in_groups = (
+            self.is_listing and is_table and node.cells > 1 and node.extents[-1] % _GROUP == 0
+        )
+        member = ""
         for axis, extent in zip(node.axes, node.extents, strict=True):
             index: Expr = number(0)
             if node.has.length or extent > 1:
                 name = self.names.fresh("c")
-                levels.append((name, number(extent)))
+                in_groups = extents_in_groups and axis == node.axes[-1]
+                levels.append((name, number(extent // _GROUP if in_groups else extent)))
                 index = LoopIndex(name, I64)
-                self.cells.extents[name] = extent
+                self.cells.extents[name] = extent // _GROUP if in_groups else extent
+                if in_groups:
+                    member = self.names.fresh("c")
+                    index = plus(times(index, _GROUP), LoopIndex(member, I64))
             self.inner[axis] = index
             first = times(cell, extent)
             found[axis] = plus(times(found.get(axis, number(0)), extent), index)
@@ -100,6 +115,11 @@ class CellLoops:
                 inner.branch(compare("ne", met, const(0, U32)), below)
         elif slot is not None:
             inner.branch(compare("ne", slot, number(0)), below)
+        if member:
+            start = plus(first, times(LoopIndex(levels[-1][0], I64), _GROUP))
+            inner = self._where_any(
+                b, tree, n, self.cells.entry(t, n, container, start), (member, inner)
+            )
         for name, extent_of in reversed(levels):
             outer = b.inner()
             outer.statements += row.statements
@@ -110,6 +130,60 @@ class CellLoops:
                 self.independent.append(name)
         b.statements += row.statements
         b.statements += inner.statements
+
+    def over_bits(
+        self,
+        b: Block,
+        tree: str,
+        nodes: Sequence[int],
+        container: Expr,
+        items: dict[int, Expr],
+        coordinates: dict[int, Expr],
+        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+    ) -> None:
+        """A loop over the words of a mask, and in it one over the bits that are 1, in their order (Lemire, Muła, 2018)."""
+        t, n = self.cells.layouts[tree].tree, nodes[0]
+        node = t.nodes[n]
+        n_words, names = words(node.cells), self.names
+        w, k = names.fresh("w"), names.fresh("k")
+        at: Expr = LoopIndex(w, I64) if n_words > 1 else number(0)
+        outer, inner = b.inner(), b.inner()
+        place = plus(times(container, n_words), at)
+        left = names.fresh("word")
+        bits = outer.set(left, self.cells.load(tree, f"mask{n}", place))
+        n_set = outer.hold("n_set", cast(unary("popcnt", bits), I64))
+        bit = cast(unary("ctz", bits), I64)
+        cell = inner.hold("cell", plus(times(at, WORD), bit))
+        inner.set(left, binary("bit_and", bits, binary("sub", bits, const(1, U64))))
+        found, rest = dict(coordinates), cell
+        for axis, extent in reversed(list(zip(node.axes, node.extents, strict=True))):
+            own = remainder(rest, extent) if axis != node.axes[0] else rest
+            above = times(found.get(axis, number(0)), extent)
+            found[axis] = inner.hold("at", plus(above, own))
+            rest = quotient(rest, extent)
+        item: Expr = self.cells.item(t, n, container, cell, None)
+        if nodes[1:]:
+            item = inner.hold("item", item)
+        self.nest(inner, tree, nodes[1:], item, {**items, n: item}, found, write)
+        outer.loop(k, n_set, inner)
+        if n_words > 1:
+            b.loop(w, number(n_words), outer)
+        else:
+            b.statements += outer.statements
+
+    def _where_any(
+        self, b: Block, tree: str, node: int, entry: Expr, loop: tuple[str, Block]
+    ) -> Block:
+        """A loop over a group of entries of a table, left out where none of them has a slot."""
+        found: Expr = self.cells.load(tree, f"table{node}", entry)
+        for k in range(1, _GROUP):
+            one = self.cells.load(tree, f"table{node}", plus(entry, number(k)))
+            found = binary("bit_or", found, one)
+        name, inner = loop
+        group, some = b.inner(), b.inner()
+        some.loop(name, number(_GROUP), inner)
+        group.branch(compare("ne", found, const(0, U32)), some)
+        return group
 
     @staticmethod
     def inner_index(levels: Sequence[tuple[str, Expr]], extent: int) -> Expr | None:
@@ -148,6 +222,7 @@ class CellLoops:
             inner.update_local(n, "add", number(1))
 
         path = t.path(node)
+        outside, self.is_listing = self.is_listing, True
         if t.nodes[node].has.directory:
             self._over_directory(making, tree, node, push)
         elif upper < 0:
@@ -160,6 +235,7 @@ class CellLoops:
                 upper,
                 lambda inner, item, found: self.nest(inner, tree, rest, item, {}, found, push),
             )
+        self.is_listing = outside
         self.pools.set_counter(making, tree, node, COUNT, count)
         if is_kept:
             self.pools.set_counter(making, tree, node, CHANGED, number(0))

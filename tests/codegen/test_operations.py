@@ -157,7 +157,9 @@ class Draw:
             return Bitcast(x, dtype) if other is not dtype else x
         if kind == 3:
             ones = [
-                op for op in (*EXACT, "bit_not", "popcnt", "clz", "mix64") if self.fits(op, dtype)
+                op
+                for op in (*EXACT, "bit_not", "popcnt", "clz", "ctz", "mix64")
+                if self.fits(op, dtype)
             ]
             op = r.choice(ones)
             of = DType.u32 if OPS[op].gives else dtype

@@ -14,7 +14,9 @@ from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.ir.kernel import If
+from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
+from kernelscape.kernels.ir.on_trees import compactions
+from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.space import choices as ch
@@ -349,6 +351,50 @@ def test_threads_make_a_list_together(tmp_path: Path) -> None:
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
     hashed = sparse_emulation.recorded(HASHED, calls)[0]
     assert set(named(space_of(hashed), "compaction").values()) == {("SERIAL",)}
+
+
+# More than one word, the last of which is not whole; and a table that is looked at in groups.
+WORDS = Shape((("bitmasked", (9, 12)), ("pointer", (1, 2))), 1, 2)
+GROUPS = Shape((("pointer", (2, 16)), ("dense", (2, 1))), 0, 2)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("shape", [WORDS, GROUPS])
+def test_lists_are_made_of_words_of_masks_and_of_groups_of_entries(
+    shape: Shape, tmp_path: Path
+) -> None:
+    calls = [("bump", 0), ("drop", 3), ("store", 35), ("bump", 0)]
+    recording, before = sparse_emulation.recorded(shape, calls)
+    space = fix(space_of(recording), [("listgen", "GENERATE")])
+    made = [drawn(fix(space, [("compaction", way)])) for way in ("SERIAL", "TWO_PASS", "APPEND")]
+    sources = [checking.source_of(c) for c in made]
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+    making = next(t for t in space.problem.tasks if t.body is not None and t.body.trees.lists)
+    assert making.body is not None
+    extents = [s.extent for s in nested_statements(making.body.statements) if isinstance(s, For)]
+    assert max(x.value for x in extents if isinstance(x, Const)) < 17  # of all that is looked at
+
+
+def test_bits_that_nothing_else_asks_of_are_counted_word_by_word() -> None:
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.i32)
+    ks.root.bitmasked(ks.i, 100).bitmasked(ks.i, 9).place(x)
+
+    @ks.kernel
+    def spread() -> None:
+        for i in x:
+            x[i + 10] = 1
+
+    problem = normalise(record_program(spread, ())[0])
+    ks.reset()
+    body = problem.tasks[0].body
+    assert body is not None
+    (made,) = compactions(body.statements)
+    bits = [s for s in nested_statements(made.loop.body) if isinstance(s, For)]
+    assert len(bits) == 2  # bits that are 1, of the words above and of those below
+    (counted,) = [s for s in nested_statements(made.counting) if isinstance(s, UpdateLocal)]
+    assert isinstance(counted.value, Local)  # how many bits are 1
+    assert sum(isinstance(s, For) for s in nested_statements(made.counting)) == 1
 
 
 @pytest.mark.compiler
