@@ -19,6 +19,7 @@ from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from ..space.candidate import Candidate
 from ..space.engine.order import Node, forest
+from ..space.families.cell_order import order_of
 from ..space.families.leaf_layout import tile_of
 from ..space.families.record import CELL, RECORD
 from ..space.families.scatter import blocks_of, tile_shape
@@ -52,12 +53,15 @@ def read_plan(candidate: Candidate) -> Plan:
     plan = _in_layouts(plan, keyed(problem, tables)) if tables else plan
     values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
     tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.parts.leaves}
-    tiles = {leaves: tile for leaves, tile in tiles.items() if tile}
+    in_order = {site.name: value for site, value in plan.of_trees("cell_order")}
+    every = ((x, order_of(in_order.get(x.name, ""), x)) for x in plan.problem.parts.leaves)
+    orders = {x: order for x, order in every if order is not None}
+    tiles = {leaves: tile for leaves, tile in tiles.items() if tile or leaves in orders}
     how = {site.name: value for site, value in plan.of_trees("record")}
     placed = [x for x in plan.problem.parts.lists if how.get(x.name) == RECORD[CELL]]
     if not tiles and not placed:
         return plan
-    return _in_layouts(plan, with_places(laid_out(plan.problem, tiles), placed))
+    return _in_layouts(plan, with_places(laid_out(plan.problem, tiles, orders), placed))
 
 
 def _in_layouts(plan: Plan, after: LaidOut) -> Plan:

@@ -32,7 +32,7 @@ from ..space.decisions import fix
 from .conditions import stamp, stamp_text
 from .measuring import all_built, failure_text, spread
 from .rows import Job, Row, Table, answer, run_row, table_parser, wanted_jobs
-from .sparse_kernels import Step, far_reads, grow, ks, lists, look_ups, near_reads, stencil
+from .sparse_kernels import Step, far_reads, grow, ks, lists, look_ups, near_reads, stencil, windows
 from .writing import table, time_text
 
 PROTOCOL = """All values of a choice are timed in turn, on the same states, with what they convert before and behind. All else is as
@@ -59,12 +59,15 @@ class Program:
 
 
 _LAYOUTS, _TILES = ("SOA", "AOS", "AOSOA"), ("ROWS", "HALO")
+_ORDERS = ("ROWS", "COLUMNS", "MORTON")
 _DIRECTORIES = ("TABLE", "HASH")
 _ONE_BY_ONE = (("dim_kind(gather*.inner)", "ABSENT"),)  # without lanes
 _ANEW = (("listgen", "GENERATE"),)
 PROGRAMS = {
     "far_reads": Program(far_reads, "leaf_layout", _LAYOUTS),
     "near_reads": Program(near_reads, "leaf_layout", _LAYOUTS),
+    "windows": Program(windows, "cell_order", _ORDERS),
+    "rows": Program(near_reads, "cell_order", _ORDERS),
     "stencil7_8": Program(lambda n: stencil(n, 8, False), "staged", _TILES),
     "stencil7_4": Program(lambda n: stencil(n, 4, False), "staged", _TILES),
     "stencil27_8": Program(lambda n: stencil(n, 8, True), "staged", _TILES),
@@ -77,6 +80,7 @@ PROGRAMS = {
     "lists": Program(lists, "listgen", ("GENERATE", "IF_CHANGED", "REUSE")),
 }
 _SIZES = {"far_reads": 512, "near_reads": 512, "grow": 1 << 18, "look_ups": 2048}
+_SIZES |= {"windows": 2048, "rows": 512}
 _SIZES |= {"look_ups_scalar": 2048, "records": 512, "making": 512, "lists": 512}
 JOBS = tuple(Job(name, {"n": _SIZES.get(name, 128)}) for name in PROGRAMS)
 

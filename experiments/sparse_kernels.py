@@ -75,6 +75,31 @@ def near_reads(n: int) -> Step:
     return step
 
 
+def windows(n: int) -> Step:
+    """Sums of 4^2 cells at n^2 / 8 random places, in leaves of 64^2."""
+    x, out = ks.field(ks.f32), ks.field(ks.f32, n * n // 8)
+    ks.root.pointer(ks.ij, n // 64).dense(ks.ij, 64).place(x)
+    row, column = _places(n * n // 8, n - 3)
+
+    @kernel
+    def fill() -> None:
+        for i, j in ks.ndrange(n, n):
+            x[i, j] = 0.001 * i + 0.002 * j
+
+    @kernel
+    def gather() -> None:
+        for p in range(n * n // 8):
+            for a, b in ks.static(ks.ndrange(4, 4)):
+                out[p] += x[row[p] + a, column[p] + b]
+
+    def step() -> None:
+        for _ in range(N_LOOPS):
+            gather()
+
+    fill()
+    return step
+
+
 def stencil(n: int, leaf: int, has_corners: bool) -> Step:
     """On the middle eighth of n^3 cells, one component."""
     x, y = ks.field(ks.f32), ks.field(ks.f32)

@@ -122,6 +122,7 @@ class Leaves:
     """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, others their components.
 
     `slots` is None where all cells are in use; inactive cells read the first `n_shared` cells, which nobody writes.
+    A leaf has cells of these `extents`, the last axis fastest; () where each cell is by itself.
     """
 
     name: str
@@ -130,6 +131,8 @@ class Leaves:
     slots: Slots | None
     is_written: bool  # some of them, by the sequence
     n_shared: int = 0
+    extents: tuple[int, ...] = ()
+    n_components: int = 1
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ from ..ir.walk import local_changed, mapped, nested_statements
 from .cells import I64, number, plus, quotient, remainder, times
 from .converting import converting
 from .layout import FREE, FRESH, TAKEN
+from .orders import CellOrder
+
+NO_ORDERS: Mapping[Leaves, CellOrder] = {}
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,13 @@ class LaidOut:
     leaving: tuple[int, ...]
 
 
-def laid_out(problem: Problem, tiles: Mapping[Leaves, int]) -> LaidOut:
-    """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all components of a cell."""
+def laid_out(
+    problem: Problem, tiles: Mapping[Leaves, int], orders: Mapping[Leaves, CellOrder] = NO_ORDERS
+) -> LaidOut:
+    """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all of a cell; 0: each alone.
+
+    `orders`: those of the cells of leaves that are not as before.
+    """
     arrays, homes = list(problem.arrays), dict[str, _Home]()
     taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
     made = []
@@ -52,11 +60,13 @@ def laid_out(problem: Problem, tiles: Mapping[Leaves, int]) -> LaidOut:
         name = fresh_name("cells", taken)
         n_items = max(a.shape[-1] for a in parts)
         n = sum(prod(a.shape[:-1]) for a in parts)
-        shape = (n_items, n) if tile == 1 else (-(-n_items // tile), n, tile)
+        shape = (n_items, n) if tile == 1 else (-(-n_items // max(tile, 1)), n, tile)
+        shape = shape if tile else (n, n_items)
+        order = orders.get(leaves)
         arrays.append(ArrayInfo(name, leaves.dtype, shape, "temp"))
         first = 0
         for a in parts:
-            homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1])
+            homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1], order)
             first += prod(a.shape[:-1])
         made.append((leaves, parts, n_items))
     tasks = [_moved(t, homes) for t in problem.tasks]
@@ -89,6 +99,7 @@ class _Home:
     tile: int
     first: int
     components: tuple[int, ...]
+    order: CellOrder | None
 
     def place(self, indices: Sequence[Expr], known: _Known) -> tuple[Expr, ...]:
         """The indices there of an element that has these."""
@@ -96,10 +107,24 @@ class _Home:
         at = number(self.first)
         for k, x in enumerate(own):
             at = plus(at, times(cast(x, I64), prod(self.components[k + 1 :])))
+        if self.order is not None:
+            item = _reordered(cast(item, I64), self.order, known)
+        if self.tile == 0:
+            return at, item
         if self.tile == 1:
             return item, at
         tile, cell = _split(cast(item, I64), self.tile, known)
         return tile, at, cell
+
+
+def _reordered(item: Expr, order: CellOrder, known: _Known) -> Expr:
+    """The number of a cell among all, where those of a leaf have another order."""
+    leaf, rest = _split(item, order.n_cells, known)
+    at = list[Expr]()
+    for extent in reversed(order.extents):
+        rest, own = _split(rest, extent, known)
+        at.append(own)
+    return plus(times(leaf, order.n_cells), order.place(at[::-1]))
 
 
 _Homes = Mapping[str, _Home]

@@ -19,7 +19,7 @@ from .recorded import UsedTree
 def leaves_of(
     trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
 ) -> tuple[Leaves, ...]:
-    """The fields of each node, by type, of which the sequence uses two numbers a cell or more.
+    """The fields of each node, by type, of which the sequence uses two numbers a cell or more, or cells along two axes.
 
     Only those that tasks name in statements of bodies alone.
     """
@@ -35,14 +35,17 @@ def leaves_of(
             if array in known and array not in kept:
                 groups.setdefault((f.node, f.dtype), []).append(array)
         for (node, dtype), names in groups.items():
-            if sum(prod(known[name].shape[:-1]) for name in names) > 1:
-                name = f"{used.tree.name}.{node}.{dtype.name}"
-                slots, is_written = (
-                    _slots(used, node, known, written),
-                    not written.isdisjoint(names),
-                )
-                n = n_shared(used.layout, next(key for key, x in used.sections if x == names[0]))
-                found.append(Leaves(name, tuple(names), dtype, slots, is_written, n))
+            last = used.tree.nodes[node]
+            extents = () if last.has.pool else last.extents
+            n = sum(prod(known[name].shape[:-1]) for name in names)
+            if n == 1 and sum(x > 1 for x in extents) < 2:
+                continue
+            slots = _slots(used, node, known, written)
+            is_written = not written.isdisjoint(names)
+            key = next(key for key, x in used.sections if x == names[0])
+            shared = n_shared(used.layout, key)
+            name = f"{used.tree.name}.{node}.{dtype.name}"
+            found.append(Leaves(name, tuple(names), dtype, slots, is_written, shared, extents, n))
     return tuple(found)
 
 

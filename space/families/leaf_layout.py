@@ -22,12 +22,18 @@ MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
 
 def declare(s: Draft) -> None:
     for x in s.problem.parts.leaves if s.kind.has_teams else ():
-        if sum(s.array(name).size_bytes for name in x.arrays) <= MOST_BYTES:
-            site = TreePart(x.name, _first(s.problem, x))
+        if x.n_components > 1 and fits(s, x):
+            site = TreePart(x.name, first_user(s.problem, x))
             s.v.of_trees["leaf_layout"][site] = s.b.add("leaf_layout", (x.name,), LEAF_LAYOUT)
 
 
-def _first(problem: Problem, leaves: Leaves) -> int:
+def fits(s: Draft, leaves: Leaves) -> bool:
+    """Whether a copy of the fields is not too large."""
+    return sum(s.array(name).size_bytes for name in leaves.arrays) <= MOST_BYTES
+
+
+def first_user(problem: Problem, leaves: Leaves) -> int:
+    """The first task that touches the fields."""
     names = set(leaves.arrays)
     touched = ({*arrays_read(t), *arrays_written(t)} for t in problem.tasks)
     return next(t for t, here in enumerate(touched) if names & here)

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.sparse.orders import CellOrder
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -86,3 +89,86 @@ def test_layouts_are_decided_by_name_and_said_in_words() -> None:
 def test_fields_of_which_one_is_used_have_no_layout() -> None:
     space = space_of(POINTERS, (("carry", 0),))  # reads x, and y nowhere
     assert not space.variables.of_trees["leaf_layout"]
+
+
+# --- the order of the cells of a leaf
+
+POWERS = Shape((("pointer", (2, 3)), ("dense", (4, 8))), 0, 2)
+
+
+def in_order(space: Space, order: str, layout: str, seed: int = 1) -> Candidate:
+    part = fix(space, [("cell_order", order), ("leaf_layout", layout)])
+    found = checking.random_candidate(part.root(), np.random.default_rng(seed))
+    assert isinstance(found, Candidate)
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("shape", "ways"),
+    [
+        (POWERS, [("MORTON", "SOA"), ("COLUMNS", "AOSOA"), ("MORTON", "AOS")]),
+        (POINTERS, [("COLUMNS", "SOA"), ("COLUMNS", "AOS")]),
+        (HASHED, [("MORTON", "AOSOA")]),
+    ],
+)
+def test_each_order_of_cells_leaves_what_the_reference_leaves(
+    shape: Shape, ways: Sequence[tuple[str, str]], tmp_path: Path
+) -> None:
+    recording, before = sparse_emulation.recorded(shape, CHANGES)
+    space = build_space(normalise(recording), checking.target(2, 32))
+    sources = [checking.source_of(in_order(space, *way, k)) for k, way in enumerate(ways)]
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=3))
+def test_the_order_by_bits_has_each_cell_once_and_neighbours_near(logs: list[int]) -> None:
+    extents = tuple(1 << n for n in logs)
+    order = CellOrder.of_bits(extents)
+    at = {x: order.number(x) for x in np.ndindex(*extents)}
+    assert sorted(at.values()) == list(range(order.n_cells))
+    corner = tuple(min(2, n) for n in extents)  # what two cells along each axis hold is one block
+    assert {at[x] for x in np.ndindex(*corner)} == set(range(int(np.prod(corner))))
+
+
+@given(st.permutations(range(3)))
+def test_orders_of_axes_are_transposed_arrays(axes: Sequence[int]) -> None:
+    extents = (2, 3, 5)
+    order = CellOrder.of_axes(extents, axes)
+    lying = np.array([order.number(x) for x in np.ndindex(*extents)]).reshape(extents)
+    wanted = np.arange(order.n_cells).reshape([extents[a] for a in axes])
+    assert np.array_equal(lying.transpose(axes), wanted)
+
+
+def test_a_row_of_a_leaf_is_a_column_without_divisions() -> None:
+    """Loops over the cells of a leaf have their indices in the address, whatever the order is."""
+    space = fix(space_of(POINTERS, LOOPS), AS_KEPT)
+    text = checking.source_of(in_order(space, "COLUMNS", "SOA")).text
+    loops = text[text.index("launch_1") : text.index("launch_2")]
+    assert "raw_div" not in loops and "raw_mod" not in loops
+
+
+def test_orders_are_decided_by_name_and_said_in_words() -> None:
+    space = space_of(POWERS, LOOPS)
+    chosen = in_order(space, "MORTON", "SOA")
+    names = dict(to_names(chosen))
+    assert names["cell_order(tree0_0.1.i32)"] == "MORTON"
+    again = restore(space, names.items())
+    assert isinstance(again, Candidate)
+    assert checking.source_of(again).text == checking.source_of(chosen).text
+    assert any("in Morton order" in x for x in describe(chosen)["layouts"])
+    with pytest.raises(DecisionError, match="COLUMNS"):
+        fix(space_of(POINTERS, LOOPS), [("cell_order", "MORTON")])  # three cells along an axis
+    older = [(n, v) for n, v in names.items() if not n.startswith("cell_order")]
+    plain = restore(space, older)
+    assert isinstance(plain, Candidate)
+    assert ("cell_order(tree0_0.1.i32)", "MORTON") not in plain.decisions()
+
+
+def test_a_field_alone_has_an_order_where_its_leaf_has_two_axes() -> None:
+    one = space_of(POINTERS, (("carry", 0), ("carry", 0)))  # reads x, and y nowhere
+    assert [x.name for x in one.variables.of_trees["cell_order"]] == ["tree0_0.1.i32"]
+    assert not one.variables.of_trees["leaf_layout"]
+    line = space_of(Shape((("pointer", (2, 3)), ("dense", (1, 4))), 0, 2), LOOPS)
+    assert not line.variables.of_trees["cell_order"]

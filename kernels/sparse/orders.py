@@ -1,0 +1,64 @@
+"""Orders of the cells of a leaf: permutations of its cells, by their coordinates or by the bits of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..ir.kernel import Expr
+from .cells import number, plus, quotient, remainder, times
+
+
+@dataclass(frozen=True)
+class CellOrder:
+    """Where a cell lies: the sum over `parts` of some of its coordinates' bits, moved.
+
+    A part is (axis, divisor, extent, stride): what the coordinate along an axis has of `extent` values behind `divisor`, times a
+    stride.
+    """
+
+    extents: tuple[int, ...]
+    parts: tuple[tuple[int, int, int, int], ...]
+
+    @property
+    def n_cells(self) -> int:
+        return prod(self.extents)
+
+    @staticmethod
+    def of_axes(extents: tuple[int, ...], axes: Sequence[int]) -> CellOrder:
+        """The axes from the slowest to the fastest."""
+        strides = [prod(extents[a] for a in axes[k + 1 :]) for k in range(len(axes))]
+        return CellOrder(
+            extents, tuple((a, 1, extents[a], s) for a, s in zip(axes, strides, strict=True))
+        )
+
+    @staticmethod
+    def of_bits(extents: tuple[int, ...]) -> CellOrder:
+        """The lowest bits of all axes first, the last axis before the others, then the next ones; extents are powers of two."""
+        parts, stride = [], 1
+        for bit in range(max(extents).bit_length() - 1):
+            for axis in reversed(range(len(extents))):
+                if extents[axis] >> bit > 1:
+                    parts.append((axis, 1 << bit, 2, stride))
+                    stride *= 2
+        return CellOrder(extents, tuple(parts))
+
+    def place(self, coordinates: Sequence[Expr]) -> Expr:
+        """Where in its leaf a cell with these coordinates lies."""
+        at: Expr = number(0)
+        for axis, divisor, extent, stride in self.parts:
+            x = coordinates[axis]
+            if divisor > 1:
+                x = quotient(x, divisor)
+            if divisor * extent < self.extents[axis]:
+                x = remainder(x, extent)
+            at = plus(at, times(x, stride))
+        return at
+
+    def number(self, coordinates: Sequence[int]) -> int:
+        """The same of numbers."""
+        return sum(
+            coordinates[axis] // divisor % extent * stride
+            for axis, divisor, extent, stride in self.parts
+        )

@@ -1,0 +1,62 @@
+"""In which order the cells of a leaf lie while a sequence runs. The program has them with the last axis fastest; other orders are
+copies in the workspace, converted when the sequence begins and back when it ends, by the launches of `leaf_layout`.
+
+No term of the bound counts it: those launches are one for both choices. On a GPU leaves stay as they are: copies would be made by
+kernels of a grid of their own, which no pass for GPUs plans.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir.task import Leaves
+from ...kernels.sparse.orders import CellOrder
+from ..draft import Draft, Family, Phrases, TreePart, bits
+from ..targets.kind import CPU
+from .leaf_layout import first_user, fits
+
+ROWS, COLUMNS, MORTON = range(3)
+CELL_ORDER = (
+    "ROWS",  # the last axis fastest, as the program has them
+    "COLUMNS",  # the first axis fastest: a loop whose inner index is the first one reads neighbours
+    "MORTON",  # bits of the indices interleaved: what is near along any axis is near in memory (Morton, 1966)
+)
+
+
+def declare(s: Draft) -> None:
+    for x in s.problem.parts.leaves if s.kind.has_teams else ():
+        if is_ordered(x) and fits(s, x):
+            site = TreePart(x.name, first_user(s.problem, x))
+            values = bits(ROWS, COLUMNS, *([MORTON] if has_bits(x) else []))
+            s.v.of_trees["cell_order"][site] = s.b.add("cell_order", (x.name,), CELL_ORDER, values)
+
+
+def is_ordered(x: Leaves) -> bool:
+    """Whether the cells of a leaf have more than one order."""
+    return sum(n > 1 for n in x.extents) > 1
+
+
+def has_bits(x: Leaves) -> bool:
+    """Whether all indices in a leaf are whole numbers of bits."""
+    return all(n & (n - 1) == 0 for n in x.extents)
+
+
+def order_of(value: str, x: Leaves) -> CellOrder | None:
+    """The order that a value means; None: that of the program."""
+    match value:
+        case "COLUMNS":
+            return CellOrder.of_axes(x.extents, tuple(reversed(range(len(x.extents)))))
+        case "MORTON":
+            return CellOrder.of_bits(x.extents)
+    return None
+
+
+PHRASES = Phrases(
+    "cell_order",
+    "layouts",
+    {
+        "COLUMNS": "has the cells of a leaf with the first axis fastest, converted before and behind",
+        "MORTON": "has the cells of a leaf in Morton order, converted before and behind",
+    },
+    {"COLUMNS": "the first axis fastest", "MORTON": "Morton order"},
+)
+
+FAMILY = Family("cell_order", {CPU: ()}, declare, (PHRASES,))
