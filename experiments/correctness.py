@@ -28,7 +28,12 @@ _MACHINES = ((2, 64), (4, 32), (3, 16), (1, 64))  # cores, bytes of a vector
 
 def _check(sources: Sequence[Source], inputs: Sequence[InputSet], stem: Path) -> list[Faults]:
     builds = checking.build_all(sources, stem.parent, stem.name)
-    return [_faults(built, inputs, k % 4 == 0) for k, built in enumerate(builds)]
+    found = [_faults(built, inputs, k % 4 == 0) for k, built in enumerate(builds)]
+    kept = {built.library for built, faults in zip(builds, found, strict=True) if faults}
+    for library in {built.library for built in builds} - kept - {None}:
+        library.unlink()
+        library.with_suffix(".c").unlink()
+    return found
 
 
 def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Faults:
@@ -39,8 +44,8 @@ def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Fault
     found = next(filter(None, (checking.check(built, inputs, way) for way in ways)), "")
     faults |= {"wrong": found} if found else {}
     if not faults:
-        built.library.unlink()
-        built.library.with_suffix(".c").unlink()
+        built.library.unlink(missing_ok=True)  # others may lie in it too
+        built.library.with_suffix(".c").unlink(missing_ok=True)
     return faults
 
 

@@ -33,24 +33,30 @@ from ..runtime.worker.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
 from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_size
+from .joining import entry_of, joined
 
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there
 # are none, all functions on vectors are static.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
 FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-fPIC")
 _COMPILE_S = 120
+_MOST_TOGETHER = 16
 _TEAM_LOCK = threading.Lock()
 
 # Elements that arrays begin behind a line: none, at no vector, and at 16 bytes of f32.
 SHIFTS = (0, 1, 4)
 _THREAD = re.compile(r"void launch_\d+_thread\w*\(.*\) \{")
-_LATE = "    hold_back(tid);"
+_LATE = "    { static int site[2] = {-1, 0}; hold_back(tid, site); }"
+# At each place the first times that a thread is the late one, then now and then: an inner loop may have a thousand barriers.
 _HOLD_BACK = """
 #include <unistd.h>
 extern int late_thread;
 int late_thread = -1;
-static void hold_back(long tid) {
-    if (tid == late_thread) usleep(300);
+static void hold_back(long tid, int *site) {
+    if (tid != late_thread) return;
+    if (site[0] != late_thread) { site[0] = late_thread; site[1] = 0; }
+    const int n = site[1]++;
+    if (n < 8 || n % 7 == 0) usleep(300);
 }
 """
 
@@ -128,11 +134,14 @@ def _tolerance(problem: Problem, want: Arrays) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled candidate; `library` is None where the compiler failed, `log` holds what it said."""
+    """A compiled candidate; `library` is None where the compiler failed, `log` holds what it said. A library may hold others too:
+    `entry` is the name of this one's entry.
+    """
 
     source: Source
     library: Path | None
     log: str
+    entry: str
 
 
 def source_of(candidate: Candidate) -> Source:
@@ -169,8 +178,9 @@ def build(
     try:
         done = _run([compiler, *flags, "-shared", "-o", str(library), *given, *_linked(compiler)])
     except subprocess.TimeoutExpired:
-        return Build(source, None, f"the compiler ran past {_COMPILE_S} s")
-    return Build(source, library if done.returncode == 0 else None, done.stderr)
+        return Build(source, None, f"the compiler ran past {_COMPILE_S} s", source.entry)
+    made = library if done.returncode == 0 else None
+    return Build(source, made, done.stderr, source.entry)
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -206,13 +216,32 @@ def build_all(
     compiler: str = "gcc",
     more_flags: tuple[str, ...] = (),
 ) -> list[Build]:
-    """Compiles several texts at a time, and equal ones once."""
+    """Compiles several texts, equal ones once: those of equal flags as one text, and each for itself where the compiler has
+    something to say.
+    """
+    alike: dict[tuple[str, ...], list[Source]] = {}
+    for source in dict.fromkeys(sources):
+        alike.setdefault(source.flags, []).append(source)
+    groups = [
+        some[k : k + _MOST_TOGETHER]
+        for some in alike.values()
+        for k in range(0, len(some), _MOST_TOGETHER)
+    ]
+
+    def build_group(number: int) -> list[Build]:
+        group, path = groups[number], folder / f"{stem}_{number}"
+        if len(group) > 1:
+            built = build(joined(group), path, more_flags, compiler)
+            if built.library is not None and not built.log:
+                return [Build(s, built.library, "", entry_of(s, k)) for k, s in enumerate(group)]
+        return [
+            build(s, path.with_name(f"{path.name}_{k}"), more_flags, compiler)
+            for k, s in enumerate(group)
+        ]
+
     with ThreadPoolExecutor(n_threads) as pool:
-        jobs = {
-            s: pool.submit(build, s, folder / f"{stem}_{k}", more_flags, compiler)
-            for k, s in enumerate(dict.fromkeys(sources))
-        }
-        return [replace(jobs[s].result(), source=s) for s in sources]
+        made = {b.source: b for some in pool.map(build_group, range(len(groups))) for b in some}
+    return [made[s] for s in sources]
 
 
 # --- running -------------------------------------------------------------------------------------
@@ -238,7 +267,7 @@ def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
     library = ctypes.CDLL(str(built.library))
     if built.source.team:
         set_team_size(library, way.thread_limit or built.source.n_threads)
-    entry = getattr(library, built.source.entry)
+    entry = getattr(library, built.entry)
     entry.restype = None
     late = None
     if with_delays(built.source.text) != built.source.text:

@@ -100,7 +100,7 @@ def _run(
     if built.source.team:
         set_team_size(library, n)
     kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
-    entry = getattr(library, built.source.entry)
+    entry = getattr(library, built.entry)
     entry.restype = None
     has_delays = checking.with_delays(built.source.text) != built.source.text
     for late in range(-1, n if has_delays and n > 1 else 0):

@@ -113,7 +113,7 @@ def same_bits(built, given, want):
     pointers = (ctypes.c_void_p * len(source.arguments))()
     for k, a in enumerate(source.arguments):
         pointers[k] = (arrays[a.name] if a.kind == "array" else workspace).ctypes.data
-    getattr(ctypes.CDLL(str(built.library)), source.entry)(pointers)
+    getattr(ctypes.CDLL(str(built.library)), built.entry)(pointers)
     for name, wanted in want.items():
         if not np.array_equal(arrays[name], wanted):
             return f"{name}: {arrays[name]} should be {wanted}"
@@ -276,7 +276,7 @@ def test_golden_stores_around_the_caches(golden):
 
 
 def stored_anywhere(built, x):
-    entry = getattr(ctypes.CDLL(str(built.library)), built.source.entry)
+    entry = getattr(ctypes.CDLL(str(built.library)), built.entry)
     n, size = x.size, x.itemsize
     room = np.zeros((n + 64) * size + 64, np.uint8)
     aligned = 64 + -room.ctypes.data % 64
@@ -322,7 +322,7 @@ def test_one_of_two_arrays_that_are_streamed_begins_elsewhere(tmp_path):
 
 
 def two_stored_anywhere(built, x):
-    entry = getattr(ctypes.CDLL(str(built.library)), built.source.entry)
+    entry = getattr(ctypes.CDLL(str(built.library)), built.entry)
     for of_y, of_z in ((0, 0), (0, 4), (4, 0), (0, 1), (1, 0), (4, 1)):
         y, z = (aligned_zeros(len(x) + 16)[k : k + len(x)] for k in (of_y, of_z))
         entry((ctypes.c_void_p * 3)(x.ctypes.data, y.ctypes.data, z.ctypes.data))

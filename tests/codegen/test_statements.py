@@ -100,7 +100,7 @@ def called(made: checking.Build, arrays: dict[str, Any], want: dict[str, Any]) -
         library = ctypes.CDLL(str(made.library))
         if made.source.team:
             set_team_size(library, made.source.n_threads)
-        entry = getattr(library, made.source.entry)
+        entry = getattr(library, made.entry)
         entry.restype = None
         return call_once(entry, made.source, InputSet(arrays, {}, want, 0.0, 1.0), 0) or ""
 

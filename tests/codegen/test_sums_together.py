@@ -38,7 +38,7 @@ def waiting(problem):
         ("gesummv", 33, 17, 2),
         ("gesummv", 5, 130, 3),
         ("three_rows", 37, 29, 2),
-        ("two_products", 19, 23, 2),
+        ("two_products", 11, 13, 2),
         ("two_totals", 1, 101, 2),
     ],
 )
