@@ -2,7 +2,8 @@
 # On a machine with an NVIDIA GPU also:  make gpu
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-location
+# What is imported is compiled then: all that is installed takes half a minute.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-warn-script-location --no-compile
 
 GPU_PYTHON ?= $(BIN)/python
 

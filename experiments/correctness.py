@@ -30,7 +30,7 @@ def _check(sources: Sequence[Source], inputs: Sequence[InputSet], stem: Path) ->
     builds = checking.build_all(sources, stem.parent, stem.name)
     found = [_faults(built, inputs, k % 4 == 0) for k, built in enumerate(builds)]
     kept = {built.library for built, faults in zip(builds, found, strict=True) if faults}
-    for library in {built.library for built in builds} - kept - {None}:
+    for library in {built.library for built in builds if built.library is not None} - kept:
         library.unlink()
         library.with_suffix(".c").unlink()
     return found

@@ -172,8 +172,7 @@ def mixed_types(a, b, k, n, m, x, y):
     count(n, y, k)
 
 
-@pytest.mark.parametrize("n", [1, 13, 64])
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(("n", "cores"), [(1, 3), (13, 1), (13, 3), (64, 3)])
 def test_types_of_different_widths_in_one_loop(n, cores, tmp_path):
     rng = np.random.default_rng(n)
     floats = [rng.uniform(-1, 1, n) for _ in range(4)]
@@ -229,8 +228,10 @@ def double_elements(x: nd, y: nd):
             y[i, j] = x[i, j] + x[i, j]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize(
+    ("dtype", "vector_bytes"),
+    [(np.float32, 16), (np.float64, 16), (np.float32, 32), (np.float64, 64)],
+)
 @pytest.mark.parametrize("shape", [(13, 33), (13, 64)])
 @pytest.mark.parametrize(
     "more",

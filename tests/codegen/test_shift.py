@@ -37,9 +37,19 @@ def inside(nodes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["atax", "gemver", "sgemvt"])
 @pytest.mark.parametrize(
-    ("m", "n", "cores"), [(2, 3, 4), (33, 17, 2), (64, 48, 3), (7, 130, 2), (101, 97, 2)]
+    ("name", "m", "n", "cores"),
+    [
+        ("atax", 2, 3, 4),
+        ("atax", 64, 48, 3),
+        ("atax", 7, 130, 2),
+        ("gemver", 33, 17, 2),
+        ("gemver", 101, 97, 2),
+        ("gemver", 64, 48, 3),
+        ("sgemvt", 2, 3, 4),
+        ("sgemvt", 7, 130, 2),
+        ("sgemvt", 33, 17, 2),
+    ],
 )
 def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
     """Fewer tiles than threads, one tile a thread, partial tiles; teams smaller than planned; called twice."""

@@ -32,7 +32,7 @@ from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.testing.statements import arrays_of, is_exact, kernels
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.one_of(kernels(may_compute=False), kernels()), st.sampled_from([1, 3, 1 << 21]))
 def test_lanes_do_what_loops_in_order_do(ir, max_lanes):
     check(ir)
@@ -77,7 +77,7 @@ def python_text(draw, kind, depth=0):
     return draw(st.sampled_from(forms))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(python_text("float"))
 def test_expressions_have_pythons_values(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("kernel")

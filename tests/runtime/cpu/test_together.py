@@ -71,7 +71,7 @@ def sources_of(name, n):
 @pytest.mark.parametrize("name", names())
 def test_what_is_built_together_computes_what_it_computes_alone(name, device, worker):
     workload = workload_of(name)
-    sources = sources_of(name, 3)
+    sources = sources_of(name, 2)
     built = device.builder.build_together(sources)
     assert len({a.path for a in built}) == 1  # none was built alone
     assert len({a.entry for a in built}) == len({a.key for a in built}) == len(sources)

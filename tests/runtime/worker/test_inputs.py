@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import kernelscape as ks
 import numpy as np
 import pytest
@@ -15,12 +17,15 @@ from kernelscape.runtime.worker.verify import find_mismatch, near
 from ..recurrences import CASES, nd
 
 
+@cache
 def workload_of(name, lost=0):
     kernel, args = CASES[name]
     return make_workload(kernel, (*args, lost), sequence=name, name="drawn")
 
 
+@cache
 def input_sets_of(name, n_sets=3):
+    """Made once: what takes longest is the reference in float64."""
     s = workload_of(name)
     return make_input_sets(s.recording, s.problem, s.arguments, np.random.default_rng(1), n_sets)
 
