@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from ...kernels.ir import kernel as ir
@@ -56,6 +57,9 @@ class GuardWriter:
                 self.in_strides(task, inner)
                 return
             made: list[tuple[Point, Value]] = []
+            full = tail is None and all(self.scene.is_full(task, p, inner) for p in loops)
+            self.carried = self.scene.carried if full else None
+            self.handed_on: dict[Hashable, Value] = {}
             for point in self.scene.points(task, loops, inner):
                 if self.how == "BRANCH":
                     self.branch(task, point, inner, self.residues)
@@ -69,6 +73,9 @@ class GuardWriter:
                     self.values.put(task, point, value, inner)
             for point, value in made:
                 self.values.put(task, point, value, inner)
+            for key, last in self.handed_on.items():
+                assert self.carried is not None
+                self.w.write(c.Assign(self.carried.names[key], last.x))
 
     # --- the three ways ---
 
@@ -227,18 +234,21 @@ class GuardWriter:
         assert last is not None
         row = (*axes[:-1], replace(last, const=last.const - distance))
 
-        def index(lane: int) -> c.CExpr:
-            at = point.index[p.loop.name]
-            moved = {**point.index, p.loop.name: replace(at, offset=at.offset + lane)}
+        tile = point.index[p.loop.name]
+
+        def index(lane: int, start: LoopIndexAt = tile) -> c.CExpr:
+            moved = {**point.index, p.loop.name: replace(start, offset=start.offset + lane)}
             return affine_at(row, strides, replace(point, index=moved))[0]
 
         def vector(k: int) -> Value:
             return self.w.load(load.array, base, index(k * lanes), array.dtype, lanes, 1)
 
-        def elements(first: int) -> Value:
+        def element(n: int) -> Value:
+            return self.w.load(load.array, base, index(n), array.dtype, 0, 0)
+
+        def elements(first: int, read: Callable[[int], Value] = element) -> Value:
             """The neighbours outside of the register tile, from this lane on, at the side where they are needed."""
-            one_by_one = range(first, first + abs(distance))
-            found = [self.w.load(load.array, base, index(n), array.dtype, 0, 0) for n in one_by_one]
+            found = [read(n) for n in range(first, first + abs(distance))]
             if len(found) == 1:
                 return self.w.splat(found[0], lanes)
             zeros = [c.Num("0")] * (lanes - len(found))
@@ -248,11 +258,25 @@ class GuardWriter:
             return Value(made, array.dtype, lanes)
 
         copy, here = point.copies[p.loop.name], vector(0)
+        is_last = copy + 1 == p.inner // lanes
+
+        def in_front() -> Value:
+            """What lies in front of the register tile."""
+            carried = self.carried
+            if carried is None or carried.task != task.index:
+                return elements(distance)
+            start = carried.start(lanes)
+            first = elements(distance, lambda n: Value(c.Index(base, index(n, start)), array.dtype))
+            return carried.vector(self.scene, handed_on, array.name, first)
+
         if distance < 0:
-            before = vector(-1) if copy > 0 else elements(distance)
+            others = (item for item in point.index.items() if item[0] != p.loop.name)
+            handed_on = (row, distance, *others)
+            before = vector(-1) if copy > 0 else in_front()
+            if is_last and self.carried is not None:
+                self.handed_on[handed_on] = here
             pair, first = (before, here), lanes + distance
         else:
-            is_last = copy + 1 == p.inner // lanes
             pair, first = (here, elements(lanes) if is_last else vector(1)), distance
         if first == lanes:
             return pair[1]

@@ -39,6 +39,7 @@ from ..plan import LoopPlan, Member, TaskPlan
 from . import blocks
 from . import csyntax as c
 from .body_values import TilePlace
+from .carried import carrying
 from .compaction import compacted
 from .counted import counted_range, n_iterations
 from .guards import GuardWriter
@@ -219,7 +220,10 @@ class LaunchWriter:
         inside = replace(
             ctx, variables={**ctx.variables, **bound}, is_team=ctx.is_team and not node.is_parallel
         )
-        whole, rest = self.versions(node, variable, inside, may_be_cut=part.may_be_cut)
+        with carrying(self.scene, node, lo) as before:
+            whole, rest = self.versions(node, variable, inside, may_be_cut=part.may_be_cut)
+        for statement in before:
+            self.scene.w.write(statement)
         self.scene.w.used.discard(name)
         if rest and node.tails is Tails.ROWS_BEHIND:
             for statement in self.apart(name, lo, hi, node, whole, rest, ctx):

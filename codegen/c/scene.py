@@ -25,6 +25,7 @@ from ..passes.storage import (
 from ..plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from . import csyntax as c
 from .block import Builder
+from .carried import Carried
 from .memory import Value
 from .point import LoopIndexAt, Point
 from .scopes import Context, Flat, Over, PartialLoop
@@ -58,6 +59,7 @@ class Scene:
         self.opened: list[Buffer] = []
         self.counters: list[Buffer] = []  # of parts of loops that threads take one after the other
         self.hoisted: list[c.CStmt] | None = None
+        self.carried: Carried | None = None  # of the loop that is written
         # What threads are given multiples of, by extent and step of a loop that is shared out in blocks.
         self.units = {(n.extent, n.step): n.unit for n in loops_in(launch.nodes) if n.unit}
         self.partitions: dict[tuple[int, int], tuple[c.CExpr, c.CExpr]] = {}

@@ -17,7 +17,8 @@ MAX_REACH = 4  # elements to either side that are worth a shift
 WALK, ROWS = range(2)
 ROWS_KIND = (
     "WALK",  # each neighbour is loaded from where it lies
-    "ROWS",  # rows of vectors are loaded before any is stored; neighbours in a row are shifted out of two of them
+    "ROWS",  # rows of vectors are loaded before any is stored; neighbours in a row are shifted out of two of them, which a loop
+    # hands on from tile to tile
 )
 
 

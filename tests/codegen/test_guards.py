@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.describe import describe
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space import choices as ch
+from kernelscape.space.backbone import INNER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
+from kernelscape.testing.syntax import declared, innermost, nodes, program_of
 
 CANDIDATES = 3
 pytestmark = [pytest.mark.compiler]
@@ -212,6 +215,33 @@ def test_a_blend_hands_over_what_was_there_where_it_assigns_nothing() -> None:
     candidate = checking.random_candidate(made, rng)
     assert isinstance(candidate, Candidate)
     assert illegal(candidate) == ""
+
+
+def test_rows_hand_the_last_vector_of_a_tile_on_to_the_next() -> None:
+    """To load it again would be to wait for what was just stored there."""
+    x = np.ones((9, 70), np.float32)
+    problem = normalise(record_sequence(lambda z, r: sweep(z, r, 0), (x, x.copy()), name="one"))
+    space = build_space(problem, checking.target(1, 32))
+    v, made = space.variables, space.root()
+    inner = space.backbone.dim(0, "j", INNER)
+    for var, value in (
+        (v.of_tasks["rows"][0], ch.ROWS),
+        (v.size[inner], v.universe[inner].index(16)),
+        (v.kind[space.backbone.dim(0, "i", INNER)], ch.ABSENT),
+    ):
+        assert isinstance(made, Candidate)
+        made = made.decide(var, 1 << value)
+    assert isinstance(made, Candidate)
+    program = program_of(checking.random_candidate(made, np.random.default_rng(1)))
+    (name,) = (x.name for x in declared(program) if x.name.endswith("_before"))
+    (along,) = (x for x in innermost(program) if [y for y in assigned(x.body) if y == name])
+    assert name not in {x.name for x in declared(along.body)}
+
+
+def assigned(x: Any) -> list[str]:
+    """Names of what is assigned to."""
+    found = (n.target for n in nodes(x) if isinstance(n, c.Assign))
+    return [t.name for t in found if isinstance(t, c.Id)]
 
 
 def test_words_say_how_branches_were_opened() -> None:
