@@ -249,27 +249,36 @@ class TreeStorage:
             slots, at = self._hashed(node)
             own = Directory(self.layout, self.arrays, node).order(slots, containers)
             return slots[own], {a: x[own] for a, x in at.items()}
-        cell = np.tile(np.arange(node_k.cells), len(containers))
-        upper = np.repeat(containers, node_k.cells)
-        found = {a: np.repeat(x, node_k.cells) for a, x in found.items()}
+        there = self._there(node, containers)
+        owner, cell = np.divmod(there, node_k.cells)
+        upper = containers[owner]
+        found = {a: x[owner] for a, x in found.items()}
         rest = cell
         for axis, extent in zip(reversed(node_k.axes), reversed(node_k.extents), strict=True):
-            found[axis] = found.get(axis, np.zeros_like(cell)) * extent + rest % extent
+            found[axis] = found.get(axis, 0) * extent + rest % extent
             rest = rest // extent
-        items, there = upper * node_k.cells + cell, None
+        if not node_k.has.pool:
+            return upper * node_k.cells + cell, found
+        slot = self.arrays[f"table{node}"][upper * node_k.entries + cell // node_k.chunk]
+        return slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk, found
+
+    def _there(self, node: int, containers: Array) -> Array:
+        """The active cells in some containers, numbered over all cells of these."""
+        node_k, there = self.tree.nodes[node], None
+        shape = len(containers), node_k.cells
         if node_k.has.mask:
-            w = upper * words(node_k.cells) + cell // WORD
-            bits = self.arrays[f"mask{node}"][w] >> (cell % WORD).astype(np.uint64)
-            there = (bits & np.uint64(1)).astype(bool)
+            n = words(node_k.cells)
+            rows = self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)]
+            bits = np.unpackbits(rows.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+            there = bits[:, : node_k.cells].astype(bool)
         if node_k.has.length:
-            there = cell < self.arrays[f"length{node}"][upper]
+            there = np.arange(node_k.cells) < self.arrays[f"length{node}"][containers][:, None]
         if node_k.has.pool:
-            slot = self.arrays[f"table{node}"][upper * node_k.entries + cell // node_k.chunk]
-            there = slot != 0 if there is None else there & (slot != 0)
-            items = slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk
-        if there is None:
-            return items, found
-        return items[there], {a: x[there] for a, x in found.items()}
+            at = containers[:, None] * node_k.entries + np.arange(node_k.entries)
+            taken = self.arrays[f"table{node}"][at] != 0
+            taken = np.repeat(taken, node_k.chunk, axis=1)[:, : node_k.cells]
+            there = taken if there is None else there & taken
+        return np.arange(shape[0] * shape[1]) if there is None else np.flatnonzero(there)
 
     def _hashed(self, node: int) -> tuple[Array, dict[int, Array]]:
         """The items of a hash node's active cells, and their coordinates by axis."""
