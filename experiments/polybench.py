@@ -3,7 +3,7 @@
     python -m kernelscape.experiments.polybench [--only syrk lu:n=500] [--seconds 60] [--again]
 
 Rows that are in the results already are kept unless --again is given. Writes experiments/results/polybench.md after every row.
-The exit status is 1 when a row fails. A row takes two minutes. `--seconds 0` leaves out the searches.
+The exit status is 1 when a row fails. A row takes about a minute. `--seconds 0` leaves out the searches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ JOBS = tuple(Job(name, {"n": p.size}, "f64") for name, p in PROGRAMS.items())
 class PolybenchOptions:
     """How one row is made."""
 
-    seconds: float = 60.0  # of the search, of which the reference takes up to half; 0: none
+    seconds: float = 30.0  # of the search, of which the reference takes up to half; 0: none
     seed: int = 1
 
 
@@ -141,7 +141,7 @@ def _cells(r: Row) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = table_parser(__doc__, "NAME or NAME:n=500:f64")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each search; 0: none")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each search; 0: none")
     given = parser.parse_args(arguments)
     if given.child:
         return answer(given.child, PolybenchOptions, make_row)

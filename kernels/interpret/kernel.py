@@ -52,7 +52,7 @@ from ..ir.simplify import scalar
 from ..ir.text import default_format
 from ..language.calling import interpreted
 from .contraction import contract, contraction, factors
-from .lanes import LanePlan, Plans, linear, plan_lanes
+from .lanes import LanePlan, Plans, linear, plan_lanes, together
 
 MAX_LANES = (
     1 << 21
@@ -113,6 +113,8 @@ class AbstractRun:
         default_factory=dict
     )  # lanes around the declaration of each local
     mask: Any = None
+    # Of a loop whose lanes count from the indices of others: these. Its lane is its index plus theirs.
+    origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -147,14 +149,19 @@ class AbstractRun:
                         raise AssertionError(f"{s.where}: {text}")
 
     def _for(self, s: For) -> None:
-        extent = int(self.value(s.extent))
+        extents = self.value(s.extent)
+        if np.ndim(extents):
+            self._for_uneven(s, extents)
+            return
+        extent = int(extents)
         plan = self.plans.get(id(s), LanePlan(False, 1))
         before = set(self.local)
         if plan.is_vector and extent > 1:
             used = int(np.prod(self.shape, dtype=np.int64)) if self.lanes else 1
             chunk = max(1, MAX_LANES // (used * plan.inner_lanes))
-            if self.mask is None and (pair := contraction(s)) is not None:
-                chunk = max(1, MAX_LANES // max(self._width(x) for x in pair))
+            loads = [x for pair in contraction(s) or () for x in pair]
+            if loads and (self.mask is None or self._are_views(s, extent, loads)):
+                chunk = max(1, MAX_LANES // max(map(self._width, loads)))
             for start in range(0, extent, chunk):
                 self._lanes(s, start, min(chunk, extent - start))
         else:
@@ -163,6 +170,41 @@ class AbstractRun:
                 self.block(s.body)
         for name in set(self.local) - before:
             del self.local[name]
+
+    def _for_uneven(self, s: For, extents: Array) -> None:
+        """A loop whose length differs from lane to lane: lanes over a box, of which those of no iteration are masked out."""
+        before, outer = set(self.local), self.mask
+        self.origins[s.loop] = together(s.extent, {lane.loop for lane in self.lanes})
+        origin = sum((self._index(x) for x in self.origins[s.loop]), np.int64(0))
+        first, end = int(np.min(origin)), int(np.max(origin + extents))
+        inner = self.plans.get(id(s), LanePlan(False, 1)).inner_lanes
+        chunk = max(1, MAX_LANES // (int(np.prod(self.shape, dtype=np.int64)) * inner))
+        for start in range(first, end, chunk):
+            self.lanes.append(_Lane(s.loop, start, min(chunk, end - start)))
+            index = self._index(s.loop)
+            inside = (index >= 0) & (index < extents)
+            self.mask = inside if outer is None else outer & inside
+            if self.mask.any():
+                self.block(s.body)
+            self.lanes.pop()
+        self.mask = outer
+        del self.origins[s.loop]
+        for name in set(self.local) - before:
+            del self.local[name]
+
+    def _are_views(self, s: For, extent: int, loads: list[Load]) -> bool:
+        """Whether loads are within their arrays also in lanes that are masked out."""
+        self.lanes.append(_Lane(s.loop, 0, extent))
+        found = [self._view_of_all(x) for x in loads]
+        self.lanes.pop()
+        return all(view is not None for view in found)
+
+    def _view_of_all(self, x: Load) -> Array | None:
+        """What all lanes would load, masked out or not; None where some would leave the array."""
+        try:
+            return self._view(x.array, x.indices)
+        except IndexError:
+            return None
 
     def _lanes(self, s: For, start: int, count: int) -> None:
         if count == 1:
@@ -175,7 +217,7 @@ class AbstractRun:
 
     def _width(self, x: Load) -> int:
         """Elements of a load for one iteration of a loop inside the present lanes, at most."""
-        forms = [linear(i) for i in x.indices]
+        forms = [self._linear(i) for i in x.indices]
         loops = {loop for form in forms if form is not None for loop in form[1]}
         counts = [n.count for n in self.lanes if None in forms or n.loop in loops]
         return int(np.prod(counts, dtype=np.int64))
@@ -264,10 +306,26 @@ class AbstractRun:
         self.local[name] = OPS[op].numpy(old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
-        if self.mask is not None or not new_axes or (pair := factors(s)) is None:
+        """None where that is not what is added, or the mask knows some of the terms only."""
+        pairs = factors(s) if new_axes else None
+        if pairs is None or (self.mask is not None and np.ndim(self.mask) > self.depth[s.name]):
             return None
-        a, b = (np.asarray(self.value(x)) for x in pair)
-        return contract(a, b, self.shape, new_axes)
+        total: Array | None = None
+        for pair in pairs:
+            found = [self._factor(x) for x in pair]
+            if found[0] is None or found[1] is None:
+                return None
+            part = contract(found[0], found[1], self.shape, new_axes)
+            total = part if total is None else total + part
+        if self.mask is not None and total is not None:
+            total = np.where(self.mask, total, total.dtype.type(0))
+        return total
+
+    def _factor(self, x: Load) -> Array | None:
+        if self.mask is None:
+            return np.asarray(self.value(x))
+        view = self._view_of_all(x)
+        return None if view is None else view.astype(x.dtype.numpy, copy=False)
 
     # --- writing
 
@@ -351,7 +409,8 @@ class AbstractRun:
         for k, lane in enumerate(self.lanes):
             if lane.loop == loop:
                 values = np.arange(lane.start, lane.start + lane.count, dtype=np.int64)
-                return values.reshape((lane.count,) + (1,) * k)
+                index = values.reshape((lane.count,) + (1,) * k)
+                return index - sum(self._index(x) for x in self.origins.get(loop, ()))
         return np.int64(self.indices[loop])
 
     def _load(self, x: Load) -> Any:
@@ -381,6 +440,17 @@ class AbstractRun:
             found.append(value)
         return tuple(found)
 
+    def _linear(self, x: Expr) -> tuple[int, dict[str, int]] | None:
+        """As `linear`, in terms of lanes."""
+        form = linear(x)
+        if form is None or not self.origins:
+            return form
+        terms = dict(form[1])
+        for loop, others in reversed(self.origins.items()):
+            for other in others:
+                terms[other] = terms.get(other, 0) - terms.get(loop, 0)
+        return form[0], {loop: c for loop, c in terms.items() if c}
+
     def _view(self, name: str, indices: tuple[Expr, ...]) -> Array | None:
         """The elements for all lanes as a strided view with one axis per lane (length 1 where the
         lane takes no part).
@@ -392,7 +462,7 @@ class AbstractRun:
         parts: list[Any] = []
         order: list[int] = []  # lane of each axis that the slicing keeps
         for axis, (i, extent) in enumerate(zip(indices, array.shape, strict=True)):
-            form = linear(i)
+            form = self._linear(i)
             if form is None:
                 return None
             offset, lane_of_axis, step = form[0], None, 0

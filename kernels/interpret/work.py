@@ -31,7 +31,7 @@ from .lanes import LanePlan, Plans, plan_lanes
 # Nanoseconds on a core of about 3 GHz, to within a factor of two.
 _STEP_NS = 3e3  # a node of an expression, interpreted
 _LANE_NS = 1.5  # one element of it in lanes
-_PRODUCT_NS = 0.1  # one term of a sum of products, by BLAS
+_PRODUCT_NS = 0.2  # one term of a sum of products, by BLAS, or of a matrix and a vector
 _COMPILED_NS = 1.0  # a node, compiled
 _PASSES = 100  # of a while loop, of which nothing is known
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {

@@ -39,12 +39,64 @@ def mixed(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
             c[i, j] = acc
 
 
-@pytest.mark.parametrize("fn", [product, mixed])
+@kernel
+def lower(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for i in range(c.shape[0]):
+        for j in range(i + 1):
+            acc = 0.0
+            for k in range(b.shape[0]):
+                acc += a[i, k] * a[j, k] + b[k, i] * a[k, j]
+            c[i, j] = c[i, j] + acc
+
+
+@kernel
+def upper(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    """From the diagonal on, of the transposed, in rows that end before the last one."""
+    for i in range(c.shape[0]):
+        for j in range(i, c.shape[0] - 1):
+            acc = 0.0
+            for k in range(b.shape[0]):
+                acc += a[k, i] * a[k, j]
+            if acc > 0.0:
+                for k in range(b.shape[0]):
+                    acc += a[k, i] * b[k, j]
+            c[j, i] = acc
+
+
+@kernel
+def beyond(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    """What lanes that are masked out would read is outside of the array, or in two lanes of one axis."""
+    for i in range(c.shape[0]):
+        for j in range(i + 1):
+            acc = 0.0
+            if i + 1 < c.shape[0]:
+                for k in range(b.shape[0]):
+                    acc += a[i + 1, k] * b[k, j]
+            c[i, j] = acc
+    for i in range(c.shape[0]):
+        for j in range(c.shape[0] - i):
+            acc = 0.0
+            for k in range(b.shape[0]):
+                acc += a[j + i, k] * b[j, k]
+            c[i, j] += acc
+
+
+@kernel
+def substitution(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for j in range(c.shape[1]):
+        for i in range(c.shape[0]):
+            acc = c[i, j]
+            for k in range(i + 1, c.shape[0]):
+                acc += a[k, i] * c[k, j]
+            c[i, j] = 2.0 * acc
+
+
+@pytest.mark.parametrize("fn", [product, mixed, lower, upper, beyond, substitution])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 @pytest.mark.parametrize("max_lanes", [1, 5, 1 << 21])
 def test_contractions_are_loops_in_order(fn, dtype, max_lanes, monkeypatch):
     rng = np.random.default_rng(1)
-    if dtype is np.int64 and fn is mixed:
+    if dtype is np.int64 and fn is not product:
         pytest.skip("its accumulator would be a float")
     n = 5
     arrays = [rng.integers(-4, 5, (n, n)).astype(dtype) for _ in range(3)]
@@ -56,6 +108,17 @@ def test_contractions_are_loops_in_order(fn, dtype, max_lanes, monkeypatch):
     monkeypatch.setattr(meaning, "MAX_LANES", max_lanes)
     meaning.run_kernel(ir, found, {})
     np.testing.assert_array_equal(found["c"], wanted["c"])
+
+
+@pytest.mark.parametrize("fn", [lower, upper, substitution])
+def test_triangles_of_sums_take_few_steps(fn, monkeypatch):
+    """BLAS has a whole triangle at once, or a row of it where rows wait for one another."""
+    steps, n = [], 40
+    arrays = [np.ones((n, n)) for _ in range(3)]
+    ir = record_sequence(lambda a, b, c: fn(a, b, c), arrays, "s").calls[0].ir
+    monkeypatch.setattr(meaning, "contract", lambda *x: steps.append(x) or contract(*x))
+    meaning.run_kernel(ir, dict(zip("abc", arrays, strict=True)), {})
+    assert 0 < len(steps) <= (n if fn is substitution else 2)
 
 
 @pytest.mark.parametrize(
