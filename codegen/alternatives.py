@@ -41,4 +41,4 @@ def _made(task: Task, body: Body, how: list[str]) -> Body:
     statements = making(body.statements, how)
     if statements == body.statements:
         return body
-    return replace(analyse(statements, task.loops, body.reason), trees=body.trees)
+    return replace(analyse(statements, task.scope, body.reason), trees=body.trees)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..kernels.ir.domain import Loop
-from ..kernels.ir.repeats import in_order, repeats_of
+from ..kernels.ir.repeats import repeats_of, with_steps
 from ..space.candidate import Candidate
 from .c import csyntax as c
 from .c.block import Builder
@@ -116,7 +118,12 @@ class _Lowering:
     def launches(self) -> tuple[KernelLaunch, ...]:
         """All launches as they run: those that repeat several times."""
         once, repeats = self.launches_once(), repeats_of(self.around)
-        return tuple(once[k] for k in in_order(len(once), repeats))
+        found = []
+        for k, steps in with_steps(len(once), repeats):
+            given = {self.names[name]: step for name, step in steps.items()}
+            names = self.configured[k][2]
+            found.append(replace(once[k], steps=tuple(given[p] for p in names if p in given)))
+        return tuple(found)
 
     def launches_once(self) -> tuple[KernelLaunch, ...]:
         found = arguments_of(self.plan.problem, self.workspace.size_bytes)
@@ -127,7 +134,7 @@ class _Lowering:
                 grid=kernel.grid,
                 block=kernel.block,
                 shared_bytes=kernel.shared_bytes,
-                arguments=tuple(place[p] for p in names),
+                arguments=tuple(place[p] for p in names if p in place),
                 tasks=tasks,
             )
             for name, kernel, names, tasks in self.configured

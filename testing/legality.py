@@ -284,7 +284,7 @@ class Judge:
         task = self.problem.tasks[t]
         own = (load for e in (task.condition, task.value) if e is not None for load in loads(e))
         for load in own:
-            used, site = indexing(load), self.site(task, load)
+            used, site = indexing(load) & {x.name for x in task.loops}, self.site(task, load)
             if not self.is_copied(task, site) or loop not in used:
                 continue
             outer = [f"{task.name}.{x}.outer" for x in used]

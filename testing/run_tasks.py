@@ -128,7 +128,7 @@ class _Run:
     def guarded(self, task: Task, condition: Expr, value: Expr) -> None:
         """One iteration after the other: elsewhere its value may not be there."""
         for cell in np.ndindex(*(loop.extent for loop in task.loops)):
-            self.loops = dict(zip((loop.name for loop in task.loops), cell, strict=True))
+            self.loops |= dict(zip((loop.name for loop in task.loops), cell, strict=True))
             if self.value(condition):
                 where = tuple(int(self.affine(a)) for a in task.target.axes if a is not None)
                 self.store[task.target.array][where] = self.value(value)

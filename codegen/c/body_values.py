@@ -10,7 +10,7 @@ from ...kernels.ir.task import Problem
 from . import csyntax as c
 from .block import Builder
 from .memory import Value
-from .point import index_of, row_strides
+from .point import index_of, row_strides, variable_of
 from .vectors import type_name
 
 
@@ -80,7 +80,9 @@ class BodyValues:
                 case ir.Load(array, indices):
                     return self.element(array, indices)
                 case ir.LoopIndex(loop, dtype):
-                    return Value(c.CastTo(type_name(dtype, 0), self.loops[loop]), dtype)
+                    return Value(
+                        c.CastTo(type_name(dtype, 0), variable_of(self.loops, loop)), dtype
+                    )
                 case ir.Local(name):
                     return self.locals[name]
                 case ir.LocalElement(name, index):

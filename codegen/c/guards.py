@@ -171,7 +171,7 @@ class GuardWriter:
         """`affine mod modulus`, not negative, at a point (its first lane): what is surely a multiple is left out."""
         constant, terms = affine.const, list[tuple[c.CExpr, int]]()
         for loop, k in affine.terms:
-            at = point.index[loop]
+            at = point.at(loop)
             constant += k * at.offset
             if at.variable is not None and self.w.multiple_of(at.variable) * k % modulus:
                 terms.append((at.variable, k % modulus))

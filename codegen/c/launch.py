@@ -10,6 +10,7 @@ one version (`AccumulatorPlan.padded`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -51,7 +52,7 @@ from .scopes import Context
 from .shares import balanced, guided
 from .strips import length_of
 from .threads import Statements, Threads
-from .triangles import Part, parts
+from .triangles import Part, parts, shared_part
 from .values import Values
 from .wavefronts import wavefront
 
@@ -188,8 +189,12 @@ class LaunchWriter:
         if node.ends:
             self.loop_over(node, Part(*counted_range(self.scene, node, n), ctx))
             return
-        for part in parts(self.scene, node, *self.loop_range(node, ctx), ctx):
-            self.loop_over(node, part)
+        lo, hi = self.loop_range(node, ctx)
+        is_part = node.within is not None and node.schedule is Schedule.BLOCKED
+        key = (node.extent, node.step)
+        with self.scene.sharing(key, (lo, hi)) if is_part else nullcontext():
+            for part in parts(self.scene, node, lo, hi, ctx):
+                self.loop_over(node, part)
         for m in node.members:
             if not self.scene.plan.tasks[m.task].task.is_reduction:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
@@ -389,6 +394,8 @@ class LaunchWriter:
             return c.Bin("+", lo, c.Bin("*", steps, stride)), hi
         if node.schedule is Schedule.BALANCED:
             return self.balanced(node)
+        if node.is_parallel and node.within is not None:
+            return shared_part(self.scene, node, ctx)
         if node.is_parallel:
             return self.whole_range(node)
         if node.level == OUTER:

@@ -90,14 +90,15 @@ def _signature(source: Source, problem: Problem, parameters: Sequence[str], end:
 def _launch(source: Source, problem: Problem, launch: KernelLaunch) -> list[str]:
     named = {"workspace": "workspace", **identifiers(problem)}
     chosen = [source.arguments[k] for k in launch.arguments]
-    places = ", ".join(
-        f"&{named[a.name if a.kind != 'workspace' else 'workspace']}" for a in chosen
-    )
+    given = [named[a.name if a.kind != "workspace" else "workspace"] for a in chosen]
+    steps = [f"step_{k}" for k in range(len(launch.steps))]
+    places = ", ".join(f"&{name}" for name in (*given, *steps))
     grid, block = (", ".join(map(str, sizes)) for sizes in (launch.grid, launch.block))
     asked = f"{launch.kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, {launch.shared_bytes}"
     failed = "        if (error != cudaSuccess) return error;"
     return [
         "    {",
+        *(f"        long {s} = {n};" for s, n in zip(steps, launch.steps, strict=True)),
         f"        void *args[] = {{{places or '0'}}};",
         *(
             [f"        error = cudaFuncSetAttribute({asked});", failed]

@@ -42,12 +42,21 @@ class Point:
     def vector_loop(self) -> str | None:
         return next((name for name, at in self.index.items() if at.lanes), None)
 
+    def at(self, loop: str) -> LoopIndexAt:
+        """The index of a loop of the task, or of a repeat around it: see `variable_of`."""
+        return self.index[loop] if loop in self.index else LoopIndexAt(c.Id(loop))
+
     def first_lane(self) -> Point:
         """The same point for its first lane only."""
         return replace(self, index={k: replace(at, lanes=0) for k, at in self.index.items()})
 
     def lanes(self) -> int:
         return max((at.lanes for at in self.index.values()), default=0)
+
+
+def variable_of(loops: Mapping[str, c.CExpr], name: str) -> c.CExpr:
+    """The index of a loop: of those that are known here, else the step of a repeat, which a launch is given by its name."""
+    return loops[name] if name in loops else c.Id(name)
 
 
 def affine_at(
@@ -60,7 +69,7 @@ def affine_at(
         assert axis is not None
         const += stride * axis.const
         for loop, coefficient in axis.terms:
-            at = point.index[loop]
+            at = point.at(loop)
             const += stride * coefficient * at.offset
             if at.variable is not None:
                 terms[at.variable] = terms.get(at.variable, 0) + stride * coefficient
@@ -93,7 +102,7 @@ def index_of(
     """
     match e:
         case ir.LoopIndex(loop):
-            return loops[loop]
+            return variable_of(loops, loop)
         case ir.Const(value):
             return c.number(int(value))
         case ir.Binary("add" | "sub" | "mul" as op, a, b, dtype) if dtype in _SIGNED:

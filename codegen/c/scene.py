@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 
@@ -133,6 +134,16 @@ class Scene:
             self.partitions[key] = c.Id(begin), c.Id(end)
             self.w.multiples[begin] = self.units[extent, step]
         return self.partitions[key]
+
+    @contextmanager
+    def sharing(self, key: tuple[int, int], part: tuple[c.CExpr, c.CExpr]) -> Iterator[None]:
+        """Meanwhile this is the part of a thread of loops of this extent and step."""
+        before = self.partitions.pop(key, None)
+        self.partitions[key] = part
+        yield
+        del self.partitions[key]
+        if before is not None:
+            self.partitions[key] = before
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
         """From where to where a thread runs the outer dim of a loop, which is not cyclic."""

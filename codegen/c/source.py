@@ -35,6 +35,7 @@ class KernelLaunch:
     arguments: tuple[int, ...]  # indices into Source.arguments, in the order of the parameters
     # Numbers of the tasks that it computes; none for what starts or ends a reduction over blocks. Says nothing about the text.
     tasks: tuple[int, ...] = field(default=(), repr=False)
+    steps: tuple[int, ...] = ()  # numbers of steps of repeats, its last arguments
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,8 @@ def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> I
         yield Part(lo, hi, ctx)
         return
     ranges = _Ranges(scene, node, lo, hi, ctx)
-    lo, hi = ranges.outer()
+    if not node.is_parallel:  # else what threads share out is cut: see `shared_part`
+        lo, hi = ranges.outer()
     if not node.within.splits:
         yield Part(lo, hi, ctx)
         return
@@ -63,6 +64,30 @@ def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> I
         yield Part(lo, first, ctx)
     yield Part(first, last, inside, may_be_cut=False)
     yield Part(last, hi, ctx)
+
+
+def shared_part(scene: Scene, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+    """From where to where a thread runs a loop of which threads share out what is not outside of cuts; declared here."""
+    zero = c.Num("0")
+    first, end = _Ranges(scene, node, zero, c.number(node.extent), ctx).outer()
+    w = scene.w
+    if node.is_cyclic:
+        return c.add(first, c.Bin("*", c.Id("tid"), c.number(node.step))), end
+    unit = node.unit
+    units = c.Bin("-", end, first)
+    if unit > 1:
+        units = c.Bin("/", c.add(units, c.number(unit - 1)), c.number(unit))
+    n, begin, stop = (c.Id(w.fresh(stem)) for stem in ("n_units", "part_begin", "part_end"))
+    w.write(c.Declare("long", n.name, units, constant=True))
+    for name, who in ((begin, c.Id("tid")), (stop, c.Bin("+", c.Id("tid"), c.Num("1")))):
+        share: c.CExpr = c.Bin("/", c.Bin("*", n, who), c.Id("n_threads"))
+        share = share if unit == 1 else c.Bin("*", share, c.number(unit))
+        place = c.add(first, share)
+        if name is stop and unit > 1:
+            place = c.minimum(place, end)
+        w.write(c.Declare("long", name.name, place, constant=True))
+    w.multiples[begin.name] = gcd(w.multiple_of(first), unit)
+    return begin, stop
 
 
 class _Ranges:
@@ -118,9 +143,13 @@ class _Ranges:
         """The least and the largest that the other loops of a cut add up to here."""
         task = self.scene.plan.tasks[self.task]
         terms: list[tuple[c.CExpr, int]] = []
+        steps = {loop.name for loop in task.task.steps}
         least = most = cut.affine.const
         for name, k in cut.affine.terms:
             if name == self.name:
+                continue
+            if name in steps:
+                terms.append((c.Id(name), k))
                 continue
             p = task.loop(name)
             outer, mid = (self.ctx.variables.get((self.task, name, x)) for x in (OUTER, MID))

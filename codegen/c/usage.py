@@ -16,7 +16,9 @@ def parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """What a launch names of the sequence's arrays, scalars and workspace; arrays that it does not write are const."""
+    """What a launch names: arrays of the sequence, scalars, workspace, and the steps around it; arrays that it does not write are
+    const.
+    """
     names, stored = identifiers(body)
     found = []
     for a in problem.arrays:
@@ -31,6 +33,8 @@ def parameters(
     ]
     if "workspace" in names:
         found.append(c.Parameter("char *", "workspace", restrict))
+    steps = (named.get(r.index, "") for r in problem.repeats)
+    found += [c.Parameter("long ", name) for name in steps if name in names]
     return tuple(found)
 
 

@@ -116,7 +116,7 @@ class Values:
                 found = read(x) if read is not None else None
                 return found if found is not None else self.read(task, x, point, ctx)
             if isinstance(x, ir.LoopIndex):
-                return self.loop_index(point.index[x.loop], x.dtype)
+                return self.loop_index(point.at(x.loop), x.dtype)
             assert isinstance(x, ir.Accumulator) and total is not None, x
             return total
 

@@ -14,6 +14,7 @@ from ...kernels.ir.sweeps import Sweep
 from . import csyntax as c
 from .block import Builder
 from .body_values import BodyValues
+from .point import variable_of
 
 
 @dataclass(frozen=True)
@@ -113,4 +114,4 @@ def _larger(a: c.CExpr, b: c.CExpr) -> c.CExpr:
 
 
 def _value(x: Affine, loops: dict[str, c.Id]) -> c.CExpr:
-    return c.linear(tuple((loops[name], k) for name, k in x.terms), x.const)
+    return c.linear(tuple((variable_of(loops, name), k) for name, k in x.terms), x.const)

@@ -22,9 +22,12 @@ from ..loops.ir import (
 )
 from ..plan import Plan
 
+_CUT = (Schedule.SEQUENTIAL, Schedule.BLOCKED, Schedule.CYCLIC)
+
 
 def cut_to_triangles(launch: Launch, plan: Plan) -> Launch:
-    """Sequential loops of one task over no more than the tiles of a triangle.
+    """Loops of one task over no more than the tiles of a triangle. Of one that threads share out, what is left is shared out where
+    a step of a repeat alone says what that is.
 
     Not those around which barriers are placed, which count on a loop to run at least once, nor those of a task whose operands are
     packed ahead: each iteration packs a part of what another needs.
@@ -63,12 +66,20 @@ def _cut(
 def _within(
     n: Loop, name: str, t: int, above: frozenset[str], cuts: tuple[Cut, ...], plan: Plan
 ) -> Within | None:
-    if n.schedule is not Schedule.SEQUENTIAL or n.is_last or n.strips is not None:
+    task = plan.tasks[t].task
+    steps = frozenset(loop.name for loop in task.steps)
+    if n.schedule not in _CUT or n.is_last or n.strips is not None:
         return None
-    if has_parallel(n) or _meets(n.children):
+    if any(isinstance(x, Loop) and has_parallel(x) for x in n.children) or _meets(n.children):
         return None
+    if n.is_parallel:
+        if task.is_reduction:  # sums of a team are where all of the loop is shared out
+            return None
+        cuts, above = tuple(c for c in cuts if c.loops <= steps | {name}), steps
+    else:
+        above = above | steps
     # A result of which no term is there is stored, too: a loop of results leaves out only what is no term of the sums above it.
-    summed = {x.name for x in plan.tasks[t].task.loops if x.is_reduction}
+    summed = {x.name for x in task.loops if x.is_reduction}
     unknown = summed - above - {name} if name not in summed else set()
     here = tuple(
         c
@@ -77,7 +88,7 @@ def _within(
     )
     if not here:
         return None
-    branch = branch_cuts(plan.tasks[t].task)
+    branch = branch_cuts(task)
     inner = {loop_of(x, t) for x in loops_in(n.children)}
     are_here = all(abs(c.affine.coefficient(name)) == 1 and not c.loops & inner for c in branch)
     return Within(here, branch if are_here else ())

@@ -76,6 +76,14 @@ class AccessSet:
     index: tuple[AxisMap, ...]
     guard: Guard = ALWAYS
 
+    @property
+    def moves(self) -> bool:
+        """Whether it may be other elements in other steps of a repeat."""
+        steps = {loop.name for loop in self.loops if loop.is_step}
+        affine = [x.affine for x in self.index if x.affine is not None]
+        affine += [x for x, _, _ in self.guard.bounds] + [r.affine for r in self.guard.residues]
+        return bool(steps) and any(steps & {n for n, _ in x.terms} for x in affine)
+
 
 @dataclass(frozen=True)
 class Access:

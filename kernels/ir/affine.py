@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
 
@@ -96,6 +96,13 @@ def _binary(op: str, a: Affine, b: Affine) -> Affine | None:
         return combine([(1, a), (1 if op == "add" else -1, b)])
     if op == "mul" and not (a.terms and b.terms):
         return combine([(a.const, b)]) if not a.terms else combine([(b.const, a)])
+    if op in ("floordiv", "mod") and a.terms and not b.terms and b.const > 0:
+        # (m x + c) mod m is c mod m, and the quotient x + c // m.
+        if any(k % b.const for _, k in a.terms):
+            return None
+        terms = tuple((n, k // b.const) for n, k in a.terms) if op == "floordiv" else ()
+        const = a.const // b.const if op == "floordiv" else a.const % b.const
+        return Affine(const, terms)
     if a.terms or b.terms:
         return None
     match op:
@@ -115,6 +122,11 @@ def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
         [(c, Affine(0, ((loops.get(n, n), 1),))) for n, c in affine.terms]
         + [(1, constant(affine.const))]
     )
+
+
+def without(affine: Affine, names: Collection[str]) -> Affine:
+    """`affine` without what these loops add."""
+    return Affine(affine.const, tuple(t for t in affine.terms if t[0] not in names))
 
 
 def drop_unit_loops(affine: Affine, extents: Mapping[str, int]) -> Affine:

@@ -108,12 +108,14 @@ _MOST_COUNTED = 1 << 22  # rows of a polyhedron that are counted one by one
 
 
 def points(task: Task, names: Iterable[str] | None = None) -> int:
-    """How many different indices some loops of a task (default: all) surely have among its iterations within all cuts.
+    """How many different indices some loops of a task (default: all) surely have among its iterations within all cuts; where a step
+    of a repeat decides about them, in a step on average.
 
     Exact where cuts that have loops in common name one loop at most that is not among these; else at least so many.
     """
-    extents = {loop.name: loop.extent for loop in task.loops}
-    wanted = frozenset(extents if names is None else names)
+    steps = [loop.name for loop in task.steps]
+    extents = {loop.name: loop.extent for loop in task.scope}
+    wanted = frozenset(extents if names is None else (*names, *steps))
     total, left = 1, dict(extents)
     for group in _groups(cuts_of(task)):
         loops = frozenset[str]().union(*(cut.loops for cut in group))
@@ -129,7 +131,8 @@ def points(task: Task, names: Iterable[str] | None = None) -> int:
             total *= -(-_count(group, sized) // prod(extents[name] for name in others))
         for name in loops:
             left.pop(name)
-    return total * prod(n for name, n in left.items() if name in wanted)
+    total *= prod(n for name, n in left.items() if name in wanted)
+    return total // prod(extents[name] for name in steps)
 
 
 def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:

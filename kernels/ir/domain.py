@@ -26,13 +26,15 @@ class Count:
 class Loop:
     """A loop of a task, 0 <= index < extent. `name` is unique within the task and is what LoopIndex names.
 
-    With a `count`, `extent` is the most that the count can be.
+    With a `count`, `extent` is the most that the count can be. `is_step`: of a repeat around a task, whose index is the number of
+    the step: it has one value in a run of the task, the same for all tasks of the step.
     """
 
     name: str
     extent: int
     is_reduction: bool
     count: Count | None = None
+    is_step: bool = False
 
     @property
     def is_known(self) -> bool:

@@ -23,7 +23,7 @@ from .access import (
     whole,
 )
 from .affine import drop_unit_loops, index_range
-from .body import access_at, loads_of
+from .body import access_at, guard_where, loads_of
 from .domain import BOX, Domain, Loop
 from .kernel import Expr, ReduceOp, Update
 from .meeting import meet_in
@@ -47,10 +47,10 @@ def effects(task: Task) -> Effects:
     """The effects of a task, each once, in reading order."""
     if task.body is None:
         parts = (task.condition, task.value, task.finish)
-        return _of_assignment(parts, task.target, task.loops, task.domain)
+        return _of_assignment(parts, task.target, task.scope, task.domain)
     sites = task.body.sites
     sets = {
-        s.number: AccessSet(task.domain, (*task.loops, *s.loops), s.index, s.guard) for s in sites
+        s.number: AccessSet(task.domain, (*task.scope, *s.loops), s.index, s.guard) for s in sites
     }
     return Effects(
         tuple(dict.fromkeys((s.state, sets[s.number]) for s in sites if s.reads)),
@@ -70,17 +70,29 @@ def _of_assignment(
     parts: _Parts, target: Access, every: tuple[Loop, ...], domain: Domain
 ) -> Effects:
     outer = tuple(loop for loop in every if not loop.is_reduction)
+    condition = parts[0]
+    wanted = ALWAYS if condition is None else guard_where(condition, every)
     reads = []
     for value, loops in zip(parts, (every, every, outer), strict=True):
         for s in loads_of(value, loops) if value is not None else ():
-            reads.append((s.state, AccessSet(domain, loops, s.index, s.guard)))
-    written = AccessSet(domain, outer, maps_of(target.axes))
-    state, is_guarded = State("value", target.array), parts[0] is not None
-    if is_guarded:
-        # A blend stores what an element held where the condition does not hold: it reads and writes all of them.
-        written = replace(written, guard=Guard(is_exact=False))
-        reads.append((state, written))
-    return Effects(tuple(dict.fromkeys(reads)), ((state, written, not is_guarded),))
+            guard = s.guard if value is condition else _both(wanted, s.guard)
+            reads.append((s.state, AccessSet(domain, loops, s.index, guard)))
+    written = AccessSet(domain, outer, maps_of(target.axes), wanted)
+    state = State("value", target.array)
+    if condition is not None:
+        # A blend stores what an element held where the condition does not hold: that nobody else may write meanwhile. Who reads
+        # it sees no change.
+        reads.append((state, replace(written, guard=Guard(is_exact=False))))
+    return Effects(tuple(dict.fromkeys(reads)), ((state, written, condition is None),))
+
+
+def _both(a: Guard, b: Guard) -> Guard:
+    """The iterations in both guards."""
+    if a == ALWAYS or b == ALWAYS:
+        return b if a == ALWAYS else a
+    bounds, residues = (*a.bounds, *b.bounds), (*a.residues, *b.residues)
+    data = tuple(sorted({*a.data, *b.data}))
+    return Guard(bounds, residues, data, a.is_exact and b.is_exact)
 
 
 def commuting(task: Task) -> dict[State, ReduceOp]:
@@ -126,8 +138,9 @@ def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
 
 
 def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
-    """A box around an access set of an array of this shape; an axis that is computed counts as all of it."""
+    """A box around an access set of an array of this shape, in all steps; an axis that is computed counts as all of it."""
     lengths = {loop.name: loop.extent for loop in x.loops}
+    steps = {loop.name for loop in x.loops if loop.is_step}
     is_exact = x.guard == ALWAYS and x.domain == BOX and all(loop.is_known for loop in x.loops)
     bounds, seen = [], set[str]()
     for axis, n in zip(x.index, shape, strict=True):
@@ -141,7 +154,10 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
         bounds.append((max(low, 0), min(high, n - 1)) if axis.divisor > 1 else (low, high))
         names = {name for name, _ in affine.terms}
         is_exact = (
-            is_exact and axis.divisor == 1 and is_dense(affine, lengths) and not (names & seen)
+            is_exact
+            and axis.divisor == 1
+            and is_dense(affine, lengths)
+            and not (names & (seen | steps))
         )
         seen |= names
     return Region(tuple(bounds), is_exact)

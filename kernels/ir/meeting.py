@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from .access import AccessSet, AxisMap, Guard
@@ -18,8 +19,11 @@ class _System:
         self.bounds: Bounds = {}
 
     def side(self, prefix: str, x: AccessSet) -> list[Affine | None]:
-        """Adds the loops and guards of one access, renamed by `prefix`; its index, an affine expression an axis."""
-        names = {loop.name: prefix + loop.name for loop in x.loops}
+        """Adds the loops and guards of one access, renamed by `prefix`; its index, an affine expression an axis.
+
+        The steps of repeats keep their names: both accesses are made in one step.
+        """
+        names = {loop.name: loop.name if loop.is_step else prefix + loop.name for loop in x.loops}
         for loop in x.loops:
             self.bounds[names[loop.name]] = (0, loop.extent - 1)
         for affine, low, high in x.guard.bounds:
@@ -77,13 +81,36 @@ def is_injective(
 ) -> bool:
     """Whether no two iterations of `loops` touch one element, whatever those `around` the access inside of them do."""
     here = AccessSet(BOX, (*loops, *around), index, guard)
-    return not any(meet_at(here, here, loops, level) for level in range(len(loops)))
+    return not any(meet_at(here, here, loops, level) for level in _levels(loops))
 
 
 def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
     """Whether `a` in one iteration of the common `loops` and `b` in another may touch one element."""
-    return any(
-        meet_at(x, y, loops, level) for level in range(len(loops)) for x, y in ((a, b), (b, a))
+    return any(meet_at(x, y, loops, level) for level in _levels(loops) for x, y in ((a, b), (b, a)))
+
+
+def _levels(loops: Sequence[Loop]) -> list[int]:
+    """The places of loops that have several values in a run."""
+    return [k for k, loop in enumerate(loops) if not loop.is_step]
+
+
+def in_any_step(x: AccessSet) -> AccessSet:
+    """The elements that an access touches in some step, which need not be the one that others are made in."""
+    names = {loop.name: f"any {loop.name}" for loop in x.loops if loop.is_step}
+    if not names:
+        return x
+    guard = replace(
+        x.guard,
+        bounds=tuple((rename(a, names), low, high) for a, low, high in x.guard.bounds),
+        residues=tuple(replace(r, affine=rename(r.affine, names)) for r in x.guard.residues),
+    )
+    return replace(
+        x,
+        loops=tuple(replace(loop, name=names.get(loop.name, loop.name)) for loop in x.loops),
+        index=tuple(
+            m if m.affine is None else replace(m, affine=rename(m.affine, names)) for m in x.index
+        ),
+        guard=guard,
     )
 
 
@@ -96,6 +123,8 @@ def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bo
 def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) -> bool:
     distances = {}
     for k, loop in enumerate(loops):
+        if loop.is_step:
+            continue
         reach = loop.extent - 1
         distances[loop.name] = (
             (0, 0) if k < level else (1, reach) if k == level else (-reach, reach)

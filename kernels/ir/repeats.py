@@ -17,6 +17,7 @@ from .domain import Loop
 # Calls that are made no more often than this stay calls: they may share loops and launches with one another.
 FEW_CALLS = 16
 _LONGEST_PERIOD = 256  # calls that repeat together
+_FEWEST_GROWING = 3  # steps of which it is said that numbers grow evenly: of two they always do
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,36 @@ class Repeat:
         return range(self.first, self.stop)
 
 
-def fold(calls: Sequence[int], few: int = FEW_CALLS) -> tuple[tuple[int, ...], tuple[Repeat, ...]]:
-    """The positions in `calls` of those that are left when repeats are written down once, and the repeats over these positions,
-    outer ones first. Equal calls have equal numbers.
+@dataclass(frozen=True)
+class Folded:
+    """Calls of which those that repeat are written down once: the positions of those that are left, and the repeats over these,
+    outer ones first. `slopes`: of each call that is left, by how much its numbers grow from step to step of a repeat, by the
+    repeat's place.
+    """
+
+    kept: tuple[int, ...]
+    repeats: tuple[Repeat, ...]
+    slopes: tuple[dict[int, tuple[int, ...]], ...]
+
+
+def fold(
+    calls: Sequence[int] | NDArray[np.int64],
+    few: int = FEW_CALLS,
+    numbers: NDArray[np.int64] | None = None,
+) -> Folded:
+    """The calls written down once where they repeat. Calls that are equal but for the `numbers` that they are made with, a row
+    each, have equal numbers in `calls`; such numbers grow by the same from step to step.
 
     What saves most calls is found first, then what repeats before it, inside it and behind it.
     """
     folding = _Folding(few)
-    folding.add(np.asarray(calls, np.int64), 0)
-    return tuple(folding.kept), tuple(folding.repeats)
+    every = np.asarray(calls, np.int64)
+    if numbers is None or not numbers.size:
+        numbers = np.zeros((len(every), 0), np.int64)
+    folding.add(every, numbers, 0)
+    return Folded(
+        tuple(folding.kept), tuple(folding.repeats), tuple(map(folding.slopes_at, folding.kept))
+    )
 
 
 def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
@@ -116,23 +138,36 @@ class _Folding:
         self.few = few
         self.kept: list[int] = []
         self.repeats: list[Repeat] = []
+        self.slopes: list[tuple[int, NDArray[np.int64]]] = []  # from which place on; of each repeat
 
-    def add(self, calls: NDArray[np.int64], place: int) -> None:
+    def add(self, calls: NDArray[np.int64], numbers: NDArray[np.int64], place: int) -> None:
         """Takes in a run of calls that begins at `place`."""
-        found = self.most_saving(calls)
+        found = self.most_saving(calls, numbers)
         if found is None:
             self.kept += range(place, place + len(calls))
             return
         begin, period, count = found
-        end = begin + period * count
-        self.add(calls[:begin], place)
+        end, once = begin + period * count, slice(begin, begin + period)
+        self.add(calls[:begin], numbers[:begin], place)
         number, first = len(self.repeats), len(self.kept)
+        slopes = numbers[begin + period : begin + 2 * period] - numbers[once]
         self.repeats.append(Repeat(first, first, count))
-        self.add(calls[begin : begin + period], place + begin)
+        self.slopes.append((place + begin, slopes))
+        self.add(_apart(calls[once], slopes), numbers[once], place + begin)
         self.repeats[number] = Repeat(first, len(self.kept), count)
-        self.add(calls[end:], place + end)
+        self.add(calls[end:], numbers[end:], place + end)
 
-    def most_saving(self, calls: NDArray[np.int64]) -> tuple[int, int, int] | None:
+    def slopes_at(self, place: int) -> dict[int, tuple[int, ...]]:
+        """By how much the numbers of a call grow in the steps of the repeats around it."""
+        found = {}
+        for k, (first, slopes) in enumerate(self.slopes):
+            if first <= place < first + len(slopes) and slopes[place - first].any():
+                found[k] = tuple(int(x) for x in slopes[place - first])
+        return found
+
+    def most_saving(
+        self, calls: NDArray[np.int64], numbers: NDArray[np.int64]
+    ) -> tuple[int, int, int] | None:
         """Where the repeat begins that saves most calls, its period and its count; of equal ones the shortest and first."""
         n, saved, found = len(calls), 0, None
         if n <= self.few:
@@ -140,11 +175,39 @@ class _Folding:
         for period in range(1, min(n // 2, _LONGEST_PERIOD) + 1):
             if n - period <= saved:
                 break
-            differs = np.flatnonzero(calls[period:] != calls[:-period])
-            edges = np.concatenate(([-1], differs, [n - period]))
-            lengths = np.diff(edges) - 1
-            run = int(np.argmax(lengths))
-            count = int(lengths[run]) // period + 1
+            begin, length, grows = _longest_run(calls, numbers, period)
+            count = length // period + 1
+            if count < _FEWEST_GROWING and grows:
+                continue
             if count > 1 and period * count > self.few and period * (count - 1) > saved:
-                saved, found = period * (count - 1), (int(edges[run]) + 1, period, count)
+                saved, found = period * (count - 1), (begin, period, count)
         return found
+
+
+def _longest_run(
+    calls: NDArray[np.int64], numbers: NDArray[np.int64], period: int
+) -> tuple[int, int, bool]:
+    """From where on most calls equal those a period later, their numbers growing by the same each time: where that begins, how many
+    do, and whether some numbers grow.
+    """
+    n = len(calls) - period
+    growth = numbers[period:] - numbers[:-period]
+    differs = np.flatnonzero(calls[period:] != calls[:-period])
+    bends = period + np.flatnonzero((growth[period:] != growth[:-period]).any(axis=1))
+    begins = np.concatenate(([0], differs + 1, bends - period + 1))
+    ends = np.concatenate((differs, [n]))
+    stops = ends[np.searchsorted(ends, np.minimum(begins, n))]
+    bent = np.concatenate((bends, [n]))
+    stops = np.minimum(stops, bent[np.minimum(np.searchsorted(bent, begins + period), len(bends))])
+    lengths = np.maximum(stops - begins, 0)
+    run = int(np.argmax(lengths))
+    begin, length = int(begins[run]), int(lengths[run])
+    return begin, length, bool(growth[begin : begin + length].any())
+
+
+def _apart(calls: NDArray[np.int64], slopes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of calls that are equal where the calls' are, and they grow by the same."""
+    if not slopes.any():
+        return calls
+    rows = np.column_stack((calls, slopes))
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)

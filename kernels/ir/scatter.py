@@ -233,7 +233,7 @@ def _is_ready(
     values = [s.value for s in made.statements if s not in sure]
     if not any(u in sure for u in updates):
         values += bases
-    return all(is_safe(e, task.loops, lambda name: arrays[name].shape) for e in values)
+    return all(is_safe(e, task.scope, lambda name: arrays[name].shape) for e in values)
 
 
 def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:

@@ -33,7 +33,7 @@ def may_blend(task: Task, problem: Problem) -> bool:
     assert task.value is not None
     names = dict.fromkeys(load.array for load in loads(task.value))
     shapes = tuple((name, problem.array(name).shape) for name in names)
-    return _is_safe_value(task.value, task.loops, shapes)
+    return _is_safe_value(task.value, task.scope, shapes)
 
 
 @lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks

@@ -19,8 +19,9 @@ from math import prod
 from .access import ALWAYS, Access, Guard
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
-from .kernel import NOWHERE, DType, Expr, Location, Param, ReduceOp
+from .kernel import NOWHERE, DType, Expr, Location, LoopIndex, Param, ReduceOp
 from .repeats import Repeat, repeats_of
+from .walk import children, nested_statements, walk
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,19 @@ class Task:
     def n_runs(self) -> int:
         """How often a call of the sequence runs it."""
         return prod(loop.extent for loop in self.repeats)
+
+    @cached_property
+    def steps(self) -> tuple[Loop, ...]:
+        """Those of `repeats` whose index stands in it."""
+        if not self.repeats:
+            return ()
+        used = _indices(self)
+        return tuple(loop for loop in self.repeats if loop.name in used)
+
+    @property
+    def scope(self) -> tuple[Loop, ...]:
+        """The loops whose indices may stand in it: steps, then its own."""
+        return (*self.steps, *self.loops)
 
     @property
     def is_structured(self) -> bool:
@@ -202,5 +216,15 @@ class Problem:
 
 
 def extents(task: Task) -> dict[str, int]:
-    """Loop name -> extent."""
-    return {loop.name: loop.extent for loop in task.loops}
+    """Loop name -> extent in one run: steps of repeats have one value there."""
+    return {loop.name: 1 if loop.is_step else loop.extent for loop in task.scope}
+
+
+def _indices(task: Task) -> frozenset[str]:
+    """Loops whose index stands in what a task does."""
+    found = {name for axis in task.target.axes if axis is not None for name, _ in axis.terms}
+    of_task = [x for x in (task.condition, task.value, task.finish) if x is not None]
+    statements = nested_statements(task.body.statements) if task.body is not None else ()
+    for e in (*of_task, *(e for s in statements for e in children(s))):
+        found |= {x.loop for x in walk(e) if isinstance(x, LoopIndex)}
+    return frozenset(found)

@@ -301,7 +301,7 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -
     exact = "" if task.fast_math else " [order fixed]"
     if task.body is not None:
         reads, writes = (
-            ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.loops, names)
+            ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.scope, names)
         )
         body = "\n".join("    " + line for line in _Printer(names).lines(task.body.statements, 0))
         return f"{head}{of_body}{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
@@ -321,7 +321,7 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -
 
 
 def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
-    """What the statements read and write by the task's own loops, as they are spelled: locals are not looked through."""
+    """What the statements read and write by these loops around them, as they are spelled: locals are not looked through."""
     own = {loop.name for loop in loops}
     reads: list[str] = []
     writes: list[str] = []
@@ -379,6 +379,7 @@ def problem_key(problem: Problem) -> str:
 
 def _inner_names(task: Task) -> dict[str, str]:
     names = {"loop " + x.name: f"l{k}" for k, x in enumerate(task.loops)}
+    names |= {"loop " + x.name: f"s{k}" for k, x in enumerate(task.repeats)}
     if task.body is not None:
         for s in nested_statements(task.body.statements):
             if isinstance(s, For):

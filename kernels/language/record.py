@@ -8,9 +8,10 @@ import math
 import re
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ import numpy as np
 from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
-from ..ir.repeats import Repeat, fold, in_order, times
+from ..ir.repeats import Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
 from ..sparse.recorded import Logical, UsedTree, appended_to
 from .annotations import resolve_annotation
 from .calling import NO_FIELDS, AbstractHolder, Fields, held_by, holder
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .errors import LanguageError
+from .growing import at_steps, by_form, growing, uses_steps
 from .intrinsics import TemplateAnnotation, as_dtype
 from .kernel import Kernel
 from .parse import location_of
@@ -38,7 +40,7 @@ __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record"
 class Call:
     """One kernel call. `arrays` names the sequence's array for each entry of `ir.arrays` (all
     different: an array passed twice is one parameter of `ir`); `scalars` gives an expression over
-    the sequence's scalars for each of `ir.scalars`.
+    the sequence's scalars, or an affine one over steps of repeats, for each of `ir.scalars`.
     """
 
     ir: KernelIR
@@ -46,6 +48,17 @@ class Call:
     scalars: tuple[Expr, ...]
     where: Location
     logical: Logical | None = None  # of a kernel on sparse fields, what `ir` was lowered from
+
+    @cached_property
+    def uses_steps(self) -> bool:
+        """Whether numbers that it is made with depend on the steps of repeats around it."""
+        return uses_steps(self.scalars)
+
+    def at(self, steps: Mapping[str, int]) -> Call:
+        """The call as it is made in these steps of repeats, by what they are numbered by."""
+        if not self.uses_steps:
+            return self
+        return replace(self, scalars=tuple(at_steps(e, steps) for e in self.scalars))
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,9 @@ class Recording:
     repeats: tuple[Repeat, ...] = ()
 
     def calls_in_order(self) -> Iterator[Call]:
-        """The calls as they are made, one after the other."""
-        return (self.calls[k] for k in in_order(len(self.calls), self.repeats))
+        """The calls as they are made, one after the other, with the numbers of their steps."""
+        for k, steps in with_steps(len(self.calls), self.repeats):
+            yield self.calls[k].at(steps)
 
     def unrolled(self) -> Recording:
         """The same calls without a repeat."""
@@ -106,11 +120,26 @@ class Recorder(AbstractHolder):
 
     def recording(self, name: str) -> Recording:
         """What was recorded up to now."""
-        kept, repeats = fold(self._made)
-        calls = tuple(self._different[self._made[k]] for k in kept)
+        keys = zip(self._numbers, self._different, strict=True)
+        forms, numbers = by_form([((*k[:2], k[3]), call.scalars) for k, call in keys])
+        made = np.asarray(self._made, np.int64)
+        folded = fold(forms[made], numbers=numbers[made])
         arrays, temps = tuple(self._arrays), tuple(self._temps)
+        taken = {p.name for p in (*arrays, *temps)} | {p.name for p in self._scalars}
+        free = (n for k in itertools.count() if (n := f"step{k}") not in taken)
+        names = dict(zip(range(len(folded.repeats)), free, strict=False))
+        calls = []
+        for k, slopes in zip(folded.kept, folded.slopes, strict=True):
+            call, growth = self._different[self._made[k]], {names[r]: x for r, x in slopes.items()}
+            if growth:
+                call = replace(call, scalars=growing(call.scalars, growth))
+            calls.append(call)
+        used = {r for slopes in folded.slopes for r in slopes}
+        repeats = tuple(
+            replace(r, index=names[k] if k in used else "") for k, r in enumerate(folded.repeats)
+        )
         trees = tuple(self._trees.values())
-        return Recording(name, arrays, temps, tuple(self._scalars), calls, trees, repeats)
+        return Recording(name, arrays, temps, tuple(self._scalars), tuple(calls), trees, repeats)
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
         """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory

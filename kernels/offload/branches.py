@@ -83,11 +83,11 @@ def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
     def shape(name: str) -> tuple[int, ...]:
         return arrays[name].shape
 
-    outer = tuple(loop for loop in task.loops if not loop.is_reduction)
-    everywhere = [(task.condition, task.loops), (task.finish, outer)]
+    outer = tuple(loop for loop in task.scope if not loop.is_reduction)
+    everywhere = [(task.condition, task.scope), (task.finish, outer)]
     if not task.is_guarded:
-        everywhere.append((task.value, task.loops))
-    elif task.value is not None and not is_safe_where_wanted(task.value, task.loops, shape):
+        everywhere.append((task.value, task.scope))
+    elif task.value is not None and not is_safe_where_wanted(task.value, task.scope, shape):
         return False
     return all(is_safe(e, loops, shape) for e, loops in everywhere if e is not None)
 
@@ -95,13 +95,14 @@ def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
 def in_box(s: Assign) -> Assign | None:
     """A guarded assignment over the part of its loops outside of which its conditions do not hold; None where that is nothing."""
     conditions = tuple(part for e in s.conditions for part in conjuncts(e))
-    bounds, rest = box_of(s.path, conditions)
+    bounds, rest = box_of([x for x in s.path if not x.is_step], conditions)
     if any(low >= high for low, high in bounds.values()):
         return None
-    path = tuple(replace(x, extent=bounds[x.name][1] - bounds[x.name][0]) for x in s.path)
+    lengths = {name: high - low for name, (low, high) in bounds.items()}
+    path = tuple(replace(x, extent=lengths.get(x.name, x.extent)) for x in s.path)
     moved: dict[str, Expr] = {}
     for loop in s.path:
-        low = bounds[loop.name][0]
+        low = bounds.get(loop.name, (0, 0))[0]
         if low:
             index = LoopIndex(loop.name)
             moved[loop.name] = Binary("add", index, Const(low, index.dtype), index.dtype)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ..ir.access import AccessSet
+from ..ir.affine import index_range, to_affine, unclamped
 from ..ir.body import Body, Closure, Reason, Site, access_at, analyse, count_of, longest
 from ..ir.domain import BOX, Loop
 from ..ir.kernel import (
@@ -55,9 +56,10 @@ def closed_task(
     reason: Reason,
     *,
     serial: bool = False,
+    steps: tuple[Loop, ...] = (),
 ) -> Task | None:
-    """One task for `body`: parallel over its outermost loop where it is one loop and it is known how long it can be, else
-    serial.
+    """One task for `body`, inside of these steps of repeats: parallel over its outermost loop where it is one loop and it is known
+    how long it can be, else serial.
 
     None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
     """
@@ -65,14 +67,14 @@ def closed_task(
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
-        known = _known_loop(body[0], arrays, reason)
+        known = _known_loop(body[0], arrays, reason, steps)
         if known is not None:
-            loops, body = _nest((known[0],), known[1], reason)
-    inside = analyse(summed(body, arrays, fast_math), loops, reason, lists)
+            loops, body = _nest((known[0],), known[1], reason, steps)
+    inside = analyse(summed(body, arrays, fast_math), (*steps, *loops), reason, lists)
     first = next((site for site in inside.sites if site.writes), None)
     if first is None:
         return None
-    target = access_at(first, loops)
+    target = access_at(first, (*steps, *loops))
     dtype = {**arrays, PRINTED.name: PRINTED}[target.array].dtype
     return Task(
         target.array,
@@ -84,6 +86,7 @@ def closed_task(
         body=inside,
         fast_math=fast_math,
         where=reason.where,
+        repeats=steps,
     )
 
 
@@ -134,11 +137,11 @@ def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam])
     assert task.body is not None
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
     body = summed(body, arrays, task.fast_math)
-    return analyse(body, task.loops, task.body.reason, lists)
+    return analyse(body, (*task.repeats, *task.loops), task.body.reason, lists)
 
 
 def _nest(
-    loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason
+    loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason, steps: tuple[Loop, ...]
 ) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
     """The loops of a perfect nest as far as no two of their iterations meet in an element that one of them writes."""
     while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
@@ -146,7 +149,8 @@ def _nest(
         if not extent:
             break
         more = (*loops, Loop(body[0].loop, extent, False))
-        if not _are_independent(analyse(body[0].body, more, reason), more):
+        around = (*steps, *more)
+        if not _are_independent(analyse(body[0].body, around, reason), around):
             break
         loops, body = more, body[0].body
     return loops, body
@@ -166,7 +170,7 @@ def _are_independent(body: Body, loops: tuple[Loop, ...]) -> bool:
 
 
 def _known_loop(
-    s: For, arrays: Mapping[str, ArrayParam], reason: Reason
+    s: For, arrays: Mapping[str, ArrayParam], reason: Reason, steps: tuple[Loop, ...]
 ) -> tuple[Loop, tuple[Stmt, ...]] | None:
     """A loop of constant extent with its statements. Where only a run knows its length it is one as long as it can be, whose
     iterations look whether they are wanted; None where it is not known how long it can be.
@@ -178,12 +182,23 @@ def _known_loop(
     if locals_read(s.extent) or any(x.array in written for x in loads(s.extent)):
         return None
     shapes = {name: a.shape for name, a in arrays.items()}
-    most = longest(s, shapes, reason)
+    most = _most_of_steps(s, steps)
+    if most is None:
+        most = longest(s, shapes, reason)
     if most is None:
         return None
     index = LoopIndex(s.loop)
     wanted = Compare("lt", index, coerced(s.extent, index.dtype))
     return Loop(s.loop, most, False, count_of(s)), (If(wanted, s.body, (), s.where),)
+
+
+def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
+    """How long a loop is in that step in which it is longest; None where others than steps decide."""
+    extent = to_affine(unclamped(s.extent))
+    lengths = {loop.name: loop.extent for loop in steps}
+    if extent is None or any(name not in lengths for name, _ in extent.terms):
+        return None
+    return max(0, index_range(extent, lengths)[1])
 
 
 def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -228,7 +243,7 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
     text = f"the updates of {own.array} in their order (fast_math=False)"
     reason = Reason(Closure.ORDER, text, task.where)
-    made = closed_task(body, task.kernel, arrays, False, reason, serial=serial)
+    made = closed_task(body, task.kernel, arrays, False, reason, serial=serial, steps=task.repeats)
     assert made is not None
     return replace(made, name=task.name)
 

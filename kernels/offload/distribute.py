@@ -65,7 +65,9 @@ class NotStructuredError(Exception):
         self.reason = Reason(kind, text, where)
 
 
-Path = tuple[Loop, ...]  # enclosing loops, outermost first; loop names are unique in the kernel
+Path = tuple[
+    Loop, ...
+]  # enclosing loops, outermost first, behind the steps of repeats; names are unique in the kernel
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,13 @@ def _loop_renaming(old: str, new: str) -> Renaming:
     return Renaming(loops={old: LoopIndex(new)})
 
 
-def flatten(body: tuple[Stmt, ...], fast_math: bool) -> tuple[Flat, ...]:
-    """The statements of `body` (loops named apart) in program order. Raises NotStructuredError."""
+def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:
+    """The statements of `body` (loops named apart) in program order, inside of these steps of repeats.
+
+    Raises NotStructuredError.
+    """
     walker = _Walker(fast_math)
-    walker.statements(body, ())
+    walker.statements(body, steps)
     return tuple(walker.flat)
 
 
@@ -352,7 +357,7 @@ class _Walker:
 
 def _is_summed(loop: Loop, indices: tuple[Expr, ...]) -> bool:
     """Whether an update does not name one of its loops: it is summed over."""
-    return not any(
+    return not loop.is_step and not any(
         isinstance(x, LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
     )
 

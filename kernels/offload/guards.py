@@ -97,6 +97,7 @@ def box_of(
     for e in conditions:
         guard = guard_where(e, loops)
         found = [_of_one_loop(*bound) for bound in guard.bounds]
+        found = [x if x is not None and x[0] in bounds else None for x in found]
         if not found or guard.residues or guard.data or not guard.is_exact or None in found:
             rest.append(e)
             continue

@@ -20,7 +20,7 @@ from ..ir.effects import (
     written_region,
 )
 from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Load, LoopIndex
-from ..ir.meeting import apart
+from ..ir.meeting import apart, in_any_step
 from ..ir.repeats import repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
@@ -81,9 +81,12 @@ def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
     domain; None if there is no such map.
     """
     old, new = extents(init), extents(task)
+    steps = {loop.name for loop in init.steps}
     names: dict[str, Expr] = {x.name: Const(0, DType.i64) for x in init.loops if x.extent == 1}
     for a, b in zip(init.target.axes, task.target.axes, strict=True):
         if a is None or b is None:
+            return None
+        if any(a.coefficient(n) != b.coefficient(n) for n in steps):
             return None
         a, b = drop_unit_loops(a, old), drop_unit_loops(b, new)
         if a.const != b.const or len(a.terms) != len(b.terms):
@@ -224,14 +227,16 @@ def _is_seen(
     for other in reversed(later):
         is_read = array in arrays_read(other)
         reads = [x for s, x in effects(other).reads if s == state] if is_read else []
-        if any(not apart(a, b) for a in writes for b in reads):
+        if any(not apart(a, in_any_step(b)) for a in writes for b in reads):
             return True
         if array not in arrays_written(other):
             continue
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):
             return False
-        whole = [x for s, x, overwrites in effects(other).writes if s == state and overwrites]
+        # What lies elsewhere in another step covers nothing: `other` may run in a later one.
+        sure = [x for s, x, overwrites in effects(other).writes if s == state and overwrites]
+        whole = [x for x in sure if not x.moves]
         if all(any(covers(x, a, shape) for x in whole) for a in writes):
             return False
     return array not in temps

@@ -109,11 +109,11 @@ def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
     if a.op is not None and a.op == b.op and (fast_math or a.op in ("min", "max")):
         return  # updates by one operator commute
     shared = _shared(a.path, b.path)
-    for level in range(len(shared)):
-        if meet_at(b.elements, a.elements, shared, level):
-            loop = user_loop(shared[level].name)
+    for level, loop in enumerate(shared):
+        if not loop.is_step and meet_at(b.elements, a.elements, shared, level):
+            name = user_loop(loop.name)
             raise NotStructuredError(
-                Closure.CARRIED, f"{a.array}, of which the loop {loop} needs older values", where
+                Closure.CARRIED, f"{a.array}, of which the loop {name} needs older values", where
             )
 
 
@@ -144,7 +144,7 @@ def reduction_loops(s: Assign) -> Path:
     if s.op is None:
         return ()
     named = {name for axis in affine_axes(s.indices) for name, _ in axis.terms}
-    return tuple(loop for loop in s.path if loop.name not in named)
+    return tuple(loop for loop in s.path if loop.name not in named and not loop.is_step)
 
 
 def _shared(a: Path, b: Path) -> Path:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..ir.affine import Affine, rename
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.effects import are_independent, arrays_read, arrays_written, overwrites
@@ -27,7 +28,7 @@ from ..ir.walk import (
     local_changed,
     locals_read,
     nested_statements,
-    walk,
+    rewrite,
     without,
     written_in,
 )
@@ -47,6 +48,7 @@ from .distribute import (
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .parts import Parts, parts_of
 from .reductions import Split, split
+from .residues import by_residue
 from .taken import TakenLists
 from .tiled import with_tiles
 from .triangles import boxed, first_range
@@ -61,6 +63,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     """The tasks of a recorded sequence: meaning kept, machine-independent,
     equal for equal spellings. Assertions are left to the reference, which runs them.
     """
+    recording = by_residue(recording)
     known = {a.name: a for a in (*recording.arrays, *recording.temps, PRINTED)}
     lists = [array for t in recording.trees for key, array in t.sections if key.startswith("list")]
     known |= {name: replace(known[name], is_list=True) for name in lists}
@@ -73,12 +76,12 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
         if k in begins:  # what holds before the first step may not before the second
             facts = Facts(facts.trees)
         parts = parts_of(call, recording, facts)
-        new, temps = _call_tasks(parts, label, known)
+        new, temps = _call_tasks(parts, label, known, around[k])
         forms = [
-            (f, _call_tasks(replace(parts, body=f.body), label, known)[0]) for f in parts.forms
+            (f, _call_tasks(replace(parts, body=f.body), label, known, around[k])[0])
+            for f in parts.forms
         ]
-        new = with_tiles(new, forms, label)
-        tasks.extend(replace(t, repeats=(*around[k], *t.repeats)) for t in new)
+        tasks.extend(with_tiles(new, forms, label))
         taken.add(tasks, len(new), parts.lists, label)
         made.extend(temps)
         known |= {t.name: t for t in temps}
@@ -112,7 +115,10 @@ def _labels(recording: Recording) -> list[str]:
 
 def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
     """Of each call the loops that repeat it, outermost first."""
-    loops = [(r, Loop(str(n), r.count, False)) for n, r in enumerate(recording.repeats)]
+    loops = [
+        (r, Loop(r.index or f"/{n}", r.count, False, is_step=True))
+        for n, r in enumerate(recording.repeats)
+    ]
     return [tuple(loop for r, loop in loops if k in r.members) for k in range(len(recording.calls))]
 
 
@@ -125,16 +131,30 @@ def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
     }
     free = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
     names = dict(zip(every, free, strict=False))
-    return tuple(
-        replace(t, repeats=tuple(replace(loop, name=names[loop.name]) for loop in t.repeats))
-        for t in tasks
-    )
+    return tuple(_with_steps(t, names) for t in tasks)
+
+
+def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
+    """The task with its steps renamed."""
+
+    def change(x: Any) -> Any:
+        match x:
+            case Loop(name=name) if x.is_step:
+                return replace(x, name=names.get(name, name))
+            case LoopIndex(loop=name):
+                return replace(x, loop=names.get(name, name))
+            case Affine():
+                return rename(x, names)
+        return x
+
+    repeats = tuple(map(change, task.repeats))
+    return replace(rewrite(task, change) if task.steps else task, repeats=repeats)
 
 
 def _call_tasks(
-    parts: Parts, label: str, known: Mapping[str, ArrayParam]
+    parts: Parts, label: str, known: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[list[Task], list[ArrayParam]]:
-    """Tasks of one call and the temporaries they brought."""
+    """Tasks of one call inside of these steps, and the temporaries they brought."""
     ir, call, arrays = parts.ir, parts.call, parts.arrays
     params: dict[str, Expr] = {
         p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
@@ -149,7 +169,9 @@ def _call_tasks(
     if parts.settling:
         settled = in_terms_of_sequence(parts.settling)
         reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
-        settling = closed_task(settled, ir.name, known, ir.fast_math, reason, serial=True)
+        settling = closed_task(
+            settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
+        )
         tasks += [settling] if settling is not None else []
     on_trees = [  # of the loops that are left: some never run
         parts.loops.get(k)
@@ -161,10 +183,12 @@ def _call_tasks(
         loops = [on_trees.pop(0) for s in segment if isinstance(s, For)]
         if any(here[name].is_list for name in written_in(segment) if name in here):
             reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
-            listing = closed_task(segment, ir.name, known, ir.fast_math, reason, serial=True)
+            listing = closed_task(
+                segment, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
+            )
             tasks += [listing] if listing is not None else []
             continue
-        found = _segment_tasks(segment, label, ir.name, here, ir.fast_math)
+        found = _segment_tasks(segment, label, ir.name, here, ir.fast_math, steps)
         loop = loops[0] if len(segment) == len(loops) == len(found.tasks) == 1 else None
         if loop is not None:
             whole = None if loop.whole is None else in_terms_of_sequence((loop.whole,))[0]
@@ -183,14 +207,16 @@ def _segment_tasks(
     kernel: str,
     known: Mapping[str, ArrayParam],
     fast_math: bool,
+    steps: tuple[Loop, ...],
 ) -> Split:
     try:
-        flat = flatten(boxed(body), fast_math)
+        flat = flatten(boxed(body, steps), fast_math, steps)
         branch = first_branch(body) or first_range(body)
-        return split(flat, label, kernel, known, fast_math, branch)
+        found = split(flat, label, kernel, known, fast_math, branch)
+        return replace(found, tasks=tuple(replace(t, repeats=steps) for t in found.tasks))
     except NotStructuredError as e:
-        task = closed_task(body, kernel, known, fast_math, e.reason)
-        stepped = _steps(body, task, label, kernel, known, fast_math)
+        task = closed_task(body, kernel, known, fast_math, e.reason, steps=steps)
+        stepped = _steps(body, task, label, kernel, known, fast_math, steps)
         return stepped or Split((task,) if task is not None else (), ())
 
 
@@ -201,10 +227,11 @@ def _steps(
     kernel: str,
     known: Mapping[str, ArrayParam],
     fast_math: bool,
+    steps: tuple[Loop, ...],
 ) -> Split | None:
     """The tasks of a loop whose iterations need one another, around loops of independent ones: a repeat. None where there is none.
 
-    `closed` is the task that it is otherwise. Where the index of the loop is used inside it is not opened.
+    `closed` is the task that it is otherwise.
     """
     loop = body[0] if len(body) == 1 else None
     if (
@@ -214,30 +241,26 @@ def _steps(
     ):
         return None
     count = constant_extent(loop.extent) or 0
-    if not 1 < count <= _MOST_STEPS or _has_independent(closed) or loop.loop in _indices(loop.body):
+    if not 1 < count <= _MOST_STEPS or _has_independent(closed):
         return None
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
-    for segment in _segments(_without_plain_locals(loop.body)):
+    # Of each call its own: equal loops around neighbours would be one.
+    around = Loop(f"{label}/{loop.loop}", count, False, is_step=True)
+    inside = Renaming(loops={loop.loop: LoopIndex(around.name)})
+    body = tuple(inside.apply_stmt(s) for s in loop.body)
+    for segment in _segments(_without_plain_locals(body)):
         here = {**known, **{t.name: t for t in temps}}
-        found = _segment_tasks(segment, label, kernel, here, fast_math)
+        found = _segment_tasks(segment, label, kernel, here, fast_math, (*steps, around))
         tasks.extend(found.tasks)
         temps.extend(found.temps)
     if not any(map(_has_independent, tasks)):
         return None
-    # Of each call its own: equal loops around neighbours would be one.
-    around = Loop(f"{label}/{loop.loop}", count, False)
-    return Split(tuple(replace(t, repeats=(around, *t.repeats)) for t in tasks), tuple(temps))
+    return Split(tuple(tasks), tuple(temps))
 
 
 def _has_independent(task: Task) -> bool:
     return any(not x.is_reduction and are_independent(task, x) for x in task.loops if x.extent > 1)
-
-
-def _indices(body: tuple[Stmt, ...]) -> set[str]:
-    """Loops whose index occurs in statements or those nested in them."""
-    expressions = (e for s in nested_statements(body) for e in children(s))
-    return {x.loop for e in expressions for x in walk(e) if isinstance(x, LoopIndex)}
 
 
 def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:

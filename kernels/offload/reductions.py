@@ -183,8 +183,9 @@ class _Splitter:
     def store(self, k: int, name: str, path: Path, value: Expr) -> None:
         """Keep a local in a temporary expanded over its loops."""
         array = self.temp_name(name)
-        shape = tuple(loop.extent for loop in path) or (1,)
-        indices: tuple[Expr, ...] = tuple(LoopIndex(loop.name) for loop in path)
+        inner = [loop for loop in path if not loop.is_step]
+        shape = tuple(loop.extent for loop in inner) or (1,)
+        indices: tuple[Expr, ...] = tuple(LoopIndex(loop.name) for loop in inner)
         indices = indices or (Const(0, DType.i64),)
         dtype = DType.i32 if value.dtype is DType.bool_ else value.dtype
         self.arrays[array] = ArrayParam(array, dtype, shape)
@@ -229,11 +230,14 @@ def _task(
     old = Load(s.array, s.indices, dtype)
     over = reduction_loops(s)
     value = coerced(s.value, dtype)
-    task = Task(s.array, kernel, s.path, target, dtype, value, fast_math=fast_math, where=s.where)
+    steps = tuple(loop for loop in s.path if loop.is_step)
+    path = s.path[len(steps) :]
+    task = Task(s.array, kernel, path, target, dtype, value, fast_math=fast_math, where=s.where)
+    task = replace(task, repeats=steps)
     if over:
         assert r is None
         assert s.op is not None
-        loops = tuple(replace(loop, is_reduction=loop in over) for loop in s.path)
+        loops = tuple(replace(loop, is_reduction=loop in over) for loop in path)
         finish = Binary(s.op, old, Accumulator(dtype), dtype)
         task = replace(task, loops=loops, op=s.op, finish=finish)
     else:
@@ -247,7 +251,7 @@ def _task(
         if r is not None:
             total = joined(r.op, r.init, Accumulator(dtype), dtype)
             finish_value = Renaming(locals={r.name: total}).apply(value)
-            loops = (*s.path, *(replace(loop, is_reduction=True) for loop in r.over))
+            loops = (*path, *(replace(loop, is_reduction=True) for loop in r.over))
             task = replace(
                 task, loops=loops, value=coerced(r.value, dtype), op=r.op, finish=finish_value
             )

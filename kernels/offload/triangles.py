@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 
 from ..ir.affine import Affine, combine, constant, expression, index_range, to_affine, unclamped
 from ..ir.body import Closure, Reason
+from ..ir.domain import Loop
 from ..ir.kernel import Binary, Compare, DType, Expr, For, If, LoopIndex, Stmt
 from ..ir.walk import blocks, children, mapped, walk, with_blocks
 from .distribute import constant_extent, user_loop
 from .guards import conjunction
 
 
-def boxed(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` (loops named apart) with constant extents in place of those that are affine in the loops around."""
-    return _boxed(body, {})
+def boxed(body: tuple[Stmt, ...], steps: tuple[Loop, ...] = ()) -> tuple[Stmt, ...]:
+    """`body` (loops named apart) with constant extents in place of those that are affine in the loops and steps around."""
+    return _boxed(body, {loop.name: loop.extent for loop in steps})
 
 
 def first_range(body: tuple[Stmt, ...]) -> Reason | None:

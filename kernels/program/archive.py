@@ -15,12 +15,13 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..ir import kernel as ir
+from ..ir.affine import index_range, to_affine
 from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
 from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
-from ..ir.walk import children, local_changed, nested_statements, walk
+from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
 from ..language.record import Call, Recording
 from ..sparse.default import lower_by_default
 from ..sparse.layout import FieldPlace, wrong_tree
@@ -93,9 +94,10 @@ def from_values(values: Any) -> Recording:
         recording.name, (*recording.arrays, *recording.temps), recording.scalars, (), where
     )
     _check(whole, "the sequence")
-    for call in recording.calls:
-        _check_call(call, whole)
     _check_repeats(recording)
+    for k, call in enumerate(recording.calls):
+        around = tuple(r for r in recording.repeats if r.index and k in r.members)
+        _check_call(call, whole, around)
     return _on_trees(recording)
 
 
@@ -172,6 +174,7 @@ def _check_names(recording: Recording) -> None:
     if not re.fullmatch(r"[\w<>.-]+", recording.name):
         raise ArchiveError(f"{recording.name!r:.60} is no name of a sequence")
     named = [*_names(*recording.arrays, *recording.temps, *recording.scalars)]
+    named += [r.index for r in recording.repeats if r.index]
     for call in recording.calls:
         named += [call.ir.name, *_names(*call.ir.arrays, *call.ir.scalars)]
         for s in nested_statements(call.ir.body):
@@ -188,7 +191,11 @@ def _check_names(recording: Recording) -> None:
 def _check_repeats(recording: Recording) -> None:
     """Repeats are of calls, nested or apart, and end some day."""
     n_calls, repeats = len(recording.calls), recording.repeats
-    if not are_nested(n_calls, repeats) or any(r.index for r in repeats):
+    named = [r.index for r in repeats if r.index]
+    taken = {p.name for p in (*recording.arrays, *recording.temps, *recording.scalars)}
+    if len(set(named)) < len(named) or taken & set(named):
+        raise ArchiveError("its steps have names that others have")
+    if not are_nested(n_calls, repeats):
         raise ArchiveError("its repeats are none of its calls, in their order")
     if sum(times(n_calls, repeats)) > _MOST_CALLS:
         raise ArchiveError(f"it makes more than {_MOST_CALLS} calls")
@@ -198,8 +205,8 @@ def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:
     return [p.name for p in parameters]
 
 
-def _check_call(call: Call, whole: KernelIR) -> None:
-    """A call with arrays and numbers of the sequence `whole`, whose kernel stays inside them."""
+def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None:
+    """A call with arrays and numbers of the sequence `whole`, and the steps around it, whose kernel stays inside them."""
     name = call.ir.name
     known = {a.name: a for a in whole.arrays}
     if not known.keys() >= set(call.arrays) or len(call.arrays) != len(call.ir.arrays):
@@ -216,8 +223,14 @@ def _check_call(call: Call, whole: KernelIR) -> None:
         if x.dtype is not p.dtype:
             raise ArchiveError(f"the call of {name} gives a {x.dtype.name} for {p.name}")
         # As the value of a variable of a kernel that has the scalars of the sequence and no arrays; no identifier is `=`.
-        holder = replace(whole, arrays=(), body=(SetLocal("=", x, call.where),))
-        _check(holder, f"the call of {name}")
+        body: tuple[ir.Stmt, ...] = (SetLocal("=", x, call.where),)
+        for r in around:
+            body = (ir.For(r.index, Const(r.count, DType.i64), body, call.where),)
+        _check(replace(whole, arrays=(), body=body), f"the call of {name}")
+        grown = to_affine(x) if around else None
+        ends = index_range(grown, {r.index: r.count for r in around}) if grown else ()
+        if any(not x.dtype.holds(end) for end in ends):
+            raise ArchiveError(f"a number that {name} is called with grows beyond {x.dtype.name}")
     for s in nested_statements(call.ir.body):
         if isinstance(s, ir.For) and isinstance(s.extent, Const) and s.extent.value > _FARTHEST:
             raise ArchiveError(f"the loop {s.loop} of {name} has {s.extent.value} iterations")
@@ -226,9 +239,21 @@ def _check_call(call: Call, whole: KernelIR) -> None:
     for y in constants:
         if isinstance(y, Const) and y.dtype.is_integer and not y.dtype.holds(y.value):
             raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
-    outside = first_outside(call.ir, of_file=True)
+    outside = first_outside(_in_steps(call, around), of_file=True)
     if outside is not None:
         raise ArchiveError(outside)
+
+
+def _in_steps(call: Call, around: tuple[Repeat, ...]) -> KernelIR:
+    """The kernel of a call within loops over the steps that its numbers depend on."""
+    if not call.uses_steps:
+        return call.ir
+    numbers = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
+    renaming = Renaming(params={name: x for name, x in numbers.items() if to_affine(x) is not None})
+    body = tuple(map(renaming.apply_stmt, call.ir.body))
+    for r in reversed(around):
+        body = (ir.For(r.index, Const(r.count, DType.i64), body, call.where),)
+    return replace(call.ir, body=body)
 
 
 def _encode(x: Any) -> Any:

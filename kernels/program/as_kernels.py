@@ -18,13 +18,23 @@ from ..ir.kernel import (
     KernelIR,
     Load,
     Local,
+    LoopIndex,
+    Param,
     SetLocal,
     Stmt,
     Store,
     UpdateLocal,
 )
 from ..ir.task import Problem, Task
-from ..ir.walk import children, nested_statements, neutral_of, rewrite, walk, written_in
+from ..ir.walk import (
+    Renaming,
+    children,
+    nested_statements,
+    neutral_of,
+    rewrite,
+    walk,
+    written_in,
+)
 from ..language.record import Call, Recording
 
 _SUM = "sum@"  # no local of a program is called so
@@ -74,8 +84,13 @@ def recording_of(
     for task, body in zip(problem.tasks, bodies, strict=True):
         names = _arrays_in(body)
         used = tuple(a for a in arrays if a.name in names)
-        ir = KernelIR(task.name, used, problem.scalars, body, task.where, task.fast_math)
-        calls.append(Call(ir, tuple(a.name for a in used), problem.scalars, task.where))
+        steps = {x.name: Param(f"{x.name}@", DType.i64) for x in task.steps}
+        numbers = (*problem.scalars, *steps.values())
+        given = (*problem.scalars, *(LoopIndex(name, DType.i64) for name in steps))
+        renaming = Renaming(loops=steps)
+        body = tuple(map(renaming.apply_stmt, body)) if steps else body
+        ir = KernelIR(task.name, used, numbers, body, task.where, task.fast_math)
+        calls.append(Call(ir, tuple(a.name for a in used), given, task.where))
     return Recording(
         problem.name,
         (*(a for a in known if a.name not in temps), *more),

@@ -9,11 +9,11 @@ from itertools import product
 from typing import Literal
 
 from ..ir.access import AccessSet, State
-from ..ir.affine import Affine
+from ..ir.affine import Affine, combine, without
 from ..ir.domain import Loop
 from ..ir.effects import Effects, commuting, covers, effects, written_sets
-from ..ir.meeting import apart
-from ..ir.task import Problem, Task, extents
+from ..ir.meeting import apart, in_any_step
+from ..ir.task import Problem, Task
 
 Kind = Literal["flow", "anti", "output"]
 Mapped = tuple[tuple[str, str], ...]
@@ -115,7 +115,7 @@ def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
     it is overwritten. The source may be the sink, or come after it in the program.
     """
     every = [effects(task) for task in problem.tasks]
-    steady = [_steady(e, t.repeats) for e, t in zip(every, problem.tasks, strict=True)]
+    steady = list(map(_steady, every))
     found: dict[tuple[int, int, str], Dependence] = {}
     for r in problem.repeats:
         for source in r.members:
@@ -128,6 +128,7 @@ def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
                     there = _by_state(every[sink].reads).get(state)
                     if n < len(rest) or there is None:
                         continue
+                    there = tuple(map(in_any_step, there))
                     mapped = _conflict(loops, here, problem.tasks[sink].loops, there)
                     if mapped is not None:
                         dep = Dependence(source, sink, state.name, "flow", mapped)
@@ -211,6 +212,7 @@ def _conflict(loops_u: _Loops, before: _Sets, loops_v: _Loops, after: _Sets) -> 
 
 def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
     """Whether some axis ties p to c with distance 0: `k*p + m` against `k*c + m`."""
+    steps = {loop.name for loop in a.loops if loop.is_step and loop in b.loops}
     return (
         p in a.loops
         and c in b.loops
@@ -220,7 +222,7 @@ def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
             and x.divisor == y.divisor == 1
             and x.through == y.through
             and (
-                _is_tied(p, c, x.affine, y.affine)
+                _is_tied(p, c, x.affine, y.affine, steps)
                 or (bool(x.through) and _is_same_digit(p, c, (x.affine, a), (y.affine, b)))
             )
             for x, y in zip(a.index, b.index, strict=True)
@@ -228,10 +230,12 @@ def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
     )
 
 
-def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine) -> bool:
-    """Whether these are `k*p` and `k*c`, plus the same constant."""
-    is_single = len(x.terms) == 1 and x.terms[0][0] == p.name
-    return is_single and x.const == y.const and y.terms == ((c.name, x.terms[0][1]),)
+def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine, steps: set[str]) -> bool:
+    """Whether these are `k*p` and `k*c`, plus the same constant, which may depend on the step."""
+    k = x.coefficient(p.name)
+    rest = combine([(1, x), (-k, Affine(0, ((p.name, 1),)))])
+    other = combine([(1, y), (-k, Affine(0, ((c.name, 1),)))])
+    return k != 0 and rest == other and {n for n, _ in rest.terms} <= steps
 
 
 def _is_same_digit(
@@ -254,12 +258,18 @@ def _is_same_digit(
 
 def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
     """The loop pairs under which a and b are one index map; () where there are none."""
-    extents_u, extents_v = extents(u), extents(v)
+    extents_u = {loop.name: loop.extent for loop in u.loops}
+    extents_v = {loop.name: loop.extent for loop in v.loops}
+    steps = {loop.name for loop in u.steps if loop in v.steps}
     found: dict[str, str] = {}
     for axis_u, axis_v in zip(a.index, b.index, strict=True):
         x, y = axis_u.affine, axis_v.affine
         if x is None or y is None or axis_u.divisor != axis_v.divisor:
             return ()
+        by_step = {n for n, _ in x.terms} & {n for n, _ in y.terms} & steps
+        if any(x.coefficient(n) != y.coefficient(n) for n in by_step):
+            return ()
+        x, y = without(x, by_step), without(y, by_step)
         if x.const != y.const or len(x.terms) != len(y.terms) or axis_u.through != axis_v.through:
             return ()
         by_coefficient = {k: name for name, k in y.terms}
@@ -274,14 +284,13 @@ def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
     return tuple(sorted(found.items())) if len(set(found.values())) == len(found) else ()
 
 
-def _steady(e: Effects, repeats: tuple[Loop, ...]) -> Effects:
+def _steady(e: Effects) -> Effects:
     """The effects without the writes whose place depends on the step: they do not cover what an earlier step wrote."""
-    names = {loop.name for loop in repeats}
 
-    def moves(x: AccessSet) -> bool:
-        return any(a.affine is None or names & {n for n, _ in a.affine.terms} for a in x.index)
+    def is_steady(x: AccessSet) -> bool:
+        return not x.moves and all(a.affine is not None for a in x.index)
 
-    return replace(e, writes=tuple((s, x, sure and not moves(x)) for s, x, sure in e.writes))
+    return replace(e, writes=tuple((s, x, sure and is_steady(x)) for s, x, sure in e.writes))
 
 
 def _until_covered(

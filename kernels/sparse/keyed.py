@@ -154,7 +154,7 @@ def _again(
 ) -> Body:
     """The body with other statements: what it does to the directories besides."""
     new = {name for d in found.values() for name in (d.keys, d.slots)}
-    inside = analyse(statements, task.loops, body.reason)
+    inside = analyse(statements, task.scope, body.reason)
     sites = (*body.sites, *(s for s in inside.sites if s.state.name in new))
     shared = {
         x for name, d in found.items() if name in body.trees.shared for x in (d.keys, d.slots)

@@ -106,6 +106,7 @@ class CudaModule(AbstractModule):
     def _launcher(self, launch: KernelLaunch, packed: list[tuple[str, Any]]) -> Callable[[], None]:
         # struct aligns as CUDA does: each parameter to its own size.
         chosen = [packed[k] for k in launch.arguments]
+        chosen += [packed_scalar(DType.i64.value, step) for step in launch.steps]
         buffer = struct.pack("".join(f for f, _ in chosen), *(v for _, v in chosen))
         go = self._functions[launch.kernel]._launch_kernel
         grid, block, n_bytes, stream = launch.grid, launch.block, launch.shared_bytes, self.stream

@@ -60,7 +60,8 @@ def _entry(source: Source) -> str:
 
 
 def _launch(source: Source, launch: KernelLaunch) -> str:
-    values = ", ".join(_value(source.arguments[k], k) for k in launch.arguments)
+    given = [_value(source.arguments[k], k) for k in launch.arguments]
+    values = ", ".join([*given, *map(str, launch.steps)])
     grid, block = (", ".join(f"{n}u" for n in sizes) for sizes in (launch.grid, launch.block))
     shape = f"{{{grid}}}, {{{block}}}, {launch.shared_bytes}"
     call = f"[=]() EMULATOR_OWN {{ {launch.kernel}({values}); }}"

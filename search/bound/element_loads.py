@@ -79,7 +79,8 @@ def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
             continue
         if places.count(access.array) > 1 or any(a and len(a.terms) > 1 for a in access.axes):
             continue
-        loops = frozenset(name for axis in access.axes if axis for name, _ in axis.terms)
+        own = {loop.name for loop in task.loops}
+        loops = frozenset(n for axis in access.axes if axis for n, _ in axis.terms if n in own)
         yield _Read(access, _staged(space, t, access), loops)
 
 

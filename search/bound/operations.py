@@ -91,11 +91,12 @@ class SureOperations:
 class _TaskOperations:
     def __init__(self, task: Task, seen: set[str], wanted: Mapping[str, int], is_cut: bool) -> None:
         self.task, self.seen, self.wanted, self.is_cut = task, seen, wanted, is_cut
-        self.extents = {loop.name: loop.extent for loop in task.loops}
+        self.names = {loop.name: str(loop.extent) for loop in task.loops}
+        self.names |= {loop.name: loop.name for loop in task.steps}
         self.prefix, self.is_counted = "", True
 
     def text_of(self, affine: Affine, modulus: int) -> str:
-        terms = sorted((self.extents[name], k) for name, k in affine.terms)
+        terms = sorted((self.names[name], k) for name, k in affine.terms)
         return f"{terms} {affine.const} mod {modulus}"
 
     def reduction_steps(self) -> float:
@@ -148,7 +149,7 @@ class _TaskOperations:
         """Equal for expressions that a compiler could compute once for both."""
         match e:
             case LoopIndex():
-                return f"<{self.extents[e.loop]}>"
+                return f"<{self.names[e.loop]}>"
             case Load():
                 return f"{e.array}[{','.join(self.text(x) for x in e.indices)}]"
             case Unary() | Binary() | Compare() | Select() | Cast() | Bitcast():

@@ -441,7 +441,8 @@ class _Wanted:
         """Whether a task reads each element of an array once: every loop takes part in the access."""
         task = self.space.problem.tasks[t]
         reads = [a for a, _ in task_reads(task) if a.array == array]
-        return len(reads) == 1 and len(index_loops(reads[0])) == len(task.loops)
+        loops = {loop.name for loop in task.loops}
+        return len(reads) == 1 and index_loops(reads[0]) >= loops
 
     def pays(self, o: Operand, every: bool) -> bool:
         """Pack what the vector loop walks: the other operand is read a scalar at a time.

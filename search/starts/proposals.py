@@ -271,7 +271,7 @@ def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:
 def has_gaps(space: Space, o: Operand) -> bool:
     """Whether no elements of an operand are neighbours: a CPU packs these ahead, since its prefetchers do not follow them."""
     strides = flat_strides(o.access, space.problem.array(o.access.array))
-    return not o.is_window and all(abs(k) > 1 for k in strides.values())
+    return not o.is_window and all(abs(strides[name]) > 1 for name in o.loops)
 
 
 # --- GPUs ----------------------------------------------------------------------------------------

@@ -55,11 +55,12 @@ def operands(k: int, task: Task) -> list[Operand]:
     reads, found = task_reads(task), windows(k, task)
     late = {access for access, in_finish in reads if in_finish}
     n_places = Counter(access.array for access in {a for a, _ in reads})
-    made = list[Operand]()
+    made, steps = list[Operand](), {loop.name for loop in task.steps}
     for access in dict.fromkeys(a for a, _ in reads if a not in late and a.array not in found):
         used = index_loops(access)
         loops = tuple(loop.name for loop in task.loops if loop.name in used)
-        terms = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
+        in_axes = [loop for axis in access.axes if axis is not None for loop, _ in axis.terms]
+        terms = [loop for loop in in_axes if loop not in steps]
         is_known = None not in access.axes
         # One loop an axis: the copy is a box, indexed by the loops themselves.
         if is_known and 0 < len(loops) < len(task.loops) and len(terms) == len(loops):
@@ -98,11 +99,14 @@ _Spans = tuple[_Span | None, ...]
 
 
 def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
-    """Of each array that is read in the loops alone, where."""
+    """Of each array that is read in the loops alone, where; not of axes that a step of a repeat moves along."""
     found: dict[str, list[_Spans]] = {}
-    late = set[str]()
+    late, steps = set[str](), {loop.name for loop in task.steps}
     for access, in_finish in task_reads(task):
-        axes = tuple(None if a is None else _Span(a.terms, a.const, a.const) for a in access.axes)
+        in_place = [
+            a if a is not None and not steps & dict(a.terms).keys() else None for a in access.axes
+        ]
+        axes = tuple(None if a is None else _Span(a.terms, a.const, a.const) for a in in_place)
         found.setdefault(access.array, []).append(axes)
         late |= {access.array} if in_finish else set()
     return {array: reads for array, reads in found.items() if array not in late}
@@ -160,6 +164,7 @@ def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch
         if in_finish or access.array in written or any(a is None for a in access.axes):
             continue
         strides = flat_strides(access, problem.array(access.array))
+        strides = {loop.name: strides[loop.name] for loop in task.loops if loop.name in strides}
         along = [name for name, step in strides.items() if step == 1]
         others = {name: step for name, step in strides.items() if step > 1}
         if along and others:

@@ -65,7 +65,10 @@ def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
     Where they share the loops inside the tile as well, the array has less, and what is counted is more than there is.
     """
     target = s.problem.tasks[t].target
-    array, written = s.array(target.array), sorted(index_loops(target))
+    array, written = (
+        s.array(target.array),
+        sorted(index_loops(target) & {x.name for x in s.problem.tasks[t].loops}),
+    )
     any_of = tuple(Literal(s.v.mem_space[f], bits(SHARED)) for f in flows)
     constant = Term(None, any_of[0].var, (1,) * len(MEM_SPACE))
     yield Group(any_of, (_weighed(constant, SLACK_BYTES),))
@@ -95,7 +98,7 @@ def _bytes_of_vector(
     each way in which the readers before it may have a tile or nothing.
     """
     target = s.problem.tasks[t].target
-    (loop,) = index_loops(target)
+    (loop,) = index_loops(target) & {x.name for x in s.problem.tasks[t].loops}
     outer, n_bytes = s.levels(t, loop)[OUTER], s.array(target.array).size_bytes
     earlier: list[tuple[Term, ...]] = [()]
     for f in flows:

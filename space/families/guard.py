@@ -52,11 +52,12 @@ def guards_of(s: Draft, task: Task) -> int:
 def stride_of(problem: Problem, task: Task) -> Stride | None:
     """The loop that a residue makes strides in, where there is one: that of neighbours in memory first."""
     strides = flat_strides(task.target, problem.array(task.target.array))
+    own = {loop.name for loop in task.loops}
     found = [
         Stride(loop, part)
         for part in task.guard.residues
         for loop, step in part.affine.terms
-        if step in (1, -1)
+        if step in (1, -1) and loop in own
     ]
     return min(found, key=lambda x: strides.get(x.loop, 0) or len(strides) << 40, default=None)
 

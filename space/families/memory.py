@@ -43,8 +43,11 @@ def spaces_of(s: Draft, f: Flow) -> int:
     """Where a flow may be, by itself."""
     spaces = {GLOBAL}
     producer, consumer = s.problem.tasks[f.producer], s.problem.tasks[f.consumer]
-    if not s.backbone.may_share_launch(f.producer, f.consumer):
-        return bits(*spaces)
+    steps = {loop.name for loop in producer.steps}
+    if not s.backbone.may_share_launch(f.producer, f.consumer) or f.loops & steps:
+        return bits(
+            *spaces
+        )  # what a step writes of an array is a part of it, elsewhere in each step
     sole = s.backbone.flows_into[f.consumer, f.array] == 1
     structured = producer.is_structured and consumer.is_structured
     is_blended = not producer.is_guarded or may_blend(producer, s.problem)
@@ -249,6 +252,8 @@ def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
     task = s.problem.tasks[f.producer]
     if not task.is_structured or is_small(s.problem, s.target, task):
         return
+    if f.loops & {loop.name for loop in task.steps}:
+        return  # in memory: see `spaces_of`
     direct = (var, all_but(MEM_SPACE, SHARED))
     written = sorted(f.loops)
     partner = dict(f.pairs)

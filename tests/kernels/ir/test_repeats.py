@@ -37,7 +37,8 @@ def loops_of_calls(draw, depth=0):
 
 @given(loops_of_calls(), st.integers(1, FEW_CALLS))
 def test_folding_loses_nothing(calls, few):
-    kept, repeats = fold(calls, few)
+    folded = fold(calls, few)
+    kept, repeats = folded.kept, folded.repeats
     assert unfolded(calls, kept, repeats) == calls
     assert are_nested(len(kept), repeats)
     assert sum(times(len(kept), repeats)) == len(calls)
@@ -58,8 +59,8 @@ def test_folding_loses_nothing(calls, few):
 )
 def test_what_is_written_down_once(calls, kept, repeats):
     found = fold(calls)
-    assert len(found[0]) == kept
-    assert [(r.first, r.stop, r.count) for r in found[1]] == repeats
+    assert len(found.kept) == kept
+    assert [(r.first, r.stop, r.count) for r in found.repeats] == repeats
 
 
 def test_steps_are_numbered():

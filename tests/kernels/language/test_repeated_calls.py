@@ -56,6 +56,32 @@ def numbered(a, b):
     copy(a, b)
 
 
+@kernel
+def shift(a: nd, b: nd, t: int):
+    for i in range(t % 4, a.shape[0]):
+        b[i] = a[i] + 0.5 * a[t % 4] - t
+
+
+def indexed(a, b):
+    """Numbers that grow by the same in each step."""
+    for t in range(21):
+        shift(a, b, t)
+        shift(b, a, 60 - 2 * t)
+    copy(a, b)
+
+
+@kernel
+def half(a: nd, k: int):
+    for i in range(a.shape[0] // 2):
+        a[2 * i + k] = a[2 * i + 1 - k] + 1.0
+
+
+def in_turn(a, b):
+    """The step itself is in one of two places."""
+    for t in range(101):
+        half(a, t % 2)
+
+
 def signs(a, b):
     for _ in range(20):
         scale(a, 0.0)
@@ -121,6 +147,8 @@ def spans(recording):
         (swapped, 3, [(0, 2, 50)]),
         (nested, 5, [(1, 4, 20), (1, 3, 30)]),
         (numbered, 21, []),
+        (indexed, 3, [(0, 2, 21)]),
+        (in_turn, 3, [(0, 2, 50)]),
         (signs, 2, [(0, 2, 20)]),
         (memory, 2, [(0, 2, 20)]),
     ],
@@ -179,7 +207,7 @@ def test_a_store_that_the_next_step_overwrites_is_dead_but_for_the_last():
         (sweeps, 2, 7),
         (normalised, 2, 7),
         (in_place, 1, 1),  # no loop of a step has independent iterations
-        (by_step, 1, 1),  # the number of the step is used
+        (by_step, 2, 7),  # the number of the step is used
     ],
 )
 def test_time_loops_of_a_kernel(fn, n_tasks, n_runs):

@@ -212,11 +212,16 @@ def _is_inside(guard: Guard, at: dict[str, int]) -> bool:
 
 
 def check_iterations_are_independent(task: Task) -> None:
-    """No element that one iteration writes is written or read by another, reduction loops aside."""
+    """No element that one iteration writes is written or read by another of its step, reduction loops aside."""
+    for step in product(*(range(x.extent) for x in task.steps)):
+        check_step(task, dict(zip((x.name for x in task.steps), step, strict=True)))
+
+
+def check_step(task: Task, step: dict[str, int]) -> None:
     outer = [x.name for x in task.loops if not x.is_reduction]
     writer: dict[tuple[int, ...], tuple[int, ...]] = {}
     points = [
-        dict(zip((x.name for x in task.loops), at, strict=True))
+        {**step, **dict(zip((x.name for x in task.loops), at, strict=True))}
         for at in product(*(range(x.extent) for x in task.loops))
     ]
     points = [at for at in points if _is_inside(task.guard, at)]

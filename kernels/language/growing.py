@@ -1,0 +1,68 @@
+"""Numbers that calls of a sequence are made with, which grow from step to step of a repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.affine import Affine, expression, to_affine
+from ..ir.kernel import Const, Expr, LoopIndex
+from ..ir.walk import walk
+
+_LARGEST = 1 << 31  # numbers that may grow are smaller
+
+Ints = NDArray[np.int64]
+
+
+def uses_steps(numbers: Sequence[Expr]) -> bool:
+    """Whether some of them depend on steps."""
+    return any(isinstance(x, LoopIndex) for e in numbers for x in walk(e))
+
+
+def at_steps(e: Expr, steps: Mapping[str, int]) -> Expr:
+    """A number in these steps of repeats, by what they are numbered by."""
+    affine = to_affine(e) if uses_steps((e,)) else None
+    if affine is None:
+        return e
+    return Const(affine.const + sum(k * steps[name] for name, k in affine.terms), e.dtype)
+
+
+def growing(numbers: Sequence[Expr], growth: Mapping[str, tuple[int, ...]]) -> tuple[Expr, ...]:
+    """Numbers of which the whole ones, in their order, grow by so much in each step, by what the steps are numbered by."""
+    made, n = list(numbers), 0
+    for k, x in enumerate(numbers):
+        value = _whole(x)
+        if value is not None:
+            terms = tuple(sorted((name, by[n]) for name, by in growth.items() if by[n]))
+            made[k] = expression(Affine(value, terms), x.dtype)
+            n += 1
+    return tuple(made)
+
+
+def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
+    """Of calls (what is called, and the numbers that it is given) a number each, equal where no more than whole numbers differ; and
+    these, a row each.
+    """
+    forms: dict[Any, int] = {}
+    of_call, rows = [], list[list[int]]()
+    for called, numbers in calls:
+        values = [_whole(x) for x in numbers]
+        others = [
+            (x.dtype, "" if n is not None else repr(x))
+            for x, n in zip(numbers, values, strict=True)
+        ]
+        of_call.append(forms.setdefault((called, tuple(others)), len(forms)))
+        rows.append([n for n in values if n is not None])
+    table = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
+    for k, row in enumerate(rows):
+        table[k, : len(row)] = row
+    return np.asarray(of_call, np.int64), table
+
+
+def _whole(x: Expr) -> int | None:
+    """The value of a whole number that may grow from step to step."""
+    is_index = isinstance(x, Const) and x.dtype.is_index
+    return int(x.value) if is_index and abs(x.value) < _LARGEST else None  # type: ignore[union-attr]
