@@ -49,6 +49,7 @@ from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_tempo
 from .parts import Parts, parts_of
 from .reductions import Split, split
 from .residues import by_residue
+from .splitting import split_at_steps
 from .taken import TakenLists
 from .tiled import with_tiles
 from .triangles import boxed, first_range
@@ -215,6 +216,12 @@ def _segment_tasks(
         found = split(flat, label, kernel, known, fast_math, branch)
         return replace(found, tasks=tuple(replace(t, repeats=steps) for t in found.tasks))
     except NotStructuredError as e:
+        parts = split_at_steps(boxed(body, steps), steps) if steps else None
+        if parts is not None and e.reason.kind is Closure.CARRIED:
+            apart = [_segment_tasks(x, label, kernel, known, fast_math, steps) for x in parts]
+            tasks = tuple(t for found in apart for t in found.tasks)
+            if all(t.is_structured for t in tasks) and not any(found.temps for found in apart):
+                return Split(tasks, ())
         task = closed_task(body, kernel, known, fast_math, e.reason, steps=steps)
         stepped = _steps(body, task, label, kernel, known, fast_math, steps)
         return stepped or Split((task,) if task is not None else (), ())
