@@ -211,7 +211,8 @@ def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]])
 
 def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
     """The generalised GCD test (Banerjee 1988): variables of coefficient 1 or -1 are eliminated, whatever their bounds; an
-    equation that is left has no integer solution where what divides its coefficients does not divide its constant.
+    equation that is left has no integer solution where what divides its coefficients does not divide its constant, and none at
+    all where its variables cannot reach 0. Slack variables go last: what is left of `i < t` and `t < i` then says so at once.
     """
     left: list[tuple[dict[str, int], int]] = []
     for e in equations:
@@ -221,12 +222,14 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
     while True:
         if any(const % gcd(*terms.values()) if terms else const for terms, const in left):
             return True
-        found = next(
-            ((k, n) for k, (terms, _) in enumerate(left) for n, c in terms.items() if abs(c) == 1),
-            None,
-        )
-        if found is None:
+        if any(_is_beyond(terms, const, bounds) for terms, const in left):
+            return True
+        units = [
+            (k, n) for k, (terms, _) in enumerate(left) for n, c in terms.items() if abs(c) == 1
+        ]
+        if not units:
             return False
+        found = min(units, key=lambda unit: "#" in unit[1])
         terms, const = left.pop(found[0])
         sign = terms.pop(found[1])
         for k, (others, rest) in enumerate(left):
@@ -234,6 +237,13 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
             for n, c in terms.items() if factor else ():
                 others[n] = others.get(n, 0) + factor * c
             left[k] = {n: c for n, c in others.items() if c}, rest + factor * const
+
+
+def _is_beyond(terms: Mapping[str, int], const: int, bounds: Bounds) -> bool:
+    """Whether an equation's variables within their bounds never make it zero."""
+    ends = [(c * bounds[n][0], c * bounds[n][1]) for n, c in terms.items()]
+    low, high = const + sum(map(min, ends)), const + sum(map(max, ends))
+    return low > 0 or high < 0
 
 
 def _is_witness(equations: list[Affine], bounds: Bounds, corner: int) -> bool:
