@@ -192,7 +192,7 @@ def _check_repeats(recording: Recording) -> None:
     """Repeats are of calls, nested or apart, and end some day."""
     n_calls, repeats = len(recording.calls), recording.repeats
     named = [r.index for r in repeats if r.index]
-    taken = {p.name for p in (*recording.arrays, *recording.temps, *recording.scalars)}
+    taken = {*_names(*recording.arrays, *recording.temps, *recording.scalars)}
     if len(set(named)) < len(named) or taken & set(named):
         raise ArchiveError("its steps have names that others have")
     if not are_nested(n_calls, repeats):

@@ -86,7 +86,8 @@ def recording_of(
         used = tuple(a for a in arrays if a.name in names)
         steps = {x.name: Param(f"{x.name}@", DType.i64) for x in task.steps}
         numbers = (*problem.scalars, *steps.values())
-        given = (*problem.scalars, *(LoopIndex(name, DType.i64) for name in steps))
+        given: tuple[Expr, ...] = problem.scalars
+        given += tuple(LoopIndex(name, DType.i64) for name in steps)
         renaming = Renaming(loops=steps)
         body = tuple(map(renaming.apply_stmt, body)) if steps else body
         ir = KernelIR(task.name, used, numbers, body, task.where, task.fast_math)
