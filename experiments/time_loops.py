@@ -6,6 +6,8 @@ Writes experiments/results/time_loops.md after every row; rows that are there ar
 when a row fails. A row takes up to a minute.
 """
 
+# mypy: disable-error-code="valid-type"
+
 from __future__ import annotations
 
 import shutil
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import explore
+from ..kernels.language.kernel import kernel
 from ..kernels.language.record import record_sequence
 from ..kernels.offload.pipeline import normalise
 from ..search.bound.bounder import Bounder
@@ -29,21 +32,21 @@ from ..testing.checking import TARGET
 from .conditions import stamp, stamp_text
 from .measuring import median
 from .polybench import take_turns
-from .polybench_kernels import STEPS, five_points, seven_points
+from .polybench_kernels import STEPS, five_points, nd, seven_points
 from .polybench_peers import PEERS, Arrays, arrays_of
 from .rows import Job, Row, Table, answer, run_row, table_parser
 from .writing import table, time_text
 
 FILE = "time_loops"
-PROTOCOL = """Steps of PolyBench's jacobi_2d and heat_3d, two sweeps each, in f64; `swapped` takes as many sweeps of jacobi_2d and
-exchanges its arrays. Build, root, descent and bound are of the space: the median descent of random decisions, by propagation alone.
-`found` is the best of a search of limited time, `numba` has `prange` loops in a loop of Python. Both take turns in one process, and
-the least time counts."""
+PROTOCOL = """Steps of PolyBench's jacobi_2d and heat_3d, two sweeps each, in f64; `swapped` takes as many sweeps of jacobi_2d
+and exchanges its arrays, `sourced` adds to the row that has the number of the step. Build, root, descent and bound are of the
+space: the median descent of random decisions, by propagation alone. `found` is the best of a search of limited time, `numba`
+has `prange` loops in a loop of Python. Both take turns in one process, and the least time counts."""
 _LIMIT_S = 240.0  # of one row
 FEW = 2
 JOBS = tuple(
     Job(name, {"n": n, "steps": steps}, "f64")
-    for name, n in (("jacobi_2d", 1000), ("heat_3d", 100), ("swapped", 1000))
+    for name, n in (("jacobi_2d", 1000), ("heat_3d", 100), ("swapped", 1000), ("sourced", 1000))
     for steps in (FEW, STEPS)
 )
 
@@ -55,6 +58,13 @@ class Options:
     seconds: float = 15.0  # of the search; 0: none
     seed: int = 1
     descents: int = 20
+
+
+@kernel
+def add_source(a: nd, t: int) -> None:
+    """A source that moves on by a row in each step."""
+    for j in range(a.shape[1]):
+        a[t + 1, j] += 0.5
 
 
 def sequence_of(name: str, steps: int) -> Callable[[Any, Any], None]:
@@ -71,19 +81,26 @@ def sequence_of(name: str, steps: int) -> Callable[[Any, Any], None]:
             sweep(a, b)
             a, b = b, a
 
-    return swapped if name == "swapped" else there_and_back
+    def sourced(a: Any, b: Any) -> None:
+        for t in range(steps):
+            sweep(a, b)
+            sweep(b, a)
+            add_source(a, t)
+
+    return {"swapped": swapped, "sourced": sourced}.get(name, there_and_back)
 
 
 def make_row(job: Job, options: Options) -> Row:
     """One row. Raises RuntimeError where nothing is found, or what is found differs from numba."""
     steps, n = job.sizes["steps"], job.sizes["n"]
-    same = "jacobi_2d" if job.name == "swapped" else job.name
+    same = "jacobi_2d" if job.name in ("swapped", "sourced") else job.name
+    has_peer = steps == STEPS and job.name != "sourced"
     given = arrays_of(same, n, np.random.default_rng(options.seed))
     sequence = sequence_of(job.name, steps)
     _space(sequence_of(job.name, FEW), given, options)  # what is compiled once
     row = _space(sequence, given, options)
     if options.seconds:
-        row |= _found(sequence, given, options, PEERS[same]["numba"] if steps == STEPS else None)
+        row |= _found(sequence, given, options, PEERS[same]["numba"] if has_peer else None)
     return {**row, "stamp": stamp()}
 
 
