@@ -87,7 +87,7 @@ LARGE_SIZES: dict[str, dict[str, int]] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     st.sampled_from(sorted(LARGE_SIZES)),
     st.integers(0, 2**31),
