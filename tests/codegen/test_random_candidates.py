@@ -41,7 +41,7 @@ CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
 
 relaxed = settings(
-    max_examples=36,
+    max_examples=26,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
@@ -96,7 +96,7 @@ POINTWISE = tuple(t for t in TEMPLATES if set(t[1]) <= {"n", "n!"})
 SETTINGS = (st.sampled_from([1, 2, 3]), st.sampled_from([16, 32, 64]), st.integers(0, 2**20))
 
 
-@settings(relaxed, max_examples=20)
+@settings(relaxed, max_examples=14)
 @given(sequences(6, POINTWISE, extents=(16, 33, 64), dtypes=("float32",)), *SETTINGS)
 def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     """Few arrays, read and overwritten again and again: what a scope knows of them must not be stale."""
@@ -104,7 +104,7 @@ def test_chains_in_place(folder, example, cores, vector_bytes, seed):
     assert not found, found[0]
 
 
-@settings(relaxed, max_examples=15)
+@settings(relaxed, max_examples=10)
 @given(sequences(3, PRODUCT_TEMPLATES, extents=(3, 16, 33)), *SETTINGS)
 def test_products(folder, example, cores, vector_bytes, seed):
     """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
@@ -126,7 +126,7 @@ def test_a_finish_reads_each_register_of_a_tile(folder, m, n):
     """The sums lie in memory and are finished one by one with values that the producer left in registers."""
     shapes = {"x": (n,), "y": (n,), "s": (n,), "a": (m, n), "b": (m, n), "out": (m, n)}
     calls = [(smooth, ("x", "y", "s")), (product_rows, ("a", "b", "s", "out"))]
-    for seed in range(6):
+    for seed in range(3):
         found = wrong(drawn(calls, shapes), 2, 32, seed, folder)
         assert not found, found[0]
 
