@@ -80,7 +80,7 @@ PROGRAMS = {
     "lists": Program(lists, "listgen", ("GENERATE", "IF_CHANGED", "REUSE")),
 }
 _SIZES = {"far_reads": 512, "near_reads": 512, "grow": 1 << 18, "look_ups": 2048}
-_SIZES |= {"windows": 2048, "rows": 512}
+_SIZES |= {"windows": 512, "rows": 512}
 _SIZES |= {"look_ups_scalar": 2048, "records": 512, "making": 512, "lists": 512}
 JOBS = tuple(Job(name, {"n": _SIZES.get(name, 128)}) for name in PROGRAMS)
 

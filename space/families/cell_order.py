@@ -1,8 +1,7 @@
 """In which order the cells of a leaf lie while a sequence runs. The program has them with the last axis fastest; other orders are
 copies in the workspace, converted when the sequence begins and back when it ends, by the launches of `leaf_layout`.
 
-No term of the bound counts it: those launches are one for both choices. On a GPU leaves stay as they are: copies would be made by
-kernels of a grid of their own, which no pass for GPUs plans.
+No term of the bound counts it: those launches are one for both choices. Of CPUs alone, as `leaf_layout`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a list of active cells is made: a compaction of the cells that are looked at."""
+"""How a list of active cells is made: a compaction of the cells that are looked at.
+
+On a GPU one thread makes it: the other ways are written with the barriers of a team, and a grid has none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How cells of pointer nodes are looked up while a sequence runs. The program has a table of all cells, and keeps it true."""
+"""How cells of pointer nodes are looked up while a sequence runs. The program has a table of all cells, and keeps it true.
+
+Hash nodes have no choice: the program keeps their directory and no table, which would be one more state that each claim changes.
+Of CPUs alone, as `leaf_layout`: plans of GPUs have no launches that make a directory.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """How the fields in the leaves of a tree lie while a sequence runs. The program keeps them one array a field: what has another
 layout is converted when the sequence begins, and back when it ends, by copies that are part of it.
+
+Of CPUs alone: plans of GPUs have no launches that convert, since those are planned as loops that a team shares out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """What the records of a list of active cells are while a sequence runs. The program keeps item and coordinates of each: lists of
 places are converted when the sequence begins, and back when it ends, by copies that are part of it.
+
+Of CPUs alone, as `leaf_layout`: plans of GPUs have no launches that convert.
 """
 
 from __future__ import annotations
