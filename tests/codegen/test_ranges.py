@@ -123,7 +123,7 @@ def test_where_rows_begin_is_not_looked_up_before_what_may_end_the_call() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fn", "made", "n_candidates"), [(product_of_rows, matrix, 15), (forces, lists, 12)]
+    ("fn", "made", "n_candidates"), [(product_of_rows, matrix, 30), (forces, lists, 12)]
 )
 def test_what_is_decided_of_uneven_rows(fn: Any, made: Any, n_candidates: int) -> None:
     _, problem = problem_of(fn, made("odd", 61))
