@@ -150,7 +150,7 @@ class CheckWriter:
 
     def lines(self) -> list[str]:
         """The statements of the function's body."""
-        for call in self.recording.calls:
+        for k, call in enumerate(self.recording.calls):
             arrays = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
             params = {
                 p.name: coerced(e, p.dtype)
@@ -158,6 +158,11 @@ class CheckWriter:
             }
             renaming = Renaming(arrays=arrays, params=params)
             body = tuple(renaming.apply_stmt(s) for s in call.ir.body)
+            around = [r for r in self.recording.repeats if k in r.members and call.uses_steps]
+            for r in reversed(around):  # in each step that its numbers depend on
+                if r.index:
+                    n = ir.Const(r.count, ir.DType.i64)
+                    body = (ir.For(r.index, n, body, call.where),)
             self.kernel, self.around = call.ir.name, Around()
             self.facts.unknown_locals(body)
             n_checks = self.n_checks

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.domain import Residue
+from ...kernels.ir.effects import task_reads
 from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Problem, Task
 from ..backbone import INNER
@@ -42,11 +43,17 @@ def declare(s: Draft) -> None:
 def guards_of(s: Draft, task: Task) -> int:
     """The ways that a guarded task has by itself. Threads of a GPU that have nothing to do wait for their neighbours."""
     values = {BRANCH}
-    if may_blend(task, s.problem):
+    if may_blend(task, s.problem) and (s.kind.has_teams or not _reads_others(task)):
         values.add(BLEND)
     if s.kind.has_teams and stride_of(s.problem, task) is not None:
         values.add(STRIDE)
     return bits(*values)
+
+
+def _reads_others(task: Task) -> bool:
+    """Whether an iteration reads elements of its target that another one may keep: threads of a GPU would write them meanwhile."""
+    target = task.target
+    return any(x.array == target.array and x != target for x, _ in task_reads(task))
 
 
 def stride_of(problem: Problem, task: Task) -> Stride | None:
