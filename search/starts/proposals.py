@@ -55,8 +55,8 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     if loops >= 3:  # of a product without packed panels much is known: it waits for memory
         yield from _products_along_sums(space, greedy)
-        yield from _products_of_triangles(space, greedy)
         yield from _packed_products(space, greedy)
+        yield from _products_of_triangles(space, greedy)
     yield from _scatters(space, greedy)
     yield greedy
     if space.variables.ranges:
