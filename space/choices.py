@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .families.directory import DIRECTORY, HASH, TABLE
 from .families.fusion import FUSED, SAME_LAUNCH, SEPARATE
+from .families.gathers import GATHERS, ONE_BY_ONE, TRANSPOSED
 from .families.guard import BLEND, BRANCH, GUARD, STRIDE
 from .families.leaf_layout import AOS, AOSOA, LEAF_LAYOUT, SOA
 from .families.leaf_tiles import IN_ROWS, IN_TILE
@@ -99,6 +100,7 @@ __all__ = [
     "FAR",
     "FASTER",
     "FUSED",
+    "GATHERS",
     "GLOBAL",
     "GUARD",
     "GUIDED",
@@ -124,6 +126,7 @@ __all__ = [
     "NO_PREFETCH",
     "NO_SUMS_AHEAD",
     "ODD",
+    "ONE_BY_ONE",
     "ORDER",
     "OUTSIDE",
     "PACKED_BY",
@@ -165,6 +168,7 @@ __all__ = [
     "THREAD_LEVEL",
     "THREE_STAGES",
     "TILE",
+    "TRANSPOSED",
     "TREE",
     "TWO_STAGES",
     "UNROLL",

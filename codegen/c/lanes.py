@@ -22,9 +22,11 @@ from ...kernels.ir.walk import blocks, children, local_changed, nested_statement
 from . import csyntax as c
 from .block import Block, Builder
 from .constants import neutral
+from .lanes_near import NearLoads
 from .lanes_rows import UpdateRow, is_free, update_rows, written_out
 from .lanes_scope import Iterations, Lanes, LaneScope
-from .lanes_values import BOOL, LaneValues, Place, looks_up
+from .lanes_uniform import looks_up
+from .lanes_values import BOOL, LaneValues, Place
 from .memory import Value
 from .vectors import type_name
 
@@ -142,7 +144,9 @@ class LaneWriter:
         body = written_out(body, self._may_row, self._dtype)
         rows = update_rows(body, self._may_row, self._dtype)
         values: dict[ir.Update, c.CExpr] = {}
+        near, around = NearLoads(self.v, body), self.v.near
         for at, s in enumerate(body):
+            near.before(at)
             match s:
                 case ir.Update() if at in rows:
                     self.row(rows[at], s, values)
@@ -166,6 +170,7 @@ class LaneWriter:
                     self.inner_loop(s)
                 case _:
                     raise AssertionError(s)
+        self.v.near = around
 
     def _dtype(self, array: str) -> DType:
         return self.scope.problem.array(array).dtype

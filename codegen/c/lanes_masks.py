@@ -296,12 +296,16 @@ class LaneMasks:
             for is_high in (False, True)
         ]
         result = self.type(dtype)
-        made = f"({result}){{{', '.join(halves)}}}"
-        if dtype is DType.bool_ and not self.is_pair(I32):
-            made = f"{self._join_masks()}({', '.join(halves)})"
-        elif dtype is not DType.bool_ and not self.is_pair(dtype):
-            made = f"{self._join(dtype)}({', '.join(halves)})"
+        made = self.joined(dtype, *halves)
         return f"static inline {result} {name}({parameters}) {{ return {made}; }}"
+
+    def joined(self, dtype: DType, lo: str, hi: str) -> str:
+        """The text of a value of two halves."""
+        if dtype is DType.bool_ and not self.is_pair(I32):
+            return f"{self._join_masks()}({lo}, {hi})"
+        if dtype is not DType.bool_ and not self.is_pair(dtype):
+            return f"{self._join(dtype)}({lo}, {hi})"
+        return f"({self.type(dtype)}){{{lo}, {hi}}}"
 
     def _join_masks(self) -> str:
         n, m, h = self.width, self.mask, self.half.mask

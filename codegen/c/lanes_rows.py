@@ -1,4 +1,4 @@
-"""Rows: elements next to one another that each lane updates, the numbers of a vector of particles for one node of a grid.
+"""Rows: elements next to one another that each lane updates or loads, the numbers of a vector of particles for one node of a grid.
 
 Values of lanes are vectors over lanes, rows are vectors along memory: a transposition in registers makes one of the other.
 """
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.near import split_constant
 from ...kernels.ir.walk import children, local_changed, locals_read, mapped, nested_statements, walk
 from .lanes_masks import I32, LaneMasks
 from .vectors import SCALAR_TYPES, mask_dtype, operator
 
 _LINE_BYTES = 64
 _GROUP_BYTES = 16  # instructions that exchange elements do so within groups of these
+_INLINED = "static inline __attribute__((always_inline))"  # results then are in registers
 
 
 # Array, operator, type, indices but for the last one, and what that one is without its constant.
@@ -84,8 +86,8 @@ def _is_along(u: ir.Update, loop: str) -> bool:
     def reads(e: ir.Expr) -> bool:
         return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
 
-    base, _ = _split(_at(u, loop, 0).indices[-1])
-    ends = [_split(_at(u, loop, k).indices[-1]) for k in (0, 1)]
+    base, _ = split_constant(_at(u, loop, 0).indices[-1])
+    ends = [split_constant(_at(u, loop, k).indices[-1]) for k in (0, 1)]
     return (
         not any(map(reads, u.indices[:-1]))
         and ends[0][0] == ends[1][0] == base
@@ -108,29 +110,6 @@ def _at(u: ir.Update, loop: str, k: int) -> ir.Update:
     return mapped(u, there, lambda s: s)
 
 
-def _is_wider(of: DType, to: DType) -> bool:
-    return of.is_index and to.is_index and to.size_bytes >= of.size_bytes
-
-
-def _split(e: ir.Expr) -> tuple[ir.Expr | None, int]:
-    """An index as something and a constant more."""
-    match e:
-        case ir.Const(value):
-            return None, int(value)
-        case ir.Cast(x, dtype) if _is_wider(x.dtype, dtype):
-            base, n = _split(x)
-            return (None if base is None else ir.Cast(base, dtype)), n
-        case ir.Binary("add", a, b, dtype):
-            (left, n), (right, m) = _split(a), _split(b)
-            if left is None or right is None:
-                return (right if left is None else left), n + m
-            return ir.Binary("add", left, right, dtype), n + m
-        case ir.Binary("sub", a, ir.Const(value), _):
-            base, n = _split(a)
-            return base, n - int(value)
-    return e, 0
-
-
 def update_rows(
     body: Sequence[ir.Stmt],
     may_row: Callable[[ir.Update], bool],
@@ -143,7 +122,7 @@ def update_rows(
     groups: dict[_Key, dict[int, int]] = {}
     for at, s in enumerate(body):
         if isinstance(s, ir.Update) and may_row(s):
-            base, n = _split(s.indices[-1])
+            base, n = split_constant(s.indices[-1])
             key = (s.array, s.op, dtype_of(s.array), s.indices[:-1], base)
             group = groups.setdefault(key, {})
             if n not in group:
@@ -173,7 +152,7 @@ def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
 
 
 class LaneRows:
-    """Helper functions that update rows, of the lanes of `m`."""
+    """Helper functions that update and load rows, of the lanes of `m`."""
 
     def __init__(self, m: LaneMasks) -> None:
         self.m = m
@@ -183,6 +162,12 @@ class LaneRows:
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).has(dtype)
         return self.m.has_registers(dtype)
+
+    def can_load(self, dtype: DType) -> bool:
+        """Whether vectors of lanes, and those of their indices, are made of such groups."""
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            return self.m.width > 1 and LaneRows(self.m.half).can_load(dtype)
+        return self.m.has_registers(dtype) and self.m.has_registers(I32)
 
     def update(self, op: str, dtype: DType, n_rows: int) -> str:
         """`update(p, m, i, x0, x1 ...)`: p[i + k] op= xk where m, one lane after the other, each its row at once."""
@@ -230,6 +215,98 @@ class LaneRows:
             return "\n".join(lines)
 
         return self.m.made(name, text)
+
+    def places(self) -> str:
+        """`places(m, i, at)`: at[l] = i[l] in the lanes of m, 0 in others."""
+        i, n = self.m.type(I32), self.m.width
+        name = f"lane_places_{n}"
+        opening = f"static inline void {name}({self.m.mask} m, {i} i, int64_t *at)"
+        if self.m.is_pair(I32):
+            one, b = LaneRows(self.m.half).places(), DType.bool_
+            halves = [
+                f"    {one}({self.m.lo('m', b, k)}, {self.m.lo('i', I32, k)}, at + {n // 2 * k});"
+                for k in (False, True)
+            ]
+            return self.m.made(name, lambda: "\n".join([f"{opening} {{", *halves, "}"]))
+        prefix, register = self.m.intrinsic(I32)[0], self.m.register(I32)
+        bits = f"i = ({i}){prefix}_maskz_mov_epi32(m, ({register})i);"
+        each = f"    for (int l = 0; l < {n}; ++l) at[l] = i[l];"
+        return self.m.made(
+            name,
+            lambda: (
+                f"{opening} {{\n#ifdef LANES_AVX512\n    {bits}\n#else\n    i &= m;\n#endif\n"
+                f"#pragma GCC unroll {n}\n{each}\n}}"
+            ),
+        )
+
+    def load(self, dtype: DType, n_rows: int) -> str:
+        """`load(p, at, x)`: x[k] = p[at[l] + k] in each lane l, which loads its row at once.
+
+        Places are read again for each row: those of all lanes in registers, which compilers try, take them most of their time.
+        """
+        v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
+        name = f"lane_row{n_rows}_{v}"
+        opening = f"{_INLINED} void {name}(const {t} *p, const volatile int64_t *at, {v} *x) {{"
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            half = LaneRows(self.m.half)
+            one, kind = half.load(dtype, n_rows), half.m.type(dtype)
+            parts = (
+                f"    {kind} lo[{n_rows}], hi[{n_rows}];",
+                f"    {one}(p, at, lo);",
+                f"    {one}(p, at + {n // 2}, hi);",
+                *(
+                    f"    x[{k}] = {self.m.joined(dtype, f'lo[{k}]', f'hi[{k}]')};"
+                    for k in range(n_rows)
+                ),
+            )
+            return self.m.made(name, lambda: "\n".join([opening, *parts, "}"]))
+
+        def text() -> str:
+            group, held = row_length(dtype), list[str]()
+            one = self._row_of_one(dtype, n_rows)
+            for k in range(group):
+                lanes = [f"{one}(p + at[{lane}])" for lane in range(k, n, group)]
+                held.append(f"    const {v} r{k} = {self._side_by_side(dtype, lanes)};")
+            made, places = self._transposed(dtype, [f"r{k}" for k in range(group)])
+            rows = (f"    x[{k}] = {made[places[k] // n]};" for k in range(n_rows))
+            return "\n".join((opening, *held, *rows, "}"))
+
+        return self.m.made(name, text)
+
+    def _row_of_one(self, dtype: DType, n: int) -> str:
+        """`row(p)`: p[0] to p[n - 1] in 16 bytes, with what need not be read as 0."""
+        group, t = row_length(dtype), SCALAR_TYPES[dtype.name]
+        kind = self.m.prelude.vector_type(dtype, group)
+        name = f"lane_near{n}_{kind}"
+        opening = f"static inline {kind} {name}(const {t} *p) {{"
+        items = ", ".join(f"p[{k}]" for k in range(n))
+        one = f"    return ({kind}){{{items}}};"
+        if n == group:
+            one = f"    return *(const {kind}_unaligned *)p;"
+        elif n == 2:
+            two = self.m.prelude.vector_type(DType.i64, 2)
+            one = (
+                "    int64_t both;\n    __builtin_memcpy(&both, p, sizeof both);\n"
+                f"    return ({kind})({two}){{both}};"
+            )
+        elif n == 3:
+            cast, suffix = ("float", "ps") if dtype.is_float else ("int", "epi32")
+            call = f"_mm_maskload_{suffix}((const {cast} *)p, _mm_setr_epi32(-1, -1, -1, 0))"
+            one = f"#if defined(__AVX2__)\n    return ({kind}){call};\n#else\n{one}\n#endif"
+        return self.m.made(name, lambda: f"{opening}\n{one}\n}}")
+
+    def _side_by_side(self, dtype: DType, parts: Sequence[str]) -> str:
+        """Vectors of 16 bytes as one."""
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2
+        masks = self.m
+        while masks.size(dtype) > _GROUP_BYTES * len(parts):
+            masks = masks.half
+        lo, hi = (self._side_by_side(dtype, x) for x in (parts[:half], parts[half:]))
+        if masks.size(dtype) == 2 * _GROUP_BYTES:
+            return f"{_two(masks, dtype)}({lo}, {hi})"
+        return masks.joined(dtype, lo, hi)
 
     def _transposed(self, dtype: DType, rows: Sequence[str]) -> tuple[list[str], list[int]]:
         """Vectors that hold the row of each lane in one piece, and where each begins in them; a row that lacks repeats the last."""
@@ -280,6 +357,21 @@ class LaneRows:
                 joined = f"{prelude.use(op, dtype, n if n > 1 else 0)}({there}, {here})"
             yield f"{there} = {joined};"
             first += n
+
+
+def _two(m: LaneMasks, dtype: DType) -> str:
+    """`two(lo, hi)`: a vector of 32 bytes of its halves, by one instruction: gcc clears the upper half of the first for others."""
+    v, half = m.type(dtype), m.half.type(dtype)
+    name, joined = f"lane_two_{v}", m.joined(dtype, "lo", "hi")
+    wide = "_mm256_castsi128_si256((__m128i)lo)"
+    call = f"({v})_mm256_insertf128_si256({wide}, (__m128i)hi, 1)"
+    return m.made(
+        name,
+        lambda: (
+            f"static inline {v} {name}({half} lo, {half} hi) {{\n#if defined(__AVX__)\n    return {call};\n"
+            f"#else\n    return {joined};\n#endif\n}}"
+        ),
+    )
 
 
 def _interleaved(n: int, group: int, size: int, half: int) -> list[int]:

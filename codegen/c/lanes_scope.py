@@ -27,7 +27,7 @@ class Iterations:
 
     `order`: an array with the numbers (i32) of the iterations, which then do not follow one another; `kept`: arrays of what locals
     are set to, by number. `is_shared`: updates that are atomic. `tiles`: arrays of which a part is elsewhere. `in_any_order`:
-    whether sums of floats may be made in another order.
+    whether sums of floats may be made in another order. `loads_rows`: whether elements near one another are loaded at once.
     """
 
     order: c.CExpr | None = None
@@ -35,6 +35,7 @@ class Iterations:
     is_shared: Callable[[ir.Update], bool] = lambda update: False
     tiles: Mapping[str, TilePlace] = field(default_factory=dict)
     in_any_order: bool = False
+    loads_rows: bool = True
 
 
 @dataclass(frozen=True)

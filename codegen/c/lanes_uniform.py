@@ -17,6 +17,7 @@ from ...kernels.ir.kernel import (
     Expr,
     For,
     If,
+    Load,
     Local,
     LocalArray,
     LocalElement,
@@ -149,6 +150,14 @@ def affine_locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
         and all(isinstance(x, LoopIndex | Const | Cast | Binary) for x in walk(s.value))
         and all(x.dtype.is_index for x in walk(s.value))
     }
+
+
+def looks_up(e: Expr) -> bool:
+    """Whether an expression has indices that may be outside in lanes that are not live."""
+    return any(
+        isinstance(x, Load) or (isinstance(x, LocalElement) and not isinstance(x.index, Const))
+        for x in walk(e)
+    )
 
 
 # --- what fits into 32 bits

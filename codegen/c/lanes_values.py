@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.walk import nested_statements, walk
+from ...kernels.ir.walk import nested_statements
 from . import csyntax as c
 from .block import Builder
 from .body_values import BodyValues
@@ -16,7 +17,7 @@ from .lanes_memory import LaneMemory
 from .lanes_operations import LaneOperations
 from .lanes_rows import LaneRows
 from .lanes_scope import Lanes, LaneScope
-from .lanes_uniform import Ranges, Uniformity, affine_locals
+from .lanes_uniform import Ranges, Uniformity, affine_locals, looks_up
 from .memory import Value
 from .point import row_strides
 from .vectors import operator, type_name
@@ -75,6 +76,7 @@ class LaneValues:
         self.scalar = BodyValues(w, scope.problem, scope.array_of, plain_indices=True)
         self.scalar.loops, self.scalar.locals = dict(scope.loops), dict(scope.locals)
         self.affine = affine_locals(body)
+        self.near: Mapping[ir.Load, c.CExpr] = {}  # of the statement that is written, in registers
 
     def named(self, x: c.CExpr, dtype: DType, stem: str) -> c.CExpr:
         if isinstance(x, c.Id):
@@ -232,21 +234,39 @@ class LaneValues:
         return Value(c.Call(self.ops.operation(op, x.dtype), (x.x,)), dtype, width)
 
     def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
+        found, n_elements = self._flat(array, indices)
+        total, tile = self._total(found), self.scope.iterations.tiles.get(array)
+        first = found.base if tile is None else c.minus(found.base, tile.origin)
+        if total is None or _keeps_apart(found.reach, n_elements):
+            return Place(first, found.stride, total)
+        return Place(c.Num("0"), found.stride, self._from_nowhere(first, total))
+
+    def flat_offsets(self, array: str, indices: tuple[ir.Expr, ...], more: int) -> c.CExpr:
+        """The index of an element of each lane, and so many more, in an array as it lies."""
+        found, _ = self._flat(array, indices)
+        first = c.add(found.base, c.number(more))
+        offsets = self.lane_offsets(Place(first, found.stride, self._total(found)))
+        return offsets if first == c.Num("0") else self._from_nowhere(first, offsets)
+
+    def _flat(self, array: str, indices: tuple[ir.Expr, ...]) -> tuple[_Index, int]:
+        """A place as one index, and how many elements there are."""
         info, tile = self.scope.problem.array(array), self.scope.iterations.tiles.get(array)
         found = _Index(c.Num("0"), 0, (), (0, 0))
         strides = row_strides(info.shape if tile is None else tile.shape)
         for index, step in zip(indices, strides, strict=True):
             x = self._split(index)
             found = self._sum(found, x if step == 1 else self._scaled(x, step))
+        return found, sum(n * step for n, step in zip(info.shape, strides, strict=True))
+
+    def _total(self, x: _Index) -> c.CExpr | None:
         total: c.CExpr | None = None
-        for offset in found.offsets:
+        for offset in x.offsets:
             total = offset if total is None else self._index_op("add", total, offset)
-        n_elements = sum(n * step for n, step in zip(info.shape, strides, strict=True))
-        first = found.base if tile is None else c.minus(found.base, tile.origin)
-        if total is None or _keeps_apart(found.reach, n_elements):
-            return Place(first, found.stride, total)
+        return total
+
+    def _from_nowhere(self, first: c.CExpr, offsets: c.CExpr) -> c.CExpr:
         base = self.splat(Value(c.CastTo(type_name(I32, 0), first), I32)).x
-        return Place(c.Num("0"), found.stride, self._index_op("add", base, total))
+        return self._index_op("add", base, offsets)
 
     def _split(self, e: ir.Expr) -> _Index:
         """An index in parts. Sums that wrap around are no index of any array."""
@@ -330,8 +350,10 @@ class LaneValues:
         return steps if place.offsets is None else self._index_op("add", steps, place.offsets)
 
     def load(self, e: ir.Load) -> Value:
-        place = self.place(e.array, e.indices)
         dtype = self.scope.problem.array(e.array).dtype
+        if self.near and e in self.near:
+            return Value(self.near[e], dtype, self.lanes.width)
+        place = self.place(e.array, e.indices)
         at = self.address(e.array, place)
         width = self.lanes.width
         if place.offsets is None and place.stride == 1:
@@ -377,12 +399,3 @@ class LaneValues:
             zero = self.splat(nothing).x if held.lanes else nothing.x
             x = c.Cond(self.any(self.mask), x, zero)
         return replace(held, x=x)
-
-
-def looks_up(e: ir.Expr) -> bool:
-    """Whether an expression has indices that may be outside in lanes that are not live."""
-    return any(
-        isinstance(x, ir.Load)
-        or (isinstance(x, ir.LocalElement) and not isinstance(x.index, ir.Const))
-        for x in walk(e)
-    )

@@ -18,6 +18,7 @@ from math import gcd
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER
+from ...space.families.gathers import GATHERS, TRANSPOSED
 from ...space.families.schedule import rows_of
 from ...space.targets.target import LINE_BYTES
 from ..loops.ir import (
@@ -493,7 +494,10 @@ class LaunchWriter:
             starts,
             {},
             {q.loop.name: q.loop.extent for q in task.loops},
-            iterations=iterations_of(scene, task, self.windows(task, ctx)),
+            iterations=replace(
+                iterations_of(scene, task, self.windows(task, ctx)),
+                loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
+            ),
             fast_math=False,  # functions as in the scalar body: programs are linked without vector ones
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)

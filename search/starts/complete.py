@@ -372,6 +372,8 @@ class _Wanted:
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
         for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
+        for var in self.v.of_tasks["gathers"].values():
+            self.want(var, ch.TRANSPOSED, ch.ONE_BY_ONE)
         for sites in self.v.of_trees.values():
             for var in sites.values():
                 self.want(var, AS_IT_IS)

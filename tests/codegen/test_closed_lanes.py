@@ -49,6 +49,14 @@ def advect(q: nd, u: nd, new: nd):
 
 
 @kernel
+def sampled(q: nd, u: nd, new: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = min(max(int(u[i, j] * 9.0) + j, 0), q.shape[1] - 4)
+            new[i, j] = q[i, k] * 0.5 + q[i, k + 1] * 0.25 + q[i, k + 3] * 0.125
+
+
+@kernel
 def in_place(q: nd):
     for i in range(q.shape[0]):
         for j in range(1, q.shape[1]):
@@ -116,6 +124,28 @@ def test_only_tiles_that_may_be_cut_ask_which_lanes_are_left(extent: int, asks: 
     program = program_of(made)
     assert calls(program, "load_")  # whole tiles, without a mask
     assert bool(calls(program, "lane_load_")) == bool(calls(program, "lane_store_")) == asks
+
+
+@pytest.mark.parametrize("width", [32, 16])
+def test_elements_near_one_another_are_gathered_either_way(width: int, tmp_path: Path) -> None:
+    recording, problem, arrays = problem_of(lambda x, y, z: sampled(x, y, z), 3)
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    space = build_space(problem, checking.target(2, width))
+    root: Any = space.root()
+    (var,) = space.variables.of_tasks["gathers"].values()
+    inner = space.variables.kind[space.backbone.dim(0, "j", INNER)]
+    alone = root.decide(inner, 1 << ch.ABSENT)
+    assert alone.value(var) == ch.ONE_BY_ONE  # iterations one at a time gather nothing
+    rng = np.random.default_rng(3)
+    vectors = root.decide(inner, 1 << ch.VECTOR)
+    made = [vectors.decide(var, 1 << x) for x in (ch.ONE_BY_ONE, ch.TRANSPOSED)]
+    candidates = [checking.random_candidate(c, rng) for c in made]
+    transposed = [bool(calls(program_of(c), "lane_row4")) for c in candidates]
+    assert transposed == [False, True]
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "one"):
+        assert built.library is not None, built.log
+        assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
 
 
 def test_values_of_two_registers_are_no_vectors() -> None:

@@ -229,6 +229,14 @@ def since(out: A(), x: A(), at: A(), start: A()):
             out[i] = x[at[i] - start[0], 1]
 
 
+@ks.kernel
+def neared(out: A(), x: A(), at: A()):
+    for i in out:
+        if at[i] >= 0:
+            k = at[i]
+            out[i] = x[k, 0] * 2 + x[k, 1] + x[k, 2] * 3 + x[k, 4] - x[k + 1, 0]
+
+
 def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     """Kernels, arguments, and whether they run in lanes."""
     rng = np.random.default_rng(5)
@@ -243,6 +251,8 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield spread, [np.zeros(60, np.float32), unit, np.abs(at)], False
     for dtype in (np.float32, np.float64, np.int32, np.int64, np.int16):
         many = rng.integers(-9, 9, n).astype(dtype)
+        table = rng.integers(-9, 9, (61, 5)).astype(dtype)
+        yield neared, [np.zeros(n, dtype), table, at], False
         yield rowed, [np.zeros((60, 5), dtype), np.zeros((60, 4), dtype), many, np.abs(at)], False
     for begin in (
         5_000_000_000,

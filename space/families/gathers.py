@@ -1,0 +1,48 @@
+"""How iterations in lanes load elements that are near one another in memory."""
+
+from __future__ import annotations
+
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.near import has_near_loads
+from ..backbone import INNER
+from ..draft import Draft, Family, Phrases, bits
+from ..targets.kind import CPU
+from .tiling import VECTOR, runs_in_lanes
+
+_ROW_BYTES = 16
+
+ONE_BY_ONE, TRANSPOSED = range(2)
+GATHERS = (
+    "ONE_BY_ONE",  # a gather for each element
+    "TRANSPOSED",  # each lane loads its row at once, and a transposition in registers makes vectors of lanes
+)
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        if task.body is None or not any(runs_in_lanes(s, task, d) for d in s.dims_at(t, INNER)):
+            continue
+        if has_near_loads(task.body.statements, lambda name: s.array(name).shape, longest):
+            s.v.of_tasks["gathers"][t] = s.b.add("gathers", (task.name,), GATHERS)
+
+
+def longest(dtype: DType) -> int:
+    """Elements of a row: those of 16 bytes."""
+    return _ROW_BYTES // dtype.size_bytes if dtype.size_bytes >= 4 else 1
+
+
+def lanes_gather(s: Draft) -> None:
+    """Coherence: iterations one at a time gather nothing, which is the first value."""
+    for t, var in s.v.of_tasks["gathers"].items():
+        (d,) = (x for x in s.dims_at(t, INNER) if runs_in_lanes(s, s.problem.tasks[t], x))
+        s.b.clause("lanes gather", [(var, bits(ONE_BY_ONE)), (s.v.kind[d], bits(VECTOR))])
+
+
+PHRASES = Phrases(
+    "gathers",
+    "loads",
+    {"TRANSPOSED": "loads elements near one another at once, and transposes them"},
+    {"TRANSPOSED": "transposes what it gathers"},
+)
+
+FAMILY = Family("gathers", {CPU: (lanes_gather,)}, declare, (PHRASES,))

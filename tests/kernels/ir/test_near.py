@@ -1,0 +1,100 @@
+"""Which loads of a block are near one another."""
+
+from __future__ import annotations
+
+import pytest
+from kernelscape.kernels.ir.kernel import (
+    NOWHERE,
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    If,
+    Load,
+    Local,
+    SetLocal,
+    Stmt,
+    Store,
+)
+from kernelscape.kernels.ir.near import near_loads
+
+I, F = DType.i32, DType.f32
+SHAPE = (10, 5, 3)
+
+
+def more(e: Expr, n: int) -> Expr:
+    return Binary("add", e, Const(n, e.dtype), e.dtype)
+
+
+def q(*indices: Expr) -> Load:
+    return Load("q", indices, F)
+
+
+def put(name: str, e: Expr) -> SetLocal:
+    return SetLocal(name, e, NOWHERE)
+
+
+B, C = Local("b", I), Local("c", I)
+ZERO, ONE, TWO = (Const(k, I) for k in range(3))
+
+
+def found(*body: Stmt) -> list[list[tuple[int, int, int]]]:
+    """Of each statement: where the elements are that are loaded with its own, how many, and which of them its own is."""
+    every = near_loads(body, lambda _: SHAPE, lambda _: True, lambda _: 4)
+    return [[(n.start, n.length, k) for n, k in x.values()] for x in every]
+
+
+def test_neighbours_along_any_axis_are_loaded_at_once() -> None:
+    """Rows of three elements follow one another: the last of one and the first of the next are side by side."""
+    body = [put(f"x{k}", q(B, more(C, k // 3), Const(k % 3, I))) for k in range(6)]
+    assert found(*body) == [[(0, 4, k)] for k in range(4)] + [[(4, 2, k)] for k in range(2)]
+
+
+def test_none_is_left_alone() -> None:
+    body = [put(f"x{k}", q(B, C, Const(k, I))) for k in (2, 0, 1)]
+    body += [put(f"y{k}", q(B, more(C, 1), Const(k, I))) for k in range(2)]
+    assert [x[0] for x in found(*body)] == [(0, 3, 2), (0, 3, 0), (0, 3, 1), (3, 2, 0), (3, 2, 1)]
+
+
+def test_locals_are_seen_through() -> None:
+    wide, first = Local("w", DType.i64), Local("v", DType.i64)
+    body = (
+        put("v", Cast(C, DType.i64)),
+        put("x", q(B, ONE, first)),
+        put("w", Cast(more(C, 1), DType.i64)),
+        put("y", q(B, ONE, wide)),
+    )
+    assert found(*body) == [[], [(0, 2, 0)], [], [(0, 2, 1)]]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        Store("q", (ZERO, ZERO, ZERO), Const(1.0, F), NOWHERE),
+        put("c", ZERO),
+        If(Local("m", DType.bool_), (put("c", ZERO),), (), NOWHERE),
+        If(
+            Local("m", DType.bool_),
+            (Store("q", (B, C, ZERO), Const(1.0, F), NOWHERE),),
+            (),
+            NOWHERE,
+        ),
+    ],
+)
+def test_what_may_change_between_is_loaded_again(between: Stmt) -> None:
+    body = (put("x", q(B, C, ZERO)), between, put("y", q(B, C, ONE)))
+    assert not any(found(*body))
+
+
+def test_what_may_not_be_evaluated_brings_nothing_together() -> None:
+    second = Binary("and", Local("m", DType.bool_), Cast(q(B, C, ONE), DType.bool_), DType.bool_)
+    assert not any(found(put("x", q(B, C, ZERO)), put("y", second)))
+    inside = If(Local("m", DType.bool_), (put("y", q(B, C, ONE)),), (), NOWHERE)
+    assert not any(found(put("x", q(B, C, ZERO)), inside))
+
+
+def test_small_integers_wrap_around() -> None:
+    u = Local("u", DType.u8)
+    body = (put("x", q(B, C, Cast(more(u, 1), I))), put("y", q(B, C, Cast(more(u, 2), I))))
+    assert not any(found(*body))
