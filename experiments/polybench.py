@@ -68,9 +68,10 @@ def make_row(job: Job, options: PolybenchOptions) -> Row:
                 seed=options.seed,
                 directory=folder / "run",
             )
-            if run.best is None:
-                raise RuntimeError(f"no implementation was found: {run.status}")
-            runs["found"] = run.best.compile()
+            if (
+                run.best is not None
+            ):  # in time: else the call alone counts, and the page has no `found`
+                runs["found"] = run.best.compile()
             row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.closed)}
         times = take_turns(runs, given)
     finally:
