@@ -35,7 +35,8 @@ class KernelLaunch:
     arguments: tuple[int, ...]  # indices into Source.arguments, in the order of the parameters
     # Numbers of the tasks that it computes; none for what starts or ends a reduction over blocks. Says nothing about the text.
     tasks: tuple[int, ...] = field(default=(), repr=False)
-    steps: tuple[int, ...] = ()  # numbers of steps of repeats, its last arguments
+    # Numbers of steps of repeats, its last arguments: none in the keys of texts before there were any.
+    steps: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,5 +74,6 @@ class Source:
     @property
     def key(self) -> str:
         """Content key: equal text, flags and launches, equal key."""
-        parts = (self.text, *self.flags, *map(repr, self.launches))
+        steps = (f"{k} steps {x.steps}" for k, x in enumerate(self.launches) if x.steps)
+        parts = (self.text, *self.flags, *map(repr, self.launches), *steps)
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
