@@ -61,6 +61,11 @@ def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
         scene.carried = around
 
 
+def has_rows(scene: Scene, t: int) -> bool:
+    """Whether a task reads rows in vectors."""
+    return scene.plan.choice("rows", t) == "ROWS"
+
+
 def _rows_of(scene: Scene, node: Loop) -> int | None:
     """The task of which a loop holds nothing but rows of vectors, tile by tile in their order; None where it does not."""
     match node.children:
@@ -69,7 +74,7 @@ def _rows_of(scene: Scene, node: Loop) -> int | None:
         case _:
             return None
     in_order = not (node.is_parallel or node.is_last or node.is_cyclic) and node.within is None
-    if not in_order or scene.plan.choice("rows", t) != "ROWS" or task.vector is None:
+    if not in_order or not has_rows(scene, t) or task.vector is None:
         return None
     starts = (last_loop_plan(node, scene.plan.tasks, m) for m in node.members if m.task == t)
     return t if any(p == task.vector for p in starts) else None

@@ -17,6 +17,7 @@ from ...space.families.guard import stride_of
 from ...space.families.rows import shift_of
 from ..plan import TaskPlan
 from . import csyntax as c
+from .carried import has_rows
 from .memory import Value
 from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
@@ -44,7 +45,7 @@ class GuardWriter:
         assert task.task.condition is not None
         plan = self.scene.plan
         self.how = plan.choice("guard", task.index)
-        self.has_rows = plan.choice("rows", task.index) == "ROWS"
+        self.has_rows = has_rows(self.scene, task.index)
         self.values.begin_value(task, list(task.loops), ctx)
         parts = conjuncts(task.task.condition)
         residues = [(e, _residue_of(e, task)) for e in parts]
