@@ -180,9 +180,7 @@ _SIZES = {
 }
 _SIZES |= {"csr_block": 20_000, "heat_3d": 40, "nussinov": 150}
 _SIZES |= dict.fromkeys(SCATTERS, 50_000) | dict.fromkeys(bodies.SEQUENCES, 1024)
-# Those of hundreds of calls take longer than a row may.
-_LONG = {name for name, x in polybench_kernels.PROGRAMS.items() if not x.is_explored}
-JOBS = tuple(Job(name, {"n": _SIZES.get(name, 200)}) for name in PROGRAMS if name not in _LONG)
+JOBS = tuple(Job(name, {"n": _SIZES.get(name, 200)}) for name in PROGRAMS)
 
 
 @dataclass(frozen=True)

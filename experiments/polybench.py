@@ -29,8 +29,9 @@ from .writing import table, time_text
 
 FILE = "polybench"
 PROTOCOL = f"""All in f64. `call`: our kernels as they are called, with decisions by default. `found`: the sequence explored
-for a limited time, where it has few calls. NumPy uses its BLAS and LAPACK, numba `prange` and `fastmath` where that is legal.
-All take turns in one process and get new copies of the arrays each time; the least time counts, medians are in the raw data.
+for a limited time. NumPy uses its BLAS and LAPACK, numba `prange` and `fastmath` where that is legal.
+All take turns in one process and get new copies of the arrays each time; the least time counts. "medians": how far these are
+above it, of the better of theirs and of ours.
 What each leaves in the arrays is compared with the others. jacobi_2d and heat_3d take {STEPS} steps of two sweeps,
 seidel_2d {SWEEPS} sweeps; the sparse matrix has {PER_ROW} entries a row on average, and is multiplied by one vector or by
 {COLUMNS} as a block."""
@@ -60,7 +61,7 @@ def make_row(job: Job, options: PolybenchOptions) -> Row:
     row: Row = {}
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-polybench-"))
     try:
-        if program.is_explored and options.seconds:
+        if options.seconds:
             run = explore(
                 program.sequence,
                 *given,
@@ -118,7 +119,7 @@ def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
     rows: list[Row] = made["rows"]
     good = [r for r in rows if r["status"] == "ok"]
-    heads = ["program", "n", *OURS, *THEIRS, "theirs / ours", "bound", "closed"]
+    heads = ["program", "n", *OURS, *THEIRS, "theirs / ours", "medians", "bound", "closed"]
     parts = ["# Triangles, time steps and sparse rows", "", PROTOCOL, ""]
     if good:
         parts += [stamp_text(good[-1]["stamp"]), ""]
@@ -136,7 +137,15 @@ def _cells(r: Row) -> list[str]:
     ns, bound = r["times_ns"], r.get("bound_ns")
     times = [time_text(ns.get(name)) for name in (*OURS, *THEIRS)]
     closed = r.get("closed", "–").replace("|", "/")
-    return [r["name"], str(r["sizes"]["n"]), *times, f"{speed(r):.2f}", time_text(bound), closed]
+    ratio = f"{speed(r):.2f}"
+    return [r["name"], str(r["sizes"]["n"]), *times, ratio, _above(r), time_text(bound), closed]
+
+
+def _above(r: Row) -> str:
+    """How far the medians are above the least times, of the better of theirs and of ours."""
+    ns, medians = r["times_ns"], r["medians_ns"]
+    better = (min((n for n in of if n in ns), key=lambda n: ns[n]) for of in (THEIRS, OURS))
+    return ", ".join(f"+{medians[n] / ns[n] - 1:.0%}" for n in better)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -301,11 +301,10 @@ def csr_block(start: Any, column: Any, value: Any, x: Any, y: Any) -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """A sequence of the table. `size`: n of its row. `is_explored`: its calls are few enough to be searched as one sequence."""
+    """A sequence of the table. `size`: n of its row."""
 
     sequence: Callable[..., None]
     size: int = 1000
-    is_explored: bool = True
 
     def complete(self, sizes: dict[str, int]) -> dict[str, int]:
         """Sizes as `Job` has them. Raises ValueError."""
@@ -324,7 +323,7 @@ PROGRAMS = {
     "cholesky": Program(cholesky),
     "jacobi_2d": Program(jacobi_2d),
     "heat_3d": Program(heat_3d, 100),
-    "seidel_2d": Program(seidel_2d, is_explored=False),
+    "seidel_2d": Program(seidel_2d),
     "floyd_warshall": Program(floyd_warshall),
     "nussinov": Program(nussinov),
     "csr_vector": Program(csr_vector, 100_000),

@@ -7,7 +7,7 @@ import ctypes.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -70,8 +70,8 @@ def _compiled(text: str, arguments: tuple[Any, ...]) -> Callable[..., int]:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _ENGINES.append(engine)  # its end would be that of the function
-    function: Any = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)(engine.get_function_address(NAME))
-    return function  # type: ignore[no-any-return]
+    signature = ctypes.CFUNCTYPE(ctypes.c_int64, *arguments)
+    return cast(Callable[..., int], signature(engine.get_function_address(NAME)))
 
 
 _ENGINES: list[Any] = []

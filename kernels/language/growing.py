@@ -64,5 +64,6 @@ def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
 
 def _whole(x: Expr) -> int | None:
     """The value of a whole number that may grow from step to step."""
-    is_index = isinstance(x, Const) and x.dtype.is_index
-    return int(x.value) if is_index and abs(x.value) < _LARGEST else None  # type: ignore[union-attr]
+    if not isinstance(x, Const) or not x.dtype.is_index or abs(x.value) >= _LARGEST:
+        return None
+    return int(x.value)
