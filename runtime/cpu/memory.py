@@ -53,6 +53,17 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
+def _told(name: str, first: int, end: int) -> bool:
+    """Tells the handler of faults (timer.c) something of these addresses; False where there is none, or it does not take them."""
+    tell = getattr(_libc(), name, None)
+    return tell is not None and bool(tell(ctypes.c_void_p(first), ctypes.c_void_p(end)))
+
+
+def _unmap(outer: int, outer_bytes: int) -> None:
+    _told("ks_unforgive", outer, outer + outer_bytes)
+    _libc().munmap(outer, outer_bytes)
+
+
 class CpuArray(AbstractArray):
     """A C-contiguous array at a 64-byte aligned address of this process.
 
@@ -89,7 +100,7 @@ class CpuArray(AbstractArray):
         self._address = _round_up(outer + _MARGIN, alignment)
         raw = (ctypes.c_uint8 * self._inner_bytes).from_address(self._address)
         # NumPy views keep `raw` alive, and the mapping with it.
-        weakref.finalize(raw, _libc().munmap, outer, outer_bytes).atexit = False
+        weakref.finalize(raw, _unmap, outer, outer_bytes).atexit = False
         self._protect(_PROT_READ_WRITE)
         if alignment == _HUGE:
             # Refused: small pages, slower to touch, nothing else.
@@ -136,17 +147,16 @@ class CpuArray(AbstractArray):
 
     def keep(self, n_first: int) -> bool:
         self.kept_bytes = n_first * self._dtype.itemsize
-        # The end of the row before may be on a row's first page, which a handler of faults gives up then.
-        forgive = getattr(ctypes.CDLL(None), "ks_forgive", None)
         first, end = self.span
         for begin in range(first, end, self.row_bytes) if self.row_bytes else ():
-            is_whole = begin > first and forgive is None
-            page = _round_up(begin, _PAGE) if is_whole else begin // _PAGE * _PAGE
-            n_bytes = (begin + self.kept_bytes) // _PAGE * _PAGE - page
+            page = begin // _PAGE * _PAGE
+            border = (begin + self.kept_bytes) // _PAGE * _PAGE
+            # The end of the row before may be on a row's first page: a handler of faults gives that up then, or it stays free.
+            if first < begin and page < border and not _told("ks_forgive", page, begin):
+                page = _round_up(begin, _PAGE)
+            n_bytes = border - page
             if n_bytes > 0 and _libc().mprotect(page, n_bytes, _PROT_READ) != 0:
                 raise MemoryError(f"{n_bytes} bytes could not be protected")
-            if n_bytes > 0 and begin > first and forgive is not None:
-                forgive(ctypes.c_void_p(page), ctypes.c_void_p(begin))
         return True
 
     @property

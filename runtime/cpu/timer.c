@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,13 +77,24 @@ static struct {
 } forgiven[MOST_FORGIVEN];
 static int n_forgiven;
 
-/* A write between `page` and `begin` takes the protection from that page, in place of ending the process. */
-void ks_forgive(void *page, void *begin) {
+/* From now on a write between `page` and `begin` takes the protection from that page, in place of ending the process. 0: it does not,
+   since nobody handles faults, or there are too many pages. */
+int ks_forgive(void *page, void *begin) {
   int k = 0;
   while (k < n_forgiven && forgiven[k].page != (uintptr_t)page) k++;
-  if (k == MOST_FORGIVEN) return;
+  if (k == MOST_FORGIVEN || report_fd < 0) return 0;
   forgiven[k].page = (uintptr_t)page, forgiven[k].begin = (uintptr_t)begin;
   if (k == n_forgiven) n_forgiven++;
+  return 1;
+}
+
+/* The pages of memory that is given back: others may get these addresses. */
+int ks_unforgive(void *first, void *end) {
+  int n = 0;
+  for (int k = 0; k < n_forgiven; k++)
+    if (forgiven[k].page < (uintptr_t)first || forgiven[k].page >= (uintptr_t)end) forgiven[n++] = forgiven[k];
+  n_forgiven = n;
+  return 1;
 }
 
 static int is_forgiven(uintptr_t address) {
@@ -92,23 +104,13 @@ static int is_forgiven(uintptr_t address) {
   return 0;
 }
 
-static void on_fault(int sig, siginfo_t *info, void *context);
-
-static void listen_to(int sig) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
-  sigaction(sig, &action, NULL);
-}
-
-/* One framed JSON message, only async-signal-safe calls; the default action follows (SA_RESETHAND). */
+/* One framed JSON message, only async-signal-safe calls; the default action follows. SA_RESETHAND would take it too early: of threads
+   that meet forgiven pages at once, the second would end the process. */
 static void on_fault(int sig, siginfo_t *info, void *context) {
   (void)context;
-  if (sig == SIGSEGV && is_forgiven((uintptr_t)info->si_addr)) {
-    listen_to(sig);
-    return;
-  }
+  if (sig == SIGSEGV && is_forgiven((uintptr_t)info->si_addr)) return;
+  static atomic_flag is_said = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&is_said)) return; /* to the same fault, until who was first is through */
   char message[256], *p = message + 4;
   p = put(p, "{\"type\":\"Fault\",\"signal\":");
   p = put_number(p, (uint64_t)sig);
@@ -121,6 +123,7 @@ static void on_fault(int sig, siginfo_t *info, void *context) {
   memcpy(message, &n, 4);
   ssize_t written = write(report_fd, message, (size_t)(p - message));
   (void)written;
+  signal(sig, SIG_DFL);
 }
 
 void ks_report_faults(int fd) {
@@ -128,5 +131,9 @@ void ks_report_faults(int fd) {
   report_fd = fd;
   stack_t stack = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
   sigaltstack(&stack, NULL);
-  for (size_t k = 0; k < sizeof signals / sizeof *signals; k++) listen_to(signals[k]);
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (size_t k = 0; k < sizeof signals / sizeof *signals; k++) sigaction(signals[k], &action, NULL);
 }
