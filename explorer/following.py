@@ -293,6 +293,10 @@ class Follower(AbstractFollower):
             self._forget()
             _run_each(held)
 
+    def outdate(self) -> None:
+        with self._lock:
+            self._last = None
+
     def go_on_in_child(self) -> None:
         """In a child of fork(): the thread that held the lock may be gone."""
         self._lock = threading.RLock()

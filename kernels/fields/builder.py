@@ -48,7 +48,7 @@ class FieldTree:
         self._tree.leaves.clear()
         self._tree.released = "its tree was destroyed"
         self._tree.tops.clear()
-        self._program.n_destroyed += 1
+        self._program.outdate()
 
 
 class FieldsBuilder:

@@ -320,7 +320,7 @@ def lend(field: AbstractLeaf) -> None:
     """Somebody sees the memory of a field from now on: calls that were prepared to wait are prepared anew."""
     program = current_program()
     if not field.is_lent and program is not None:
-        program.n_destroyed += 1
+        program.outdate()
     field.is_lent = True
 
 

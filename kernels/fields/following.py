@@ -26,6 +26,10 @@ class AbstractFollower(ABC):
         """Whether the sequence that ran last goes on with this call, which then waits or has run."""
 
     @abstractmethod
+    def outdate(self) -> None:
+        """Forgets the sequence that ran last: its fields may be gone, or seen by others."""
+
+    @abstractmethod
     def release(self) -> None:
         """Runs what waits, one kernel after the other: somebody looks at the fields."""
 

@@ -106,6 +106,12 @@ class Program:
             0  # trees of fields: what was prepared with arrays before is not right any more
         )
 
+    def outdate(self) -> None:
+        """Trees of fields are gone, or somebody else sees one: what was prepared with arrays is not right any more."""
+        self.n_destroyed += 1
+        if self.follower is not None:
+            self.follower.outdate()
+
     def end(self) -> None:
         """Frees the memory of its fields; whoever uses one of them again is told."""
         if self.follower is not None:

@@ -360,3 +360,19 @@ def test_calls_that_go_on_as_before_are_known_by_kernel_and_arguments(found: Pat
     halves = (0.5 * want[:, 0] - want[:, 1])[::-1]
     zeros = -want[:, 1][::-1]
     np.testing.assert_allclose(p.e.to_numpy(), 5 * halves + zeros, rtol=1e-6)
+
+
+def test_calls_on_fields_that_somebody_sees_since_do_not_wait_again(found: Path) -> None:
+    ks.init(decisions=found)
+    p = program()
+    for _ in range(3):
+        p.substep()
+    seen = np.from_dlpack(p.d)
+    for _ in range(4):
+        seen[:] = 0
+        p.combine(p.substep.__defaults__[0])  # the same object
+        assert not waits()
+        assert seen.any()
+        p.gather()
+    assert n_runs() == 3
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(7))
