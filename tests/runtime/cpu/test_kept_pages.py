@@ -1,4 +1,4 @@
-"""Protected pages whose beginning may be written: the handler of faults gives them up, whoever comes, and as long as they are there."""
+"""Protected pages whose beginning may be written: a handler of faults gives them up, whoever comes, as long as they are there."""
 
 from __future__ import annotations
 
