@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
+from ...kernels.ir.needed import set_in
 from ...kernels.ir.text import show_expr
 from ...kernels.ir.walk import (
     Renaming,
@@ -145,6 +146,7 @@ class CheckWriter:
         self.kernel, self.where = "", ir.Location("", 0)
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}  # those that indices depend on
+        self.set_once: set[str] = set()  # by one statement of the text
         self.proved: set[tuple[str, int, ir.Expr]] = set()
         self.around = Around()
 
@@ -165,6 +167,8 @@ class CheckWriter:
                     body = (ir.For(r.index, n, body, call.where),)
             self.kernel, self.around = call.ir.name, Around()
             self.facts.unknown_locals(body)
+            self.facts.of_locals = {}
+            self.set_once = {name for name, found in set_in(body).items() if len(found) == 1}
             n_checks = self.n_checks
             with self.nested("{") as written:
                 self.declare(body)
@@ -228,6 +232,8 @@ class CheckWriter:
                     self.look(value, name in self.locals)
                     if name in self.locals:
                         self.assign(s, self.locals[name])
+                    if name in self.set_once and value.dtype.is_integer:
+                        self.facts.of_locals[name] = self.facts.range_of(value)
                 case ir.Store() | ir.Update():
                     for e in s.indices:
                         self.look(e, True)

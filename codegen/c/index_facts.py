@@ -20,6 +20,9 @@ class IndexFacts:
         self.ranges: dict[str, Range] = {}  # of loops
         self.data_loops: set[str] = set()  # whose extent depends on data
         self.unknown: set[str] = set()  # locals that are not known before the run
+        self.of_locals: dict[
+            str, Range
+        ] = {}  # of integers that one statement alone sets, where that was gone through
 
     def is_unknown(self, e: ir.Expr) -> bool:
         """Whether it depends on what the sequence computes."""
@@ -71,6 +74,8 @@ class IndexFacts:
                 return int(value), int(value)
             case ir.LoopIndex(loop):
                 return self.ranges[loop]
+            case ir.Local(name):
+                return self.of_locals.get(name, e.dtype.range)
             case ir.Cast(x) if x.dtype.is_integer:
                 return self.range_of(x)
             case ir.Select(_, a, b):

@@ -21,6 +21,7 @@ from ..ir.simplify import const
 from ..sparse.default import lower_by_default
 from ..sparse.recorded import Logical, UsedTree
 from .calling import Fields
+from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
 from .errors import LanguageError
@@ -167,6 +168,8 @@ def _walk(
     if state.draws:
         declared.append(SetLocal(state.draws, const(0, DType.u64), where))
     body = without_unread(state, [*declared, *state.blocks[0]])
+    if is_final:
+        body = clamped_indices(body)
     captured = [c[0] for c in state.captured.values()]
     results = None
     if frame.returns is not None:

@@ -1,0 +1,151 @@
+"""Indices that a program computes in floats and clamps there: the whole number that becomes of one is clamped as well.
+
+A sample between grid points has `i = cast(min(max(x, 0.0), n - 1.001), i32)`. For every number that is in range already, but not
+for NaN, of which a machine makes any whole number. With the second clamp it is for every x, and no call has to look first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Local,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+)
+from ..ir.needed import set_in
+from ..ir.ops import OPS
+from ..ir.walk import children, locals_read, mapped, nested_statements, rebuild, walk
+
+Range = tuple[float, float]
+_ANY: Range = (-math.inf, math.inf)
+_RISING = {"floor", "ceil", "trunc", "rint", "round"}  # of a larger number not less
+
+
+def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements with each cast of a float that reaches an index clamped to what the float can be, where that has ends."""
+    changes = set_in(body)
+    reaching = _reaching(body, changes)
+    if not reaching and not any(map(_indices, nested_statements(body))):
+        return body
+    return _Clamps(_Ranges(changes), reaching).block(body)
+
+
+def _indices(s: Stmt) -> tuple[Expr, ...]:
+    """The indices in a statement, of all that it touches."""
+    of_loads = (i for e in children(s) for x in walk(e) if isinstance(x, Load) for i in x.indices)
+    return (*of_loads, *(s.indices if isinstance(s, Store | Update) else ()))
+
+
+def _reaching(body: tuple[Stmt, ...], changes: Mapping[str, Sequence[Stmt]]) -> set[str]:
+    """Locals on whose values indices depend."""
+    left = [name for s in nested_statements(body) for e in _indices(s) for name in locals_read(e)]
+    found: set[str] = set()
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += (x for s in changes.get(name, ()) for e in children(s) for x in locals_read(e))
+    return found
+
+
+class _Clamps:
+    def __init__(self, ranges: _Ranges, reaching: set[str]) -> None:
+        self.ranges, self.reaching = ranges, reaching
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(self.statement, body))
+
+    def statement(self, s: Stmt) -> Stmt:
+        whole = isinstance(s, SetLocal) and s.name in self.reaching
+        s = mapped(s, self.clamped if whole else self.inside, self.statement)
+        if isinstance(s, Store | Update):
+            s = replace(s, indices=tuple(map(self.clamped, s.indices)))
+        return s
+
+    def inside(self, e: Expr) -> Expr:
+        """An expression with the indices of its loads clamped."""
+        if isinstance(e, Load):
+            return replace(e, indices=tuple(map(self.clamped, e.indices)))
+        return _rebuilt(e, self.inside)
+
+    def clamped(self, e: Expr) -> Expr:
+        """An expression that reaches an index."""
+        e = _rebuilt(e, self.clamped)
+        if not isinstance(e, Cast) or not e.x.dtype.is_float or not e.dtype.is_index:
+            return e
+        (low, high), (least, most) = self.ranges.of(e.x), e.dtype.range
+        if not least <= low <= high <= most:
+            return e
+        first, last = (Const(math.trunc(x), e.dtype) for x in (low, high))
+        return Binary("min", Binary("max", e, first, e.dtype), last, e.dtype)
+
+
+def _rebuilt(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    old = children(e)
+    new = tuple(map(change, old))
+    return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
+
+
+class _Ranges:
+    """Between what ends floats are that are no NaN. Every rounding keeps the order of numbers, so that ends are enough."""
+
+    def __init__(self, changes: Mapping[str, Sequence[Stmt]]) -> None:
+        self.changes = changes
+        self.known: dict[str, Range] = {}
+
+    def of(self, e: Expr) -> Range:
+        """Infinite where nothing is known."""
+        if not e.dtype.is_float:
+            return _ANY
+        match e:
+            case Const(value=value):
+                return _ends(e, [value])
+            case Local(name=name):
+                return self._of_local(name)
+            case Cast(x=x):
+                return _ends(e, self.of(x))
+            case Select(a=a, b=b):
+                return _ends(e, [*self.of(a), *self.of(b)])
+            case Unary(op=op, x=x) if op in _RISING or op == "neg":
+                return _ends(e, [OPS[op].numpy(_number(e, end)) for end in self.of(x)])
+            case Binary(op=("min" | "max") as op, a=a, b=b):
+                pick = min if op == "min" else max
+                return pick(self.of(a)[0], self.of(b)[0]), pick(self.of(a)[1], self.of(b)[1])
+            case Binary(op="add" | "sub" | "mul" as op, a=a, b=b):
+                pairs = [(_number(e, x), _number(e, y)) for x in self.of(a) for y in self.of(b)]
+                with np.errstate(all="ignore"):
+                    return _ends(e, [OPS[op].numpy(x, y) for x, y in pairs])
+        return _ANY
+
+    def _of_local(self, name: str) -> Range:
+        if name not in self.known:
+            self.known[name] = _ANY  # also while it is looked at: it may depend on itself
+            match self.changes.get(name, ()):
+                case [SetLocal(value=value)]:
+                    self.known[name] = self.of(value)
+        return self.known[name]
+
+
+def _number(e: Expr, value: float) -> Any:
+    return e.dtype.numpy.type(value)
+
+
+def _ends(e: Expr, values: Sequence[Any]) -> Range:
+    """The least and the greatest of values in the type of `e`; all numbers where one of them is none."""
+    found = [float(_number(e, x)) for x in values]
+    return _ANY if any(map(math.isnan, found)) else (min(found), max(found))
