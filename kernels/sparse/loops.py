@@ -72,15 +72,15 @@ class CellLoops:
         inner = b.inner()
         levels: list[tuple[str, Expr]] = []
         is_table = node.has.pool and not (node.has.length or node.has.mask)
-        extents_in_groups = (
-            self.is_listing and is_table and node.cells > 1 and node.extents[-1] % _GROUP == 0
-        )
+        # Of a table that a list is made of, groups along the last axis: `member` is the loop over those of one.
+        is_grouped = self.is_listing and is_table and node.cells > 1
+        is_grouped = is_grouped and node.extents[-1] % _GROUP == 0
         member = ""
         for axis, extent in zip(node.axes, node.extents, strict=True):
             index: Expr = number(0)
             if node.has.length or extent > 1:
                 name = self.names.fresh("c")
-                in_groups = extents_in_groups and axis == node.axes[-1]
+                in_groups = is_grouped and axis == node.axes[-1]
                 levels.append((name, number(extent // _GROUP if in_groups else extent)))
                 index = LoopIndex(name, I64)
                 self.cells.extents[name] = extent // _GROUP if in_groups else extent

@@ -55,10 +55,3 @@ class CellOrder:
                 x = remainder(x, extent)
             at = plus(at, times(x, stride))
         return at
-
-    def number(self, coordinates: Sequence[int]) -> int:
-        """The same of numbers."""
-        return sum(
-            coordinates[axis] // divisor % extent * stride
-            for axis, divisor, extent, stride in self.parts
-        )

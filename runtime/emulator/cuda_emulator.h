@@ -763,7 +763,6 @@ EMULATOR_OWN void __ubsan_handle_type_mismatch_v1(void *place, void *) {
 /* Of the last call: what went wrong, or null. */
 EMULATOR_OWN const char *emulator_error() { return emulator::message[0] ? emulator::message : nullptr; }
 
-/* In which order threads and blocks run in the next calls: 0 forward, 1 backward, 2 random. */
 /* From the next call on, nobody may write the first bytes of each row of the array that begins here; null: all may be written. */
 EMULATOR_OWN void emulator_keep(void *begin, size_t row_bytes, size_t n_bytes) {
   if (!begin) emulator::n_of_kept = 0;
@@ -771,6 +770,7 @@ EMULATOR_OWN void emulator_keep(void *begin, size_t row_bytes, size_t n_bytes) {
     emulator::kept[emulator::n_of_kept++] = emulator::Kept{(uintptr_t)begin, row_bytes, n_bytes};
 }
 
+/* In which order threads and blocks run in the next calls: 0 forward, 1 backward, 2 random. */
 EMULATOR_OWN void emulator_set_order(int order, uint64_t seed) {
   emulator::order = (emulator::Order)order;
   emulator::random_state = seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
