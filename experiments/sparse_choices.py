@@ -44,17 +44,18 @@ _LIMIT_S = 300.0  # of one row
 
 @dataclass(frozen=True)
 class Program:
-    """A sequence of a size, and the choice whose values it compares; `beside`: others that all of them have."""
+    """A sequence of a size, a multiple of `multiple`, and the choice whose values it compares; `beside`: others that all have."""
 
     make: Callable[[int], Step]
     kind: str
     values: tuple[str, ...]
     beside: tuple[tuple[str, str], ...] = ()
+    multiple: int = 32
 
     def complete(self, sizes: dict[str, int]) -> dict[str, int]:
         """Sizes as `Job` has them. Raises ValueError."""
-        if sizes.keys() != {"n"} or sizes["n"] < 32 or sizes["n"] % 32:
-            raise ValueError("the size is n, a multiple of 32")
+        if sizes.keys() != {"n"} or sizes["n"] <= 0 or sizes["n"] % self.multiple:
+            raise ValueError(f"the size is n, a multiple of {self.multiple}")
         return sizes
 
 
@@ -66,13 +67,13 @@ _ANEW = (("listgen", "GENERATE"),)
 PROGRAMS = {
     "far_reads": Program(far_reads, "leaf_layout", _LAYOUTS),
     "near_reads": Program(near_reads, "leaf_layout", _LAYOUTS),
-    "windows": Program(windows, "cell_order", _ORDERS),
+    "windows": Program(windows, "cell_order", _ORDERS, multiple=64),
     "rows": Program(near_reads, "cell_order", _ORDERS),
     "stencil7_8": Program(lambda n: stencil(n, 8, False), "staged", _TILES),
     "stencil7_4": Program(lambda n: stencil(n, 4, False), "staged", _TILES),
     "stencil27_8": Program(lambda n: stencil(n, 8, True), "staged", _TILES),
     "stencil27_4": Program(lambda n: stencil(n, 4, True), "staged", _TILES),
-    "grow": Program(grow, "activate", ("ACTIVATE", "ELEMENT")),
+    "grow": Program(grow, "activate", ("ACTIVATE", "ELEMENT"), multiple=256),
     "records": Program(lists, "record", ("SLOT_AND_COORDINATES", "CELL")),
     "look_ups": Program(look_ups, "directory", _DIRECTORIES),
     "look_ups_scalar": Program(look_ups, "directory", _DIRECTORIES, _ONE_BY_ONE),
@@ -120,9 +121,8 @@ def make_row(job: Job, options: ChoiceOptions) -> Row:
     with Worker(device) as worker:
         worker.prepare(inputs)
         for value, artifact in zip(program.values, artifacts, strict=True):
-            first = worker.evaluate(
-                artifact, protocol
-            )  # on all inputs; later rounds verify the first
+            # On all inputs; later rounds verify the first.
+            first = worker.evaluate(artifact, protocol)
             if isinstance(first, Failure):
                 raise RuntimeError(f"{value}: {failure_text(first)}")
         for _ in range(options.rounds):

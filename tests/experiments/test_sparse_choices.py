@@ -24,7 +24,9 @@ def test_each_size_of_the_table_is_one_that_may_be_asked_for(job: Job) -> None:
 def test_wrong_numbers_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
         (["--rounds", "0"], "--rounds must be positive"),
-        (["--only", "grow:n=7"], "the size is n, a multiple of 32"),
+        (["--only", "rows:n=7"], "the size is n, a multiple of 32"),
+        (["--only", "windows:n=96"], "the size is n, a multiple of 64"),
+        (["--only", "grow:n=0"], "the size is n, a multiple of 256"),
     ):
         with pytest.raises(SystemExit) as caught:
             sparse_choices.main(given)
