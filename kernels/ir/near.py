@@ -35,15 +35,13 @@ _Key = tuple[str, int, tuple[Expr | None, ...]]
 
 @dataclass(frozen=True)
 class Group:
-    """Elements of one array that are apart by constants: the first is `before` places in front of that of `load`.
-
-    `load` comes first in the text; `span` elements reach from the first to the last.
+    """Elements of one array that are apart by constants: the first is `before` places in front of that of `load`, which comes first
+    in the text.
     """
 
     number: int  # of those of a block
     load: Load
     before: int
-    span: int
 
 
 @dataclass(frozen=True)
@@ -101,14 +99,15 @@ def near_loads(
     """
     found: list[dict[Load, tuple[Near, int]]] = [{} for _ in body]
     for number, seen in enumerate(_groups(body, shape_of, may, given).values()):
-        distances = sorted({x.distance for x in seen})
-        least, first = distances[0], seen[0]
-        span = distances[-1] - least + 1
-        group = Group(number, first.load, first.distance - least, span)
-        if span > prod(shape_of(first.load.array)):
+        runs = _runs(sorted({x.distance for x in seen}), most(seen[0].load.dtype))
+        kept = {n for run in runs for n in run}
+        seen = [x for x in seen if x.distance in kept]
+        if not seen or max(kept) - min(kept) >= prod(shape_of(seen[0].load.array)):
             continue
-        for run in _runs(distances, most(first.load.dtype)):
-            near = Near(group, run[0] - least, run[-1] - run[0] + 1)
+        # The place is computed where the first of them is loaded: locals in the indices of others may be other ones there.
+        group = Group(number, seen[0].load, seen[0].distance - min(kept))
+        for run in runs:
+            near = Near(group, run[0] - min(kept), run[-1] - run[0] + 1)
             for x in (x for x in seen if run[0] <= x.distance <= run[-1]):
                 found[x.at][x.load] = near, x.distance - run[0]
     return tuple(found)
@@ -140,7 +139,7 @@ def _groups(
     return groups
 
 
-def _runs(distances: Sequence[int], most: int) -> Iterator[list[int]]:
+def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
     """Distances of which none is `most` or more behind the first, two at least."""
     runs: list[list[int]] = []
     for n in distances:
@@ -151,7 +150,7 @@ def _runs(distances: Sequence[int], most: int) -> Iterator[list[int]]:
     for k in range(1, len(runs)):  # what would be alone takes one of those before it
         if len(runs[k]) == 1 and len(runs[k - 1]) > 2 and runs[k][0] - runs[k - 1][-1] < most:
             runs[k].insert(0, runs[k - 1].pop())
-    return (run for run in runs if len(run) > 1)
+    return [run for run in runs if len(run) > 1]
 
 
 def _evaluated(s: Stmt) -> tuple[Expr, ...]:

@@ -68,6 +68,16 @@ def test_locals_are_seen_through() -> None:
     assert found(*body) == [[], [(0, 2, 0)], [], [(0, 2, 1)]]
 
 
+def test_places_are_those_of_a_load_that_is_one_of_several() -> None:
+    """Another one before them may be far from all, at a time when its local had another value."""
+    body = [put("x", q(B, C, ZERO)), put("v", more(C, 3)), put("c", Local("v", I))]
+    body += [put(f"y{k}", q(B, C, Const(k, I))) for k in range(2)]
+    every = near_loads(body, lambda _: SHAPE, lambda _: True, lambda _: 4)
+    assert [len(x) for x in every] == [0, 0, 0, 1, 1]
+    ((load, (near, k)),) = every[3].items()
+    assert (near.group.load, near.group.before, near.start, k) == (load, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     "between",
     [
