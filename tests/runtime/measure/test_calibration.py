@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from dataclasses import replace
 from itertools import count, pairwise
 
 import pytest
 from kernelscape.runtime.cpu import streams
+from kernelscape.runtime.cpu.compiler import Library, build_library, find_compiler
 from kernelscape.runtime.cpu.probe import (
     guess_target,
     load_target,
     probed_bytes,
     target_from_samples,
 )
-from kernelscape.runtime.cpu.streams import footprints
+from kernelscape.runtime.cpu.streams import footprints, open_probe
 from kernelscape.runtime.host import read_machine
 from kernelscape.runtime.measure.calibration import (
     SCHEMA,
@@ -152,6 +154,35 @@ def test_guess_is_faster_than_what_is_measured(cpu):
     assert guess.call_ns < measured.call_ns
     pairs = zip(guess.levels, measured.levels, strict=True)
     assert all(g.read_bytes_per_ns > m.read_bytes_per_ns for g, m in pairs)
+
+
+_AGAIN = """
+#include <stdint.h>
+#include <time.h>
+double again(int64_t n) {
+  static int32_t counter;
+  struct timespec a, b;
+  clock_gettime(CLOCK_MONOTONIC, &a);
+  for (int64_t i = 0; i < n; i++) __atomic_fetch_add(&counter, (int32_t)i, __ATOMIC_RELAXED);
+  clock_gettime(CLOCK_MONOTONIC, &b);
+  return (b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec);
+}
+"""
+
+
+def test_an_element_that_is_counted_again_and_again_takes_what_was_calibrated(cpu, tmp_path):
+    """Some machines add to one element more quickly than to several: a histogram with one key would be below its bound."""
+    built = build_library(find_compiler(), _AGAIN, (), tmp_path, 60.0)
+    assert isinstance(built, Library), built
+    again = ctypes.CDLL(str(built.path)).again
+    again.restype, again.argtypes, n = ctypes.c_double, [ctypes.c_int64], 1_000
+    assert cpu.runner.harness is not None  # the probe needs the team of threads that it brings
+    probe = open_probe(cpu.machine.probe_library())
+    counted = probe.ks_atomic_i32
+    counted.restype, counted.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int64]
+    rounds = [(counted(1, n), again(16 * n)) for _ in range(200)]
+    calibrated, taken = map(min, zip(*rounds, strict=True))
+    assert 0 < calibrated < 1.05 * taken
 
 
 def test_a_look_shows_memory_launches_and_barriers(worker: Worker) -> None:
