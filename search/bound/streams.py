@@ -104,7 +104,8 @@ def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
 
 def _boost(target: Target) -> float:
     """How many times as fast as at the far end of the curves memory was seen to be."""
-    far = {c.kind: c.bytes_per_ns[-1] for c in target.streams if c.cores == target.cores}
+    most_cores = max((c.cores for c in target.streams), default=0)  # a call may have fewer
+    far = {c.kind: c.bytes_per_ns[-1] for c in target.streams if c.cores == most_cores}
     writes = [rate for kind, rate in far.items() if kind in ("write", "write_nt")]
     seen = (
         (target.memory_read_bytes_per_ns, far.get("read", 0.0)),

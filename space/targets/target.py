@@ -107,9 +107,7 @@ class Target:
         own = (
             replace(c, capacity_bytes=c.capacity_bytes // self.cores * n) for c in self.levels[:-1]
         )
-        levels = (*own, *self.levels[-1:])
-        streams = tuple(curve for curve in self.streams if curve.cores <= n)
-        return replace(self, cores=n, levels=levels, streams=streams)
+        return replace(self, cores=n, levels=(*own, *self.levels[-1:]))
 
     def lanes(self, size_bytes: int) -> int:
         """Elements of `size_bytes` in one vector register."""

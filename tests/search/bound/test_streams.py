@@ -17,6 +17,7 @@ from kernelscape.search.bound.streams import (
     ANYHOW,
     BY_EACH,
     ONCE,
+    at_best,
     is_fresh,
     least_time,
     passes,
@@ -149,6 +150,15 @@ def test_curves_of_slow_memory_count_as_if_it_were_as_fast_as_ever() -> None:
         for s in (space, replace(space, target=fast))
     )
     assert after == pytest.approx(before / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_calls_of_fewer_threads_count_memory_at_its_best_too(n_threads: int) -> None:
+    alone = curve("read", 1, 0, (1e9, 20.0))
+    target = lru_target(memory_read_bytes_per_ns=100.0)
+    target = replace(target, cores=4, streams=(alone, replace(target.streams[0], cores=4)))
+    found = {c.cores: rates for c, rates in at_best(target.of_threads(n_threads))}
+    assert list(found[1]) == pytest.approx([1e9, 40.0], rel=1e-3)
 
 
 def test_how_arrays_are_gone_through() -> None:
