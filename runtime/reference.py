@@ -21,7 +21,7 @@ from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
 from ..kernels.language.record import Recording
-from .apart import run_apart, shared_empty
+from .apart import Stopped, run_apart, shared_empty
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 
 Array = NDArray[Any]
@@ -89,6 +89,8 @@ class Reference:
             }
         for call in seen.calls:  # before a child is made, which would keep it for itself
             if ways[id(call.ir)].is_compiled:
+                if self.is_over():  # a long body takes seconds
+                    raise Stopped
                 self._compiled(call.ir, held_in(found[name] for name in call.arrays))
         if is_long:
             run_apart(lambda: run_calls(seen, found, scalars, run), self.is_over)

@@ -164,10 +164,15 @@ class AbstractRun:
                 chunk = max(1, MAX_LANES // max(map(self._width, loads)))
             for start in range(0, extent, chunk):
                 self._lanes(s, start, min(chunk, extent - start))
+                self._end_locals(before)  # the next lanes may be fewer
         else:
             for k in range(extent):
                 self.indices[s.loop] = k
                 self.block(s.body)
+        self._end_locals(before)
+
+    def _end_locals(self, before: set[str]) -> None:
+        """The end of a block before which there were these locals."""
         for name in set(self.local) - before:
             del self.local[name]
 
@@ -187,10 +192,9 @@ class AbstractRun:
             if self.mask.any():
                 self.block(s.body)
             self.lanes.pop()
+            self._end_locals(before)
         self.mask = outer
         del self.origins[s.loop]
-        for name in set(self.local) - before:
-            del self.local[name]
 
     def _are_views(self, s: For, extent: int, loads: list[Load]) -> bool:
         """Whether loads are within their arrays also in lanes that are masked out."""
@@ -246,8 +250,7 @@ class AbstractRun:
                 break
             self.block(s.body)
         self.mask = outer
-        for name in set(self.local) - before:
-            del self.local[name]
+        self._end_locals(before)
 
     def _printed(self, parts: tuple[Part, ...], formats: tuple[str, ...]) -> str:
         left = iter(formats)

@@ -17,7 +17,8 @@ BIT, BYTE, WORD = ir.IntType(1), ir.IntType(8), ir.IntType(64)
 _FLOATS: dict[DType, Any] = {DType.f32: ir.FloatType(), DType.f64: ir.DoubleType()}
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _INTRINSICS = {"sqrt", "floor", "ceil", "trunc", "rint", "round"}  # which LLVM rounds as C does
-_PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "shl": "shl"}
+_PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
+_SHIFTS = {"shl", "shr", "bit_shr"}
 _BITS = {"and": "and_", "or": "or_", "bit_and": "and_", "bit_or": "or_", "bit_xor": "xor"}
 
 
@@ -50,10 +51,8 @@ def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
         return _of_floats(build, op, a, b, dtype)
     if op in _PLAIN:
         return getattr(build, _PLAIN[op])(a, b)
-    if op == "bit_shr" or (op == "shr" and not dtype.is_signed):
-        return build.lshr(a, b)
-    if op == "shr":
-        return build.ashr(a, b)
+    if op in _SHIFTS:
+        return _shifted(build, op, a, b, dtype)
     if op in ("raw_div", "raw_mod", "floordiv", "mod"):
         return _quotient(build, op, a, b, dtype)
     raise TypeError(f"{op} of two {dtype.name} has no form in LLVM")
@@ -108,7 +107,7 @@ def convert(build: Any, x: Value, of: DType, dtype: DType) -> Value:
     if of.is_float and dtype.is_float:
         return (build.fpext if dtype.size_bytes > of.size_bytes else build.fptrunc)(x, to)
     if of.is_float:
-        return (build.fptosi if dtype.is_signed else build.fptoui)(x, to)
+        return _whole(build, x, of, dtype)
     is_signed = of.is_signed and of is not DType.bool_
     if dtype.is_float:
         return (build.sitofp if is_signed else build.uitofp)(x, to)
@@ -190,6 +189,42 @@ def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
     signed = call(build, "llvm.copysign", dtype, zero, plain)
     lower = build.select(build.fcmp_unordered("!=", quotient, zero), lower, signed)
     return build.select(is_whole, plain, lower)
+
+
+def _shifted(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
+    """As NumPy: beyond all bits are those that move in, where LLVM leaves the value open, and an index may be one."""
+    n_bits = 8 * dtype.size_bytes
+    is_within = build.icmp_unsigned("<", b, constant(n_bits, dtype))
+    if op == "shr" and dtype.is_signed:
+        return build.ashr(a, build.select(is_within, b, constant(n_bits - 1, dtype)))
+    found = build.shl(a, b) if op == "shl" else build.lshr(a, b)
+    return build.select(is_within, found, constant(0, dtype))
+
+
+def _whole(build: Any, x: Value, of: DType, dtype: DType) -> Value:
+    """A float as an integer. One that the type does not hold gives what x86 gives, where LLVM leaves the value open, and an index
+    may be one.
+    """
+    is_word = dtype.size_bytes == 8 or dtype is DType.u32
+    if dtype is not DType.u64:
+        return convert(
+            build, _truncated(build, x, of, is_word), DType.i64 if is_word else DType.i32, dtype
+        )
+    half = constant(2.0**63, of)
+    is_upper = build.fcmp_ordered(">=", x, half)
+    lower = _truncated(build, build.select(is_upper, build.fsub(x, half), x), of, True)
+    return build.select(is_upper, build.xor(lower, constant(DType.i64.range[0], DType.i64)), lower)
+
+
+def _truncated(build: Any, x: Value, of: DType, is_word: bool) -> Value:
+    """As an i64 where it `is_word`, else as an i32; the least of them where that does not hold the number."""
+    to = DType.i64 if is_word else DType.i32
+    least = to.range[0]
+    is_held = build.and_(
+        build.fcmp_ordered(">=", x, constant(least, of)),
+        build.fcmp_ordered("<", x, constant(-least, of)),
+    )
+    return build.select(is_held, build.fptosi(x, type_of(to)), constant(least, to))
 
 
 def _quotient(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:

@@ -1,4 +1,4 @@
-"""Every operation on every type, and random expressions of them: NumPy lanes, numba and compiled C give the same numbers.
+"""Every operation on every type, and random expressions of them: NumPy lanes, LLVM and compiled C give the same numbers.
 
 What one rounding determines is equal to the last bit; functions of <math.h> are near.
 """

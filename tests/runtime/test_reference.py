@@ -113,8 +113,10 @@ def test_a_run_that_is_over_ends_at_once():
                 a[0] = a[0] * 0.5 + i
 
     r = record_sequence(endless, (a,))
-    with pytest.raises(Stopped):
-        Reference(lambda: True).run(r, {"a": a}, {})
+    for answers in ([], [False]):  # before it is compiled, and while it runs
+        answer = iter(answers)
+        with pytest.raises(Stopped):
+            Reference(lambda answer=answer: next(answer, True)).run(r, {"a": a}, {})
 
 
 def test_a_child_gives_back_what_it_returns_raises_and_writes():

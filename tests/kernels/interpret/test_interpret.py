@@ -29,6 +29,7 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.statements import arrays_of, is_exact, kernels
 
 
@@ -46,6 +47,22 @@ def test_lanes_do_what_loops_in_order_do(ir, max_lanes):
     if is_exact(expected):
         for name in expected:
             np.testing.assert_array_equal(found[name], expected[name])
+
+
+@ks.kernel
+def doubled_where_positive(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        if x[i] > 0.0:
+            t = x[i] + x[i]
+            y[i] = t
+
+
+def test_a_local_that_only_some_lanes_have_may_be_of_fewer_lanes_at_the_end(monkeypatch):
+    x, y = np.array([3.0, -1.0, 0.0, 1.0, 2.0]), np.zeros(5)
+    ir = record_sequence(doubled_where_positive, (x, y)).calls[0].ir
+    monkeypatch.setattr(interpret, "MAX_LANES", 3)
+    run_kernel(ir, {"x": x, "y": y}, {})
+    np.testing.assert_array_equal(y, [6, 0, 0, 2, 4])
 
 
 # --- expressions against Python

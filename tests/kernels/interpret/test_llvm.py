@@ -10,6 +10,19 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, run_reference
 from kernelscape.kernels.interpret.work import work_of
+from kernelscape.kernels.ir.kernel import (
+    NOWHERE,
+    ArrayParam,
+    Binary,
+    Bitcast,
+    Cast,
+    Const,
+    DType,
+    For,
+    KernelIR,
+    LoopIndex,
+    Store,
+)
 from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.in_llvm import run_in_llvm
@@ -111,6 +124,35 @@ def test_an_index_outside_is_named_and_nothing_else_is_tested():
     where[3] = -1
     with pytest.raises(IndexError, match="of x is -1"):
         run_in_llvm(ir, {"first": first, "where": where, "x": x, "y": y}, {})
+
+
+NAN, BIG = Const(np.nan, DType.f64), Const(1e30, DType.f32)
+OPEN = {
+    "nan": Cast(NAN, DType.i64),
+    "too large": Cast(BIG, DType.i32),
+    "shifted out": Binary("shl", LoopIndex("i"), Const(64, DType.i64), DType.i64),
+    "signs": Binary("shr", Cast(NAN, DType.i64), Const(99, DType.i64), DType.i64),
+    "of a byte": Cast(Const(-300.5, DType.f64), DType.u8),
+    "upper half": Bitcast(Cast(Const(2.0**63 + 2.0**60, DType.f64), DType.u64), DType.i64),
+}
+
+
+@pytest.mark.parametrize("index", OPEN.values(), ids=OPEN)
+def test_an_index_that_llvm_leaves_open_is_tested(index):
+    """It would be any number, also to the test that it is within its array."""
+    store = Store("y", (Cast(index, DType.i64),), Const(1.0, DType.f64), NOWHERE)
+    loop = For("i", Const(3, DType.i64), (store,), NOWHERE)
+    ir = KernelIR("f", (ArrayParam("y", DType.f64, (3,)),), (), (loop,), NOWHERE)
+    said = []
+    for run in (run_kernel, run_in_llvm):
+        y = np.zeros(3)
+        try:
+            run(ir, {"y": y}, {})
+        except IndexError as e:
+            said.append(str(e))
+        else:
+            said.append(y.tolist())
+    assert said[0] == said[1]
 
 
 def test_names_do_not_change_the_text():
