@@ -13,7 +13,7 @@ from ..runtime.records.libraries import registry
 from ..runtime.records.store import default_store
 from ..space.engine.jit import cache_folder as jitted_folder
 
-# Names that jit.own_folder is asked for, or was for references: numba's folder may be shared with other programs.
+# Names of jit.cache_folder, and of references in older versions: numba's folder may be shared with other programs.
 _JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\w.+]+")
 
 

@@ -15,10 +15,9 @@ import select
 import signal
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -33,31 +32,7 @@ class Stopped(KeyboardInterrupt):
 
 def run_apart(work: Callable[[], T], is_over: Callable[[], bool] = lambda: False) -> T:
     """What `work` returns or raises in a child. Raises Stopped once `is_over`, MemoryError where the system ended the child."""
-    return run_together([work], 1, is_over)[0]
-
-
-def run_together(
-    works: Sequence[Callable[[], T]], n_children: int, is_over: Callable[[], bool] = lambda: False
-) -> list[T]:
-    """What each of `works` returns, in order, each in a child of its own, `n_children` of them at once. Raises what `run_apart`
-    does; no child is left then.
-    """
-    running: deque[tuple[int, int]] = deque()
-    found: list[T] = []
-    try:
-        for work in works:
-            if len(running) == n_children:
-                found.append(_wait(*running.popleft(), is_over))
-            running.append(_begin(work))
-        while running:
-            found.append(_wait(*running.popleft(), is_over))
-    finally:
-        for pid, read_fd in running:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.close(read_fd)
-            os.waitpid(pid, 0)
-    return found
+    return cast(T, _wait(*_begin(work), is_over))
 
 
 def _begin(work: Callable[[], Any]) -> tuple[int, int]:

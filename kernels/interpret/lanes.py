@@ -7,7 +7,7 @@ A loop is run as lanes only if that is provably the same as one iteration after 
 - every local from outside it is only read, or only updated with one operation and not read;
 - nothing is printed or asserted in it: that happens in order;
 - loops inside it are equally long in all lanes, or hold the sums of products of a triangle: these run over a box, in which other
-  iterations are masked out (BLAS takes a tenth of the time for twice the terms).
+  iterations are masked out: BLAS takes far less for twice the terms.
 A while loop in it runs as long as any lane wants to.
 Updates then happen in another order, which for floating-point sums and products is a reassociation.
 """

@@ -44,17 +44,12 @@ def source_hash() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Folder of the compiled code, in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
+    """Folder of the compiled code that nobody else can write to: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
 
     numba keys an entry by the file of the function alone, so that a caller would survive a change
     of a callee in another file; the hash in the folder name forbids that.
     """
     name = f"{_package_version()}-numba{numba.__version__}-{source_hash()}"
-    return own_folder(name)
-
-
-def own_folder(name: str) -> Path:
-    """A folder of compiled code that nobody else can write to, for `name`: numba's, else a temporary one."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     base = Path(_CONFIG.CACHE_DIR) if _CONFIG.CACHE_DIR else Path(home, "kernelscape", "numba")
     for folder in (base / name, Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}", name)):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from functools import partial
 from typing import Any
 
 import kernelscape as ks
@@ -14,7 +12,7 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.runtime import reference as module
-from kernelscape.runtime.apart import Stopped, run_apart, run_together, shared_empty
+from kernelscape.runtime.apart import Stopped, run_apart, shared_empty
 from kernelscape.runtime.llvm import compile_kernel
 from kernelscape.runtime.reference import Reference, choose_way, choose_ways
 
@@ -145,29 +143,6 @@ def test_an_ended_child_is_gone():
 
     with pytest.raises(Stopped):
         run_apart(work, lambda: pid[0] > 0)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid[0]), 0)
-
-
-def test_children_at_once_answer_in_order_and_are_gone_when_one_fails():
-    def later(k: int) -> int:
-        time.sleep(0.01 * (3 - k))
-        return k
-
-    assert run_together([partial(later, k) for k in range(4)], 2) == [0, 1, 2, 3]
-    pid = shared_empty((1,), np.int64)
-
-    def wait() -> None:
-        pid[0] = os.getpid()
-        threading.Event().wait()
-
-    def fail() -> None:
-        while pid[0] == 0:
-            time.sleep(0.001)
-        raise ValueError("of the child")
-
-    with pytest.raises(ValueError, match="of the child"):
-        run_together([fail, wait], 2)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid[0]), 0)
 
