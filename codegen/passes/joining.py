@@ -111,12 +111,13 @@ def _same_iterations(
 def _statements(
     plan: Plan, tasks: Sequence[int], loops: dict[int, dict[str, str]]
 ) -> tuple[Stmt, ...]:
-    taken = {name for t in tasks for name in loops[t].values()}
+    steps = {x.name: x.name for t in tasks for x in plan.tasks[t].task.steps}
+    taken = {*steps, *(name for t in tasks for name in loops[t].values())}
     made: list[Stmt] = []
     for t in tasks:
         body = plan.tasks[t].task.body
         assert body is not None
-        renamed = _renamed(body.statements, loops[t], taken)
+        renamed = _renamed(body.statements, {**steps, **loops[t]}, taken)
         made += renamed
     return numbered(tuple(made), _dtypes(plan.problem))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isfinite
 
 from .kernel import Binary, Cast, Const, DType, Expr, LoopIndex, Select, Unary
 
@@ -50,7 +50,7 @@ def to_affine(e: Expr) -> Affine | None:
     """
     match e:
         case Const():
-            return constant(int(e.value)) if e.value == int(e.value) else None
+            return constant(int(e.value)) if isfinite(e.value) and e.value == int(e.value) else None
         case LoopIndex():
             return Affine(0, ((e.loop, 1),))
         case Cast() if e.dtype.is_index and not e.x.dtype.is_float:

@@ -65,7 +65,7 @@ class _Seen:
 def split_constant(e: Expr) -> tuple[Expr | None, int]:
     """An index as something and a constant more. Sums that wrap around are no index of any array."""
     match e:
-        case Const(value):
+        case Const(value, dtype) if not dtype.is_float:
             return None, int(value)
         case Cast(x, dtype) if _is_wider(x.dtype, dtype):
             base, n = split_constant(x)

@@ -107,7 +107,7 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
     if any(isinstance(s, Print) for s in every):
         return ()
     found = []
-    for array in _shared(task.body, task.loops):
+    for array in _shared(task.body, task.scope):
         updates = [s for s in every if isinstance(s, Update) and s.array == array]
         sites = [s for s in task.body.sites if s.state.name == array]
         ops = {s.op for s in updates}
@@ -174,7 +174,7 @@ def _inside(body: tuple[Stmt, ...]) -> tuple[tuple[Expr, ...], tuple[Stmt, ...]]
 
 
 def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
-    """Arrays of which one iteration writes what another touches."""
+    """Arrays of which one iteration of these loops, in one step of those around, writes what another touches."""
     by_array: dict[str, list[tuple[AccessSet, bool]]] = {}
     for s in body.sites:
         # Of what a body reads and writes the domain is a box: closed loops run over all of it.

@@ -6,7 +6,7 @@ So a sum does not wait for memory, compilers put it into vectors, and threads me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from ..ir.kernel import (
     ArrayParam,
@@ -34,6 +34,7 @@ from ..ir.walk import (
     neutral_of,
     walk,
     with_blocks,
+    written_in,
 )
 from .distribute import REDUCED, constant_extent
 
@@ -80,6 +81,7 @@ def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Upd
     read = {x.array for e in parts for x in loads(e)}
     changed = {local_changed(x) for x in every} - {""}
     inner = {s.loop, *(x.loop for x in every if isinstance(x, For))}
+    written = written_in(s.body)
     found = []
     for array, same in updates.items():
         u, param = same[0], arrays.get(array)
@@ -88,13 +90,13 @@ def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Upd
         is_one = all((x.indices, x.op, x.result) == (u.indices, u.op, "") for x in same)
         has_type = all(x.value.dtype == param.dtype for x in same)
         may_reorder = fast_math or param.dtype.is_integer
-        if is_one and has_type and may_reorder and _is_fixed(u.indices, inner, changed, updates):
+        if is_one and has_type and may_reorder and _is_fixed(u.indices, inner, changed, written):
             found.append(u)
     return found
 
 
 def _is_fixed(
-    indices: Iterable[Expr], inner: set[str], changed: set[str], written: Iterable[str]
+    indices: Iterable[Expr], inner: set[str], changed: set[str], written: Set[str]
 ) -> bool:
     """Whether indices are the same in all iterations of a loop that writes these arrays, and changes these locals."""
     every = [x for e in indices for x in walk(e)]

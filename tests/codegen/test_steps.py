@@ -17,7 +17,7 @@ from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
-from kernelscape.space.candidate import Candidate
+from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
@@ -143,6 +143,21 @@ def guards(a, b):
         now_and_then(a, b, t)
 
 
+@kernel
+def in_fours(a: nd, t: int):
+    for i in range(a.shape[1]):
+        a[t % 4, i] += 0.25 * t + t // 4
+        if t % 4 == 1:
+            a[0, i] *= 0.5
+
+
+def closed(a, b):
+    """Of three steps no four are one: tasks have bodies, in one loop or not."""
+    for t in range(3):
+        for k in range(7):
+            in_fours(a, t + k)
+
+
 SEQUENCES = (lu, paths, sources, ping_pong, sums, inside, guards)
 
 
@@ -180,7 +195,7 @@ def test_every_read_sees_the_value_that_it_should(fn):
 @pytest.mark.compiler
 def test_candidates_compute_what_the_interpreter_does(tmp_path):
     sources_, inputs = [], []
-    for k, fn in enumerate(SEQUENCES):
+    for k, fn in enumerate((*SEQUENCES, closed)):
         recording, arrays = recorded(fn)
         problem = normalise(recording)
         root = build_space(problem, checking.target(2, 32)).root()
@@ -200,6 +215,74 @@ def test_candidates_compute_what_the_interpreter_does(tmp_path):
     for built, given in zip(builds, inputs, strict=True):
         assert built.log == ""
         assert checking.check(built, given, Way(repeats=3)) == ""
+
+
+@kernel
+def row(a: nd, b: nd, t: int):
+    for j in range(t, 4):
+        a[0, j] = 0.5 * a[0, j] + b[t, j]
+
+
+def row_of_less_and_less(a, b):
+    for t in range(STEPS):
+        row(a, b, t)
+
+
+@kernel
+def rows_below(a: nd, b: nd, t: int):
+    for i in range(t + 1, a.shape[0]):
+        for j in range(b.shape[1]):
+            a[i, j] = 0.5 * a[i, j] + a[t, j] * b[i, j]
+
+
+def elimination(a, b):
+    for t in range(STEPS):
+        rows_below(a, b, t)
+
+
+def decided(root: Candidate, wanted: dict[str, str]) -> Candidate:
+    """A completion of a candidate with these values of choices, by name."""
+    made: Candidate | DeadEnd = root
+    for var, choice in enumerate(root.space.choices):
+        if choice.name in wanted:
+            assert isinstance(made, Candidate)
+            made = made.decide(var, 1 << choice.values.index(wanted[choice.name]))
+    assert isinstance(made, Candidate)
+    complete = made.random_completion(np.random.default_rng(0))
+    assert isinstance(complete, Candidate)
+    return complete
+
+
+@pytest.mark.compiler
+def test_threads_share_out_what_a_step_leaves(tmp_path):
+    """Nothing where a range is empty, and each iteration once where threads take them in turn."""
+    in_threes = {
+        "dim_kind(row0.j.outer)": "PARALLEL",
+        "dim_kind(row0.j.mid)": "ABSENT",
+        "dim_kind(row0.j.inner)": "UNROLL",
+        "size(row0.j.inner)": "3",
+    }
+    one_by_one = {
+        "schedule(rows_below0.i.outer)": "CYCLIC",
+        "dim_kind(rows_below0.i.mid)": "ABSENT",
+        "size(rows_below0.i.inner)": "2",
+    }
+    sources_, inputs = [], []
+    for fn, shapes, wanted in (
+        (row_of_less_and_less, ((3, 4), (STEPS, 4)), in_threes),
+        (elimination, ((41, 9), (41, 9)), one_by_one),
+    ):
+        rng = np.random.default_rng(5)
+        arrays = {name: rng.random(n) for name, n in zip("ab", shapes, strict=True)}
+        recording = record_sequence(fn, list(arrays.values()))
+        problem = normalise(recording)
+        root = build_space(problem, checking.target(2, 32)).root()
+        assert isinstance(root, Candidate)
+        sources_.append(checking.source_of(decided(root, wanted)))
+        inputs.append(checking.make_inputs(recording, problem, arrays, {})[:1])
+    for built, given in zip(checking.build_all(sources_, tmp_path, "parts"), inputs, strict=True):
+        assert built.log == ""
+        assert checking.check(built, given, Way(repeats=1)) == ""
 
 
 def test_a_hundred_steps_have_the_choices_of_twenty():

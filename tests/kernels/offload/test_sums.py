@@ -70,6 +70,23 @@ def moving(n: nd, x: nd, y: nd):
 
 
 @kernel
+def of_what_is_stored(n: nd, x: nd, y: nd):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            n[i] = j
+            y[n[i]] += x[i, j]
+
+
+@kernel
+def least(n: nd, x: nd, y: nd):
+    for i in range(x.shape[0]):
+        k = n[i]
+        for j in range(x.shape[1]):
+            if x[i, j] > 0.5:
+                y[k] = min(y[k], x[i, j])
+
+
+@kernel
 def in_two_ways(n: nd, x: nd, y: nd):
     for i in range(x.shape[0]):
         k = n[i]
@@ -101,6 +118,8 @@ def updated_in_loops(body: tuple[Any, ...]) -> set[str]:
         (of_two, set(), False),
         (looked_at, {"y"}, False),
         (moving, {"y"}, False),
+        (of_what_is_stored, {"y"}, False),
+        (least, set(), True),
         (in_two_ways, {"y"}, False),
         (in_order, {"y"}, False),
     ],
