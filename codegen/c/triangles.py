@@ -124,8 +124,30 @@ class _Ranges:
                 begin = maximum(begin, self.whole(first, up=True))
             if last is not None:
                 end = c.minimum(end, self.whole(last, up=False))
-        first_name = begin if begin == lo else self.named("inside", c.minimum(begin, hi))
-        return first_name, self.named("outside", maximum(first_name, end))
+        if self.node.is_cyclic:
+            lo = self.named("turn", lo)
+            begin, end = self.named("begin", begin), self.named("end", end)
+            begin = self.named("begin", maximum(c.minimum(begin, hi), lo))
+            begin = self.named("inside", self.in_turn(begin, lo))
+            return begin, self.named("outside", self.in_turn(maximum(begin, end), begin))
+        if self.node.step > 1 and self.may_begin_late:  # division rounds up then
+            end = c.minimum(end, hi)
+        begin = begin if begin == lo else self.named("inside", c.minimum(begin, hi))
+        return begin, self.named("outside", maximum(begin, end))
+
+    def in_turn(self, x: c.CExpr, lo: c.CExpr) -> c.CExpr:
+        """The first iteration of a thread at `x` or behind it, where `lo` is one of its iterations and not behind `x`."""
+        stride = c.Bin("*", c.Id("n_threads"), c.number(self.node.step))
+        distance = c.add(c.Bin("-", x, lo), c.Bin("-", stride, c.Num("1")))
+        return c.add(lo, c.Bin("*", c.Bin("/", distance, stride), stride))
+
+    @property
+    def may_begin_late(self) -> bool:
+        """Whether a range may begin behind its end: that of a step that leaves nothing."""
+        assert self.node.within is not None
+        steps = {loop.name for loop in self.scene.plan.tasks[self.task].task.steps}
+        cuts = (*self.node.within.cuts, *self.node.within.splits)
+        return any(name in steps for cut in cuts for name, _ in cut.affine.terms)
 
     def bounds(self, cut: Cut, for_low: _Sum, for_high: _Sum) -> tuple[_Sum | None, _Sum | None]:
         """From where to where the loop is inside a cut, where what is added to it there is so much at the lower bound, and so much
