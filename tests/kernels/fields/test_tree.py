@@ -179,3 +179,16 @@ def test_cells_of_dense_nodes_below_others_stay_when_all_are_deactivated():
     dense.deactivate_all()
     assert x[1] == 3 and y[2] == 0
     assert [n.active for n in x.stats().nodes] == [1, 2, 0]
+
+
+def test_fields_of_a_tree_begin_at_different_places_of_a_page():
+    """Small ones and large ones, of which leaves would else lie in the same cache sets; at whole lines."""
+    for n in (4, 1 << 17):
+        fields = [ks.field(ks.f32) for _ in range(3)]
+        block = ks.root.pointer(ks.i, n)
+        block.dense(ks.i, 16).place(*fields)
+        fields[0][0] = 1
+        assert block.structure is not None
+        arrays = [block.structure.storage.arrays[f"field{k}"] for k in range(3)]
+        places = {a.ctypes.data % 4096 for a in arrays}
+        assert len(places) == 3 and not any(place % 64 for place in places)

@@ -5,8 +5,11 @@ import itertools
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.codegen.lower_kernel import lower_kernel
 from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.testing.syntax import nodes
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -135,6 +138,9 @@ def test_rows_whose_neighbours_an_index_decides_are_written_out() -> None:
     steps = [s for s in default_plan(smooth.instantiate(), 1).steps if isinstance(s, LoopStep)]
     (copies,) = (s.copies for s in steps if s.copies)
     assert sorted(copies.values()) == [1, 4]
+    made = lower_kernel(default_plan(smooth.instantiate(), 1))
+    loops = [s for s in nodes(made) if isinstance(s, c.For)]
+    assert len([s for s in loops if s.copies == 1]) == 4 and not any(s.copies > 1 for s in loops)
 
 
 def test_a_loop_that_only_looks_at_its_own_cells_is_left_to_the_compiler() -> None:
