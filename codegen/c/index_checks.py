@@ -30,7 +30,7 @@ from . import csyntax as c
 from .block import Builder
 from .c_vectors import CHelpers
 from .cprint import expression
-from .index_facts import IndexFacts, always_accessed, beside
+from .index_facts import IndexFacts, always_accessed, beside, stays, without_widening
 from .memory import CMemory, Value
 from .names import c_names
 from .point import index_of, row_strides
@@ -273,7 +273,7 @@ class CheckWriter:
             self.facts.data_loops.add(s.loop)
         name, before = self.w.fresh(s.loop), self.proved
         if not self.is_exact:
-            self.proved = before | self.hoist(s)
+            self.proved = before | self.hoist(s, inside)
         self.loops[s.loop] = c.Id(name)
         extent = self.text(s.extent)
         if any(local_changed(x) in _locals((s.extent,)) for x in nested_statements(s.body)):
@@ -285,8 +285,11 @@ class CheckWriter:
             self.block(s.body)
         self.proved, self.around = before, around
 
-    def hoist(self, s: ir.For) -> set[tuple[str, int, ir.Expr]]:
-        """Checks before the loop what its index plus something constant indexes in every iteration; these indices."""
+    def hoist(self, s: ir.For, inside: Around) -> set[tuple[str, int, ir.Expr]]:
+        """Checks before the loop what its index plus something constant indexes in every iteration; these indices.
+
+        `inside`: what is known in the loop.
+        """
         changing = {local_changed(x) for x in nested_statements(s.body)}
         inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
         found = set[tuple[str, int, ir.Expr]]()
@@ -294,6 +297,8 @@ class CheckWriter:
             for axis, index in enumerate(indices if array not in self.trusted else ()):
                 rest = beside(index, s.loop)
                 if rest is None or not self.needs_check(array, axis, index, True):
+                    continue
+                if stays(inside, index, self.shapes[array][axis]):
                     continue
                 parts = list(walk(rest))
                 if any(isinstance(x, ir.Local) and x.name in changing for x in parts) or any(
@@ -323,7 +328,7 @@ class CheckWriter:
         low, high = self.facts.range_of(index)
         if (low >= 0 and high < self.shapes[array][axis]) or (array, axis, index) in self.proved:
             return False
-        if self.facts.is_unknown(index):
+        if self.facts.is_unknown(index) or stays(self.around, index, self.shapes[array][axis]):
             return False
         return (
             is_loaded
@@ -348,7 +353,7 @@ class CheckWriter:
                 IndexSite(self.kernel, self.where, array, axis, n, f"`{show_expr(index)}`")
             )
             # As unsigned numbers negative ones are large. The narrower they are, the more fit a vector.
-            plain = _without_widening(index)
+            plain = without_widening(index)
             is_narrow = plain.dtype is ir.DType.i32 and n < 1 << 31
             if self.plain_indices and isinstance(plain, ir.Binary):
                 is_narrow = False  # a long then
@@ -388,14 +393,6 @@ class CheckWriter:
             raise AssertionError(x)
 
         return self.w.evaluate(e, leaf)
-
-
-def _without_widening(e: ir.Expr) -> ir.Expr:
-    """An index before it was made a wider integer."""
-    match e:
-        case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
-            return x
-    return e
 
 
 def _locals(found: Iterator[ir.Expr] | Sequence[ir.Expr]) -> set[str]:

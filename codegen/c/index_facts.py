@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.walk import children, walk
+from ...kernels.program.inside import Around
 
 Range = tuple[int, int]
 
@@ -126,3 +127,17 @@ def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
         case ir.Binary("add", rest, ir.LoopIndex(name)) if name == loop:
             return rest
     return None
+
+
+def stays(around: Around, index: ir.Expr, n: int) -> bool:
+    """Whether an index is an affine function of loops that is proved to be inside of an axis: that of a triangle, say."""
+    x = to_affine(index)
+    return x is not None and around.has(x) and not around.may_leave(x, n)
+
+
+def without_widening(e: ir.Expr) -> ir.Expr:
+    """An index before it was made a wider integer."""
+    match e:
+        case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
+            return x
+    return e

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -254,7 +255,9 @@ class _Maker:
         self._reference = reference
         self._roles = roles
         self._rng = np.random.default_rng(0)
-        self._factor = tolerance_factor(sum(t.is_reduction for t in problem.tasks))
+        sums = [t for t in problem.tasks if t.is_reduction]
+        extents = ([x.extent for x in t.loops if x.is_reduction] for t in sums)
+        self._n_stages, self._n_summands = len(sums), max(map(prod, extents), default=1)
         self.flow = flow_of(recording)
         self._n_samples = self._count_samples(problem)
 
@@ -346,10 +349,11 @@ class _Maker:
         dtype = next(p.dtype for p in self._recording.arrays if p.name == name)
         own_eps, coarsest = _eps(dtype), _eps(self.flow.coarsest[name])
         magnitude = size * max(1.0, coarsest / own_eps)
-        measured = apart * (_MARGIN / (self._factor * own_eps))
+        factor = tolerance_factor(self._n_stages, self._n_summands, own_eps)
+        measured = apart * (_MARGIN / (factor * own_eps))
         if not (measured > magnitude).any():
-            return Expected(want, self._factor, magnitude)
-        return Expected(want, self._factor, np.maximum(measured, magnitude))
+            return Expected(want, factor, magnitude)
+        return Expected(want, factor, np.maximum(measured, magnitude))
 
     def _sample(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
         """What comes out in the types of the sequence, of inputs that differ in their last places."""

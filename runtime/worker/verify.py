@@ -10,9 +10,12 @@ run on absolute values: on inputs of mixed sign a running sum only grows as sqrt
 the sum of sizes (which grows as n) the error stays near one eps whatever n is. A constant factor
 suffices, and it still sees a lost tile; the classical worst case, n * eps * magnitude (Higham,
 Accuracy and Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in
-float32. The other is measured (`spread`): how far the results move when the same computation runs
-in the types of the sequence on inputs that differ in their last places (Parker, Monte Carlo
-Arithmetic, 1997). Recurrences, divisions and mixed precision are judged by that.
+float32. Where few different values are summed, as those of whole numbers less their mean, roundings
+have one direction and errors do grow as n. So n is the factor where it is far from hiding one
+summand of n: in float64 up to a million of them. The other is measured (`spread`): how far the
+results move when the same computation runs in the types of the sequence on inputs that differ in
+their last places (Parker, Monte Carlo Arithmetic, 1997). Recurrences, divisions and mixed precision
+are judged by that.
 
 NaN is right only where NaN is wanted, infinities must be equal, integers and booleans must be
 equal, but where rounding alone decides them (`magnitude` is an array with something there).
@@ -31,6 +34,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _NEIGHBOURS = 64
+_SEEN = 2**-12  # of one summand of n: what the worst case of rounding may hide
 _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it stay in L2
 
 
@@ -63,9 +67,11 @@ class Mismatch:
         return f"[{place}] is {self.got!r} and should be {self.want!r}{within} ({count})"
 
 
-def tolerance_factor(stages: int) -> float:
-    """The factor of the tolerance for results of `stages` reductions in a row."""
-    return 16.0 * max(1, stages)
+def tolerance_factor(stages: int, n_summands: int = 1, eps: float = 1.0) -> float:
+    """The factor of the tolerance for results of `stages` reductions in a row of up to so many summands in a type."""
+    factor = 16.0 * max(1, stages)
+    is_seen = float(n_summands) ** 2 * eps <= _SEEN
+    return max(factor, float(n_summands)) if is_seen else factor
 
 
 def spread(want: Array, samples: Sequence[Array]) -> Array:

@@ -124,6 +124,36 @@ def test_dense_sequences_are_not_looked_at(name):
 
 
 @ks.kernel
+def upper(a: ks.types.ndarray(), k: ks.i32):
+    for i in range(k + 1, a.shape[0]):
+        for j in range(i, a.shape[0]):
+            for m in range(a.shape[1]):
+                a[i, j] -= a[i, m] * a[j, k]
+
+
+@ks.kernel
+def upper_where(c: ks.types.ndarray(), a: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(a.shape[0]):
+        for j in range(i, a.shape[0]):
+            if c[j] > 0:
+                y[i] += a[j + 1]
+
+
+def test_triangles_are_proved_and_not_looked_at():
+    """Also those of a step; what a condition keeps inside, nobody has proved."""
+
+    def steps(a):
+        for k in range(8):
+            upper(a, k)
+
+    recording = record_sequence(steps, [np.zeros((8, 8))], "steps")
+    assert index_checks(recording, arguments_of(normalise(recording), 0)) is None
+    recording = record_sequence(upper_where, [np.zeros(8, np.int32), np.zeros(8), np.zeros(8)])
+    checks = index_checks(recording, arguments_of(normalise(recording), 0))
+    assert [(s.array, s.text) for s in checks.sites] == [("a", "`j + i + 1`")]
+
+
+@ks.kernel
 def named(bad: ks.types.ndarray(), value: ks.types.ndarray(), args: ks.types.ndarray()):
     for i in range(bad.shape[0]):
         value[bad[i]] = args[bad[i]]

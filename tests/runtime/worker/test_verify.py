@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -114,3 +116,18 @@ def test_exact_inputs_show_one_lost_element():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
 def test_poison_fits_its_dtype(dtype):
     assert np.full(3, poison_value(np.dtype(dtype)), dtype).dtype == np.dtype(dtype)
+
+
+def test_sums_of_few_different_values_are_right_and_a_lost_summand_is_seen():
+    """Of equal summands that are no whole numbers all roundings of a running sum have one direction."""
+    n = 1000
+    x = np.tile([0.9939, -1.0061], n // 2)
+    running = np.add.accumulate(x * x)[-1:]
+    want = np.array([math.fsum(x * x)])
+    assert find_mismatch(running, Expected(want, tolerance_factor(1), float(want[0]))) is not None
+    expected = Expected(want, tolerance_factor(1, n, 2**-52), float(want[0]))
+    assert find_mismatch(running, expected) is None
+    assert find_mismatch(running - x[:1] * x[:1], expected) is not None
+    assert (
+        tolerance_factor(1, 2**24, 2**-23) == tolerance_factor(1, n, 2**-23) == tolerance_factor(1)
+    )
