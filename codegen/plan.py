@@ -239,7 +239,7 @@ class Plan:
         ]
 
     def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
-        """The parts of trees that have a choice, with its values."""
+        """The parts of trees that are not as the program has them, with how they are."""
         for site, value in self.choices.get(kind, {}).items():
             if isinstance(site, TreePart):
                 yield site, value

@@ -15,11 +15,14 @@ from ..kernels.ir.walk import nested_statements
 from ..kernels.sparse.keyed import keyed
 from ..kernels.sparse.laid_out import LaidOut, laid_out
 from ..kernels.sparse.records import with_places
+from ..kernels.sparse.tabled import tabled
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from ..space.candidate import Candidate
+from ..space.draft import AS_IT_IS
 from ..space.engine.order import Node, forest
 from ..space.families.cell_order import order_of
+from ..space.families.directory import DIRECTORY, HASH, TABLE
 from ..space.families.leaf_layout import tile_of
 from ..space.families.record import CELL, RECORD
 from ..space.families.scatter import blocks_of, tile_shape
@@ -48,9 +51,12 @@ def read_plan(candidate: Candidate) -> Plan:
     tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
     plan = Plan(problem, tasks, flows, launches, space.target.cores, choices)
-    hashed = {s.name for s, x in plan.of_trees("directory") if x == ch.DIRECTORY[ch.HASH]}
-    tables = [x for x in problem.parts.tables if x.name in hashed]
-    plan = _in_layouts(plan, keyed(problem, tables)) if tables else plan
+    kinds = {site.name: value for site, value in plan.of_trees("directory")}
+    tables = problem.parts.tables
+    with_keys = [x for x in tables if not x.keys and kinds.get(x.name) == DIRECTORY[HASH]]
+    plan = _in_layouts(plan, keyed(plan.problem, with_keys)) if with_keys else plan
+    with_cells = [x for x in tables if x.keys and kinds.get(x.name) == DIRECTORY[TABLE]]
+    plan = _in_layouts(plan, tabled(plan.problem, with_cells)) if with_cells else plan
     values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
     tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.parts.leaves}
     in_order = {site.name: value for site, value in plan.of_trees("cell_order")}
@@ -95,8 +101,9 @@ def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:
     for table in (v.of_tasks, v.of_dims, v.of_operands, v.of_flows, v.of_places, v.of_trees):
         for kind, sites in table.items():
             for site, var in sites.items():
-                values = candidate.space.choices[var].values
-                found.setdefault(kind, {})[site] = values[candidate.value(var)]
+                value = candidate.value(var)
+                if table is not v.of_trees or value != AS_IT_IS:
+                    found.setdefault(kind, {})[site] = candidate.space.choices[var].values[value]
     return found
 
 

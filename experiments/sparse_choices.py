@@ -77,11 +77,16 @@ PROGRAMS = {
     "records": Program(lists, "record", ("SLOT_AND_COORDINATES", "CELL")),
     "look_ups": Program(look_ups, "directory", _DIRECTORIES),
     "look_ups_scalar": Program(look_ups, "directory", _DIRECTORIES, _ONE_BY_ONE),
+    "hashed": Program(lambda n: look_ups(n, "hash"), "directory", _DIRECTORIES[::-1]),
+    "hashed_scalar": Program(
+        lambda n: look_ups(n, "hash"), "directory", _DIRECTORIES[::-1], _ONE_BY_ONE
+    ),
     "making": Program(lists, "compaction", ("SERIAL", "TWO_PASS", "APPEND"), _ANEW),
     "lists": Program(lists, "listgen", ("GENERATE", "IF_CHANGED", "REUSE")),
 }
 _SIZES = {"far_reads": 512, "near_reads": 512, "grow": 1 << 18, "look_ups": 2048}
 _SIZES |= {"windows": 512, "rows": 512}
+_SIZES |= {"hashed": 2048, "hashed_scalar": 2048}
 _SIZES |= {"look_ups_scalar": 2048, "records": 512, "making": 512, "lists": 512}
 JOBS = tuple(Job(name, {"n": _SIZES.get(name, 128)}) for name in PROGRAMS)
 

@@ -172,11 +172,11 @@ def lists(n: int) -> Step:
     return step
 
 
-def look_ups(n: int) -> Step:
-    """Random cells of a table of n^2, of which 5,000 are active (fewer where n is small), half a million times a loop."""
+def look_ups(n: int, kind: str = "pointer") -> Step:
+    """Random cells of a node of n^2, of which 5,000 are active (fewer where n is small), half a million times a loop."""
     n_active, m = min(5000, n * n // 800), n * n // 8
     x, out = ks.field(ks.f32), ks.field(ks.f32, m)
-    ks.root.pointer(ks.ij, n).place(x)
+    getattr(ks.root, kind)(ks.ij, n).place(x)
     row, column = _places(m, n)
 
     @kernel

@@ -39,7 +39,7 @@ WAYS = {
     "emulated": "as sequences, CUDA text of random decisions, on the emulator, against the reference",
 }
 AS_SEQUENCES = ("decided", "emulated")
-LIST_KINDS = ("listgen", "activate", "compaction", "record")
+LIST_KINDS = ("listgen", "activate", "compaction", "record", "directory")
 N_COMBINATIONS = 3  # of a sequence
 
 

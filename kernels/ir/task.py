@@ -168,12 +168,29 @@ class ListRecords:
 
 
 @dataclass(frozen=True)
+class Keys:
+    """The directory of a hash node: `array` has the key of the cell at each place, from 1 to `n_cells`, 0 where there is none.
+
+    `at` has the place of each slot in its first row; "" where the sequence does not name it. `slots` says how many are in use.
+    """
+
+    array: str
+    n_cells: int
+    at: str = ""
+    slots: Slots | None = None
+
+
+@dataclass(frozen=True)
 class Table:
-    """The table of a pointer node in which a sequence looks cells up: the array that has the slot of each entry, 0: none."""
+    """The table in which a sequence looks cells of a node up: the array that has the slot of each entry, 0: none.
+
+    Of a pointer node each cell has an entry; of a hash node cells have those that their `keys` are at.
+    """
 
     name: str
     array: str
     is_written: bool  # by the sequence
+    keys: Keys | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ from math import prod
 from ..ir.affine import limits
 from ..ir.kernel import (
     NOWHERE,
+    Binary,
     Cast,
+    Compare,
+    Const,
     DType,
     Expr,
     For,
@@ -19,6 +22,7 @@ from ..ir.kernel import (
     Location,
     LoopIndex,
     ReduceOp,
+    Select,
     SetLocal,
     Stmt,
     Store,
@@ -85,6 +89,21 @@ def place_of(
             place = plus(start, number(w))
             found = select(compare("eq", seen(place), key), place, found)
     return found
+
+
+def looked_for(e: Expr) -> tuple[str, Expr] | None:
+    """What a `place_of` looks for: the array of keys, and the key; None where an expression is no such one."""
+    first: tuple[str, Expr] | None = None
+    while isinstance(e, Select):
+        match e.condition:
+            case Compare("eq", Load(array) | Binary("bit_and", Load(array), Const()), key):
+                here = array, key
+            case _:
+                return None
+        if first not in (None, here):
+            return None
+        first, e = here, e.b
+    return first if isinstance(e, Const) else None
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from ..ir.body import Closure, Reason, access_at, analyse
 from ..ir.domain import Loop
-from ..ir.kernel import NOWHERE, DType, Expr, Local, LoopIndex, SetLocal, Stmt
+from ..ir.kernel import NOWHERE, DType, Expr, Load, Local, LoopIndex, SetLocal, Stmt
 from ..ir.simplify import binary
-from ..ir.task import Task
-from .cells import I64, number, times
+from ..ir.task import Slots, Task
+from .cells import I64, number, plus, times
+from .layout import FREE, FRESH, TAKEN
 
 _BLOCK = 4096  # items that one thread converts at once: some pages of each array, so that threads do not meet in one
 
@@ -36,3 +37,15 @@ def converting(
     first = next(site for site in body.sites if site.writes)
     target = access_at(first, (block,))
     return Task(f"{name}.{verb}", f"{verb} {name}", (block,), target, dtype, None, body=body)
+
+
+def in_use(slots: Slots | None, n_items: int) -> Expr:
+    """How many of these items may hold something: those of slots that were ever taken."""
+    if slots is None:
+        return number(n_items)
+
+    def counter(column: int) -> Expr:
+        return Load(slots.counters, (number(slots.row), number(column)), I64)
+
+    more = binary("max", binary("sub", counter(TAKEN), counter(FREE)), number(0))
+    return binary("min", times(plus(counter(FRESH), more), slots.unit), number(n_items))

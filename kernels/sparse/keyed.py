@@ -8,25 +8,15 @@ up in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.body import Body, analyse
-from ..ir.kernel import (
-    NOWHERE,
-    Expr,
-    For,
-    Load,
-    LoopIndex,
-    Stmt,
-    Store,
-    While,
-)
+from ..ir.kernel import NOWHERE, Expr, Load, Stmt, Store, While
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.task import ArrayInfo, Problem, Table, Task
-from ..ir.walk import local_changed, mapped, nested_statements, with_blocks
+from ..ir.walk import mapped, with_blocks
+from .beside import again, made_first, making, names_of
 from .cells import I64, U32, U64, Block, Names, number, place_of, plus, starts_of, times
-from .converting import converting
 from .directory import claim
 from .laid_out import LaidOut, fresh_name
 from .layout import BUSY, CLAIMED
@@ -108,10 +98,9 @@ def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
         found[x.array] = d
     after = replace(problem, arrays=tuple(arrays))
     tasks = [_through(t, problem, found, taken) for t in problem.tasks]
-    first = len(tasks)
-    for d in found.values():
-        tasks += [_clearing(d), _filling(d)]
-    return LaidOut(replace(after, tasks=tuple(tasks)), tuple(range(first, len(tasks))), ())
+    return made_first(
+        after, tasks, [x for d in found.values() for x in (_clearing(d), _filling(d))]
+    )
 
 
 def _through(
@@ -123,7 +112,7 @@ def _through(
         return task
     kept = kept_in(task, problem)
     read = {x: d for x, d in found.items() if x not in kept and not body.trees.lists}
-    names = Names(taken | _names_of(task, body))
+    names = Names(taken | names_of(task, body))
 
     def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
@@ -146,28 +135,8 @@ def _through(
             made += [*b.statements, with_blocks(new, block)]
         return tuple(made)
 
-    return replace(task, body=_again(task, body, block(body.statements), found))
-
-
-def _again(
-    task: Task, body: Body, statements: tuple[Stmt, ...], found: Mapping[str, _Directory]
-) -> Body:
-    """The body with other statements: what it does to the directories besides."""
-    new = {name for d in found.values() for name in (d.keys, d.slots)}
-    inside = analyse(statements, task.scope, body.reason)
-    sites = (*body.sites, *(s for s in inside.sites if s.state.name in new))
-    shared = {
-        x for name, d in found.items() if name in body.trees.shared for x in (d.keys, d.slots)
-    }
-    trees = replace(body.trees, shared=body.trees.shared | shared)
-    return replace(body, statements=statements, sites=sites, shape=inside.shape, trees=trees)
-
-
-def _names_of(task: Task, body: Body) -> set[str]:
-    names = {loop.name for loop in task.loops}
-    for s in nested_statements(body.statements):
-        names |= {local_changed(s), *([s.loop] if isinstance(s, For) else [])}
-    return names
+    new = {name: (d.keys, d.slots) for name, d in found.items()}
+    return replace(task, body=again(task, body, block(body.statements), new))
 
 
 # --- what makes a directory
@@ -179,7 +148,7 @@ def _clearing(d: _Directory) -> Task:
         is_crowded = compare("eq", place, number(d.crowded))
         b.store(d.slots, (place,), select(is_crowded, const(BUSY, U32), const(0, U32)))
 
-    return _making("clear", d, d.crowded + 1, write)
+    return making("clear", d.table.name, d.crowded + 1, write, d.keys)
 
 
 def _filling(d: _Directory) -> Task:
@@ -189,20 +158,4 @@ def _filling(d: _Directory) -> Task:
         d.publish(active, entry, slot)
         b.branch(compare("ne", slot, const(0, U32)), active)
 
-    return _making("enter", d, d.n_entries, write)
-
-
-def _making(verb: str, d: _Directory, n: int, write: Callable[[Block, Expr], None]) -> Task:
-    """A task that does something for each number below n."""
-
-    def block(begin: Expr, _: Expr, room: Expr) -> list[Stmt]:
-        b = Block(Names({"block", "n_used"}))
-        inner = b.inner()
-        write(inner, inner.hold("item", plus(begin, LoopIndex("k", I64))))
-        b.loop("k", room, inner)
-        return b.statements
-
-    task = converting(verb, d.table.name, ("a table", n, number(n)), block, U32)
-    assert task.body is not None
-    trees = replace(task.body.trees, shared=frozenset({d.keys}))
-    return replace(task, body=replace(task.body, trees=trees))
+    return making("enter", d.table.name, d.n_entries, write, d.keys)

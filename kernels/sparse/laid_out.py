@@ -29,8 +29,7 @@ from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import ArrayInfo, Leaves, Problem, Task
 from ..ir.walk import local_changed, mapped, nested_statements
 from .cells import I64, number, plus, quotient, remainder, times
-from .converting import converting
-from .layout import FREE, FRESH, TAKEN
+from .converting import converting, in_use
 from .orders import CellOrder
 
 NO_ORDERS: Mapping[Leaves, CellOrder] = {}
@@ -234,20 +233,6 @@ def _moved(task: Task, homes: _Homes) -> Task:
 # --- conversion
 
 
-def _used(leaves: Leaves, n_items: int) -> Expr:
-    """Cells that may hold something: those of slots that were ever taken."""
-    if leaves.slots is None:
-        return number(n_items)
-
-    def counter(column: int) -> Expr:
-        assert leaves.slots is not None
-        return Load(leaves.slots.counters, (number(leaves.slots.row), number(column)), I64)
-
-    more = binary("max", binary("sub", counter(TAKEN), counter(FREE)), number(0))
-    slots = plus(counter(FRESH), more)
-    return binary("min", times(slots, leaves.slots.unit), number(n_items))
-
-
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
     """Copies the fields; cells that get a slot later are zero."""
 
@@ -329,5 +314,5 @@ def _converting(
             made.append(For(part.name, part.extent, inside, NOWHERE))
         return made
 
-    used = "leaves", n_items, _used(leaves, n_items)
+    used = "leaves", n_items, in_use(leaves.slots, n_items)
     return converting(verb, leaves.name, used, write, leaves.dtype)

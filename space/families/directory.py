@@ -1,36 +1,56 @@
-"""How cells of pointer nodes are looked up while a sequence runs. The program has a table of all cells, and keeps it true.
+"""How cells of pointer and hash nodes are looked up while a sequence runs. The program has a table of all cells of a pointer node,
+and of a hash node a directory of the active ones: each keeps what it has, and the other stands beside that.
 
-Hash nodes have no choice: the program keeps their directory and no table, which would be one more state that each claim changes.
 Of CPUs alone, as `leaf_layout`: plans of GPUs have no launches that make a directory.
 """
 
 from __future__ import annotations
 
 from ...kernels.ir.effects import arrays_read
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.task import Keys, Table
 from ..draft import Draft, Family, Phrases, TreePart
 from ..targets.kind import CPU
+from .leaf_layout import MOST_BYTES
 
 TABLE, HASH = range(2)
 DIRECTORY = (
-    "TABLE",  # an entry for each cell, whether it is active or not: one read
-    "HASH",  # a directory of active cells by open addressing, made from the table at the begin (Knuth, vol. 3, 6.4)
+    "TABLE",  # an entry for each cell, whether it is active or not
+    "HASH",  # a directory of active cells by open addressing (Knuth, vol. 3, 6.4)
 )
 
 
 def declare(s: Draft) -> None:
-    # A table that a core keeps in its own cache answers sooner than any key is compared.
     for x in s.problem.parts.tables if s.kind.has_teams else ():
-        if s.is_beyond_own_cache(x.array):
+        if is_open(s, x):
             tasks = enumerate(s.problem.tasks)
-            site = TreePart(x.name, next(t for t, y in tasks if x.array in arrays_read(y)))
-            s.v.of_trees["directory"][site] = s.b.add("directory", (x.name,), DIRECTORY)
+            looked_in = x.array if x.keys is None else x.keys.array
+            site = TreePart(x.name, next(t for t, y in tasks if looked_in in arrays_read(y)))
+            values = DIRECTORY if x.keys is None else DIRECTORY[::-1]  # the program's first
+            s.v.of_trees["directory"][site] = s.b.add("directory", (x.name,), values)
+
+
+def is_open(s: Draft, x: Table) -> bool:
+    """Whether the other way may be quicker, and has room: what is made stays in the workspace between calls."""
+    if x.keys is not None:
+        return table_bytes(x.keys) <= MOST_BYTES
+    # A table that a core keeps in its own cache answers sooner than any key is compared.
+    return s.is_beyond_own_cache(x.array)
+
+
+def table_bytes(keys: Keys) -> int:
+    """The bytes of a table of all cells of a hash node."""
+    return (keys.n_cells + 1) * DType.u32.size_bytes
 
 
 PHRASES = Phrases(
     "directory",
     "layouts",
-    {"HASH": "is looked up in a directory of its active cells, made before"},
-    {"HASH": "a directory of active cells"},
+    {
+        "TABLE": "is looked up in a table of all its cells",
+        "HASH": "is looked up in a directory of its active cells",
+    },
+    {"TABLE": "a table of all cells", "HASH": "a directory of active cells"},
 )
 
 FAMILY = Family("directory", {CPU: ()}, declare, (PHRASES,))

@@ -1,4 +1,4 @@
-"""Directories beside tables of pointer nodes: what they leave in three periods is what the reference leaves."""
+"""Directories beside tables of pointer nodes, and the reverse: what they leave in three periods is what the reference leaves."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.reading import read_plan
+from kernelscape.kernels.ir.kernel import DType, Expr, Load, Local, Select
+from kernelscape.kernels.ir.simplify import binary, const
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.sparse.cells import I64, looked_for, number, place_of
+from kernelscape.kernels.sparse.layout import CLAIMED
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -22,6 +26,7 @@ from kernelscape.testing.sparse_trees import Shape
 ks: Any = import_module("kernelscape")
 
 NESTED = Shape((("pointer", (2, 3)), ("pointer", (3, 2)), ("bitmasked", (2, 2))), 1, 3)
+HASHED = Shape((("hash", (2, 3)), ("hash", (3, 2)), ("bitmasked", (2, 2))), 1, 3)
 CHANGES = (("store", 5), ("add", 2), ("bump", 0), ("drop", 3), ("append", 4), ("store", 3), ("carry", 0))  # fmt: skip
 
 
@@ -76,6 +81,25 @@ def crowded() -> tuple[Recording, Arrays]:
     return recording, before
 
 
+def read_only(extent: int) -> tuple[Recording, Arrays]:
+    """Look-ups in a hash node of so many cells, of which a few are active, and nothing else."""
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.i32), ks.field(ks.i32, 64)
+    ks.root.hash(ks.i, extent).dense(ks.i, 2).place(x)
+
+    @ks.kernel
+    def gather():
+        for k in range(64):
+            y[k] += x[(k * 7919) % (2 * extent)]
+
+    for k in (0, 7, 31):
+        x[(k * 7919) % (2 * extent)] = k + 1
+    recording, arrays = record_program(gather, ())
+    before = {name: np.array(a) for name, a in arrays.items()}
+    ks.reset()
+    return recording, before
+
+
 @pytest.fixture(scope="module")
 def nested() -> Space:
     return space_of(sparse_emulation.recorded(NESTED, CHANGES)[0])
@@ -92,6 +116,56 @@ def test_a_directory_leaves_what_the_reference_leaves(is_crowded: bool, tmp_path
         sparse_periods.fault(recording, before, list(map(checking.source_of, chosen)), tmp_path)
         == ""
     )
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_a_table_of_a_hash_node_leaves_what_the_reference_leaves(
+    is_read_only: bool, tmp_path: Path
+) -> None:
+    """Hash nodes within one another, whose cells come and go; and one that a sequence only looks cells up in."""
+    changed = sparse_emulation.recorded(HASHED, CHANGES)
+    recording, before = read_only(1000) if is_read_only else changed
+    sources = [checking.source_of(drawn(space_of(recording), "TABLE", seed)) for seed in range(2)]
+    assert all("places_of" in s.text for s in sources)
+    assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+def test_a_table_of_a_hash_node_is_a_choice_where_it_has_room() -> None:
+    small, large = (space_of(read_only(n)[0]) for n in (1 << 12, 1 << 28))
+    assert not large.variables.of_trees["directory"]
+    (var,) = small.variables.of_trees["directory"].values()
+    assert small.choices[var].values == ("HASH", "TABLE")
+    plain, other = (read_plan(drawn(small, v)) for v in ("HASH", "TABLE"))
+    assert [t.task.name for t in other.tasks[len(plain.tasks) :]] == [
+        "tree0_1.0.clear",
+        "tree0_1.0.enter",
+    ]
+    names = [{s.state.name for s in p.tasks[0].task.body.sites} for p in (plain, other)]
+    assert names[1] - names[0] == {"places_of"}
+    assert not describe(drawn(small, "HASH")).get("layouts")
+    assert any(
+        "in a table of all its cells" in x for x in describe(drawn(small, "TABLE"))["layouts"]
+    )
+    bounder = Bounder(small)
+    least = [bounder.ns(drawn(small, v)) for v in ("HASH", "TABLE")]
+    assert least[1] - least[0] > small.target.launch_ns
+
+
+def test_a_look_up_is_known_by_its_form() -> None:
+    def seen(place: Expr, is_busy: bool, keys: str = "keys") -> Expr:
+        found = Load(keys, (place,), DType.u64)
+        return binary("bit_and", found, const(CLAIMED - 1, DType.u64)) if is_busy else found
+
+    key, start = Local("key", DType.u64), Local("start", I64)
+    for is_busy in (False, True):
+        made = place_of(lambda p, busy=is_busy: seen(p, busy), (start, number(5)), key, number(9))
+        assert looked_for(made) == ("keys", key)
+        assert looked_for(made.b) == ("keys", key)
+    mixed = place_of(lambda p: seen(p, False, "others"), (start,), key, made)
+    assert looked_for(mixed) is None
+    assert looked_for(Select(made.condition, number(1), start, I64)) is None
+    assert looked_for(number(9)) is None
 
 
 def test_a_directory_is_made_first_and_its_launches_are_in_the_bound(nested: Space) -> None:

@@ -129,7 +129,7 @@ def place(order: CellOrder, coordinates: Sequence[int]) -> int:
     return int(x.value)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3))
 def test_the_order_by_bits_has_each_cell_once_and_neighbours_near(logs: list[int]) -> None:
     extents = tuple(1 << n for n in logs)
