@@ -1,7 +1,6 @@
 """Default decisions for a kernel that is called by itself: which of its loops a team shares, how updates that meet are made.
 
-Nothing is searched and nothing timed. The numbers are nanoseconds on one core, rough on purpose: they only have to tell a loop of
-microseconds from one of milliseconds, and an update that waits for a lock from one that does not.
+Nothing is searched and nothing timed; how long loops may take is kernels/program/work.py.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
-from math import inf, prod
+from math import prod
 
 from ...codegen.c.lanes import Lanes
 from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
@@ -34,34 +33,19 @@ from ...kernels.ir.kernel import (
     SetLocal,
     Stmt,
     Store,
-    Unary,
     Update,
     UpdateLocal,
     While,
 )
 from ...kernels.ir.meeting import meet_in
 from ...kernels.ir.ranges import is_uneven, row_starts
-from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, walk
+from ...kernels.ir.walk import children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
+from ...kernels.program import work
 from .lanes import lanes_of, ranges_of
 from .thread_copies import copies_bytes
 from .waves import wave_at
 
-# A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
-_TEAM_PAYS_NS = 30_000.0
-_NODE_NS = 0.25  # an operation or access, some of them in vectors
-_FUNCTION_NS = 4.0  # sin, exp and the like
-_UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
-# Measured on two cores: 27 x 4 adds a particle took 44 to 63 ns plain and 580 to 625 by compare and swap.
-_PLAIN_UPDATE_NS = 0.5
-_CAS_NS = 5.6
-_FETCH_ADD_NS = 4.0
-# A copy of an array is cleared, comes into a cache, and is added up: 1.3 ms for 4 MiB on two cores.
-_COPY_NS_PER_BYTE = 0.3
-_MOST_COPY_BYTES = 64 << 20  # of all copies of a loop
-# Of the operations between such updates compilers leave a tenth: the same terms of several are computed once, and in vectors.
-# A particle of mpm88 takes 25 ns on one core where its nodes say 478, one of mpm128 63 where they say 708.
-_LEFT = 0.1
 _MOST_COPIES = 8  # of a body that is written out, and of operations in all copies
 _MOST_COPIED_NODES = 4096
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
@@ -76,7 +60,7 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
     for k, s in enumerate(body):
         if k < behind:
             continue
-        wave = wave_at(body, k, cores, _work_ns, _TEAM_PAYS_NS)
+        wave = wave_at(body, k, cores)
         if wave is not None:
             steps.append(wave[0])
             behind = k + wave[1]
@@ -158,26 +142,22 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
     scattered = [u for u in updates if (u.array, u.indices) not in summed]
     free = frozenset[str]() if scattered else independent
     extents = [_constant(x.extent) for x in nest]
-    one_ns = _work_ns(nest[0].body)
+    one_ns = work.iteration_ns(nest[0].body)
     whole = extents[0]
     step = LoopStep(loop, independent=free, sums=sums)
     if cores < 2 or (scattered and not ir.fast_math):
         return step
-    if whole is not None and whole * one_ns < _TEAM_PAYS_NS:
+    if whole is not None and not work.pays(whole * one_ns):
         return step
     atomics, copied = frozenset[Update](), tuple[str, ...]()
     if scattered:
-        atomic_ns = sum(_times_ns(loop.body, u, _atomic_ns(ir, u)) for u in scattered)
-        plain_ns = sum(_times_ns(loop.body, u, _PLAIN_UPDATE_NS) for u in scattered)
-        between_ns = _LEFT * one_ns
-        shared_ns = (between_ns + atomic_ns) / cores
-        n_bytes = copies_bytes(ir, loop, scattered) * (cores - 1)
-        own_ns = inf
-        if whole and 0 < n_bytes <= _MOST_COPY_BYTES:
-            own_ns = (between_ns + plain_ns) / cores + _COPY_NS_PER_BYTE * n_bytes / whole
-        if min(shared_ns, own_ns) > between_ns + plain_ns:
+        dtypes = {a.name: a.dtype for a in ir.arrays}
+        n_bytes = copies_bytes(ir, loop, scattered)
+        updated = work.updates_of(loop.body, scattered, dtypes, n_bytes)
+        way = updated.way(one_ns, whole, cores)
+        if way == work.BY_ONE:
             return step
-        if own_ns < shared_ns:
+        if way == work.IN_COPIES:
             copied = tuple(dict.fromkeys(u.array for u in scattered))
         else:
             atomics = frozenset(scattered)
@@ -185,7 +165,7 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
         levels = 1
     known = [x for x in extents[:levels] if x is not None]
     inside_ns = one_ns / max(1, prod(known[1:]))
-    first = max(2, int(_TEAM_PAYS_NS / max(inside_ns, 0.1)))
+    first = work.first_that_pays(inside_ns)
     unit = 16 if len(known) == levels and prod(known) >= 64 * cores and levels == len(nest) else 1
     share = _share(nest, levels, Share(first, unit, copied=copied))
     return LoopStep(loop, levels, True, share, free, sums, atomics)
@@ -345,54 +325,5 @@ def _place(u: Update) -> tuple[Expr | float, ...]:
     return tuple(x.value if isinstance(x, Const) else x for x in u.indices)
 
 
-def _atomic_ns(ir: KernelIR, u: Update) -> float:
-    dtype = next(a.dtype for a in ir.arrays if a.name == u.array)
-    return _FETCH_ADD_NS if dtype.is_integer and u.op == "add" else _CAS_NS
-
-
-# --- work
-
-
 def _constant(extent: Expr) -> int | None:
     return max(0, int(extent.value)) if isinstance(extent, Const) else None
-
-
-def _work_ns(body: Sequence[Stmt]) -> float:
-    """About how long one iteration takes."""
-    total = 0.0
-    for s in body:
-        total += sum(_expression_ns(e) for e in children(s))
-        inside = sum(_work_ns(b) for b in blocks(s))
-        if isinstance(s, For):
-            n = _constant(s.extent)
-            inside *= _UNKNOWN_TRIPS if n is None else n
-        elif isinstance(s, While):
-            inside *= _UNKNOWN_TRIPS
-        total += inside + _NODE_NS
-    return total
-
-
-def _expression_ns(e: Expr) -> float:
-    return sum(
-        _FUNCTION_NS
-        if isinstance(x, Unary) and x.dtype.is_float and x.op not in _CHEAP
-        else _NODE_NS
-        for x in walk(e)
-    )
-
-
-_CHEAP = ("neg", "abs", "floor")
-
-
-def _times_ns(body: Sequence[Stmt], update: Update, each_ns: float) -> float:
-    """What one update takes in an iteration of the body, if it took so long each time."""
-    total = 0.0
-    for s in body:
-        if s is update:
-            total += each_ns
-        inside = sum(_times_ns(b, update, each_ns) for b in blocks(s))
-        if isinstance(s, For):
-            n = _constant(s.extent)
-            inside *= _UNKNOWN_TRIPS if n is None else n
-        total += inside
-    return total

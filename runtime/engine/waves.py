@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...codegen.c.wavefronts import Wave
 from ...codegen.kernel_plan import WaveStep
 from ...kernels.ir.kernel import Stmt
 from ...kernels.ir.sweeps import sweep_at
+from ...kernels.program import work
 
 # Of a tile: its rows and the two beside them are in the first cache, and so many iterations wait for none of each other; one of
 # 32 x 256 takes tens of microseconds, a barrier one.
@@ -17,13 +18,7 @@ _PARTS = 8  # rows of tiles a thread, and tiles in each: fewer leave threads wit
 _LEAST_NS = 2_000.0  # of a whole sweep that is worth it
 
 
-def wave_at(
-    body: Sequence[Stmt],
-    k: int,
-    cores: int,
-    work_ns: Callable[[Sequence[Stmt]], float],
-    team_pays_ns: float,
-) -> tuple[WaveStep, int] | None:
+def wave_at(body: Sequence[Stmt], k: int, cores: int) -> tuple[WaveStep, int] | None:
     """The wavefronts that run what begins with statement k of a body, and of how many statements that is; None: it runs as it is.
 
     They pay where threads share them, or where an iteration waits for the one before: of one diagonal none does.
@@ -34,8 +29,8 @@ def wave_at(
     sweep, n = found
     x = sweep.inner_extent
     middle = x.const + x.coefficient(sweep.outer) * sweep.extent // 2
-    whole_ns = sweep.extent * max(0, middle) * work_ns(sweep.inner.body)
-    threads = cores if whole_ns >= team_pays_ns else 1
+    whole_ns = sweep.extent * max(0, middle) * work.iteration_ns(sweep.inner.body)
+    threads = cores if work.pays(whole_ns) else 1
     if whole_ns < _LEAST_NS or (threads == 1 and not sweep.has_chain):
         return None
     rows = max(_LEAST_ROWS, min(_ROWS, sweep.extent // (_PARTS * threads)))

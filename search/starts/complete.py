@@ -20,6 +20,7 @@ from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ..tree.ordering import open_in_order
+from .paying import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, is_panel, sweeps
 from .sketches import Along, Axis, Block, Sketch, Sums
@@ -146,6 +147,8 @@ class _Wanted:
             packed=self.packing is not None and self.packing.every,
         )
         self.sweeps = sweeps(space, self.roles)
+        are_merged = self.fusion.loops
+        self.paying = what_pays(space, are_merged=are_merged) if self.threads.where_pays else None
         self.apart = [
             m for m in space.backbone.merges if m.before_finish and not self.are_together(m)
         ]
@@ -257,7 +260,9 @@ class _Wanted:
             self.want(var, *((ch.PARALLEL, ch.LOOP) if is_block else (ch.LOOP, ch.PARALLEL)))
             return
         is_parallel = self.threads.team and self.roles.parallel.get(d.task) == d.loop.name
-        if any(t == d.task for t, _ in self.v.scatter) and self.threads.scatter == ch.SERIAL:
+        if self.paying is not None:
+            is_parallel = is_parallel and d.task in self.paying.tasks
+        elif any(t == d.task for t, _ in self.v.scatter) and self.threads.scatter == ch.SERIAL:
             is_parallel = False
         self.want(var, *((ch.PARALLEL, ch.LOOP) if is_parallel else (ch.LOOP, ch.PARALLEL)))
 
@@ -377,8 +382,9 @@ class _Wanted:
         for sites in self.v.of_trees.values():
             for var in sites.values():
                 self.want(var, AS_IT_IS)
-        for var in self.v.scatter.values():
+        for key, var in self.v.scatter.items():
             how = ch.BY_ATOMICS if self.is_in_blocks else self.threads.scatter
+            how = self.paying.scatters[key] if self.paying is not None else how
             self.want(var, *_first_of(how, ch.SERIAL, ch.BY_ATOMICS))
         for var in self.v.scatter_cells.values():
             sizes = [int(x) for x in self.space.choices[var].values]

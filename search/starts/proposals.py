@@ -13,6 +13,7 @@ from ...space.backbone import Operand
 from ...space.candidate import Space
 from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
+from .paying import what_pays
 from .roles import find_roles, sweeps
 from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
 from .tiles import ProductTile, is_in_results, product_tile, register_tiles
@@ -59,6 +60,7 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield from _products_of_triangles(space, greedy)
     yield from _scatters(space, greedy)
     yield greedy
+    yield from _where_threads_pay(space, greedy)
     if space.variables.ranges:
         yield replace(greedy, tile=replace(greedy.tile, ranges=ch.ALONG))
     if _has_uneven(space):
@@ -111,6 +113,20 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
             yield replace(greedy, threads=Along(scatter=how, cells=cells, lanes=lanes))
     for how, cells in ((ch.BY_ATOMICS, 1), *sorts[2:]):
         yield replace(greedy, threads=Along(scatter=how, cells=cells))
+
+
+def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
+    """Threads as kernels have them that are called by themselves, in launches of their own and together; where that is what the
+    greedy sketch has for all tasks, others come later.
+    """
+    assert isinstance(greedy.threads, Along)
+    with_loops = {t for t, task in enumerate(space.problem.tasks) if task.loops}
+    usual = with_loops if greedy.threads.team else set[int]()
+    for fusion in (Fusion(launch=False, loops=False), greedy.fusion):
+        found = what_pays(space, are_merged=fusion.loops)
+        if space.target.cores > 1 and (found.tasks != usual or found.scatters):
+            threads = replace(greedy.threads, team=True, where_pays=True)
+            yield replace(greedy, fusion=fusion, threads=threads)
 
 
 def _has_uneven(space: Space) -> bool:

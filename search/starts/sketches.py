@@ -59,7 +59,8 @@ class Along:
     Without a `team` there is one thread, and nests are the same. Updates of elements that iterations share are made by `scatter`,
     in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL. `by_work`: iterations of
     which only a run knows how long they take are shared out by their work, or part by part.
-    With `lanes` iterations that share updates run several at once, be there anything side by side or not.
+    With `lanes` iterations that share updates run several at once, be there anything side by side or not. `where_pays`: tasks have
+    a team, and ways of updates, as they would if each was called by itself: small ones have one thread.
     """
 
     axis: Axis = Axis.COMMON
@@ -69,6 +70,7 @@ class Along:
     cells: int = 1
     by_work: bool = False
     lanes: bool = False
+    where_pays: bool = False
 
 
 class Sums(Enum):
@@ -161,6 +163,8 @@ class Sketch:
             yield "by work"
         if not threads.team:
             yield "one thread"
+        if threads.where_pays:
+            yield "threads where they pay"
         if threads.scatter != ch.SERIAL:
             yield f"scatters {ch.SCATTER[threads.scatter].lower()}"
             yield from [f"cells{threads.cells}"] * (threads.cells > 1)

@@ -13,7 +13,8 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     KernelIR,
 )
-from kernelscape.runtime.engine import building, decisions, lanes
+from kernelscape.kernels.program import work
+from kernelscape.runtime.engine import building, lanes
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing import statements
@@ -127,8 +128,8 @@ def parts(v: A(), x: A()):
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each loop is worth a team, and each update that threads meet in."""
-    for name in ("_TEAM_PAYS_NS", "_CAS_NS", "_FETCH_ADD_NS"):
-        monkeypatch.setattr(decisions, name, 0.0)
+    for name in ("TEAM_PAYS_NS", "CAS_NS", "FETCH_ADD_NS"):
+        monkeypatch.setattr(work, name, 0.0)
 
 
 @pytest.fixture
@@ -207,8 +208,8 @@ def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch)
     """By lanes, too; a loop for one thread has no copies."""
     monkeypatch.setattr(building, "vector_bytes", lambda: vector_bytes)
     monkeypatch.setattr(lanes, "_pays", lambda loop: True)
-    for name, ns in (("_TEAM_PAYS_NS", 0.0), ("_COPY_NS_PER_BYTE", 0.0), ("_CAS_NS", 1e6)):
-        monkeypatch.setattr(decisions, name, ns)
+    for name, ns in (("TEAM_PAYS_NS", 0.0), ("COPY_NS_PER_BYTE", 0.0), ("CAS_NS", 1e6)):
+        monkeypatch.setattr(work, name, ns)
     engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
     rng = np.random.default_rng(3)
     for n in (1000, 1):
