@@ -41,7 +41,7 @@ def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Fault
         return {"not_compiled": built.log}
     faults = {"with_warnings": built.log} if built.log else {}
     ways = [Way(), Way(repeats=4, thread_limit=1)] if also_alone else [Way()]
-    found = next(filter(None, (checking.check(built, inputs, way) for way in ways)), "")
+    found = checking.check(built, inputs, *ways)
     return faults | ({"wrong": found} if found else {})
 
 

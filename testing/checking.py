@@ -256,15 +256,21 @@ class Way:
     seconds: int = 90  # long enough for thousands of delays, at a barrier in an inner loop
 
 
-def check(built: Build, inputs: Sequence[InputSet], way: Way | None = None) -> str:
-    """Runs a built candidate in a child: "" when all is right, else what is wrong, also when it crashed or ran on."""
-    way = way or Way()
+def check(built: Build, inputs: Sequence[InputSet], *ways: Way) -> str:
+    """Runs a built candidate in a child, which is forked once for all ways: "" when all is right, else what is wrong, also when it
+    crashed or ran on.
+    """
+    ways = ways or (Way(),)
     assert built.library is not None
-    return in_child(lambda: _run_all(built, inputs, way), way.seconds)
+
+    def run_all() -> str:
+        library = ctypes.CDLL(str(built.library))
+        return next(filter(None, (_run_all(library, built, inputs, way) for way in ways)), "")
+
+    return in_child(run_all, sum(way.seconds for way in ways))
 
 
-def _run_all(built: Build, inputs: Sequence[InputSet], way: Way) -> str:
-    library = ctypes.CDLL(str(built.library))
+def _run_all(library: ctypes.CDLL, built: Build, inputs: Sequence[InputSet], way: Way) -> str:
     if built.source.team:
         set_team_size(library, way.thread_limit or built.source.n_threads)
     entry = getattr(library, built.entry)

@@ -259,7 +259,7 @@ class Engine:
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
         loaded = self._folder.use(lambda folder: self._built(ir, folder.library(key), cores, team))
-        self._folder.trim()
+        self._folder.trim_sometimes()
         return loaded
 
     def _built(self, ir: KernelIR, path: Path, cores: int, team: Team) -> LoadedKernel:

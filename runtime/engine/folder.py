@@ -20,6 +20,8 @@ from ..scratch import Scratch
 
 T = TypeVar("T")
 
+_TRIMMED = "trimmed"  # its time of change says when somebody last looked for libraries that may go
+_TRIMMED_S = 60.0
 _LOOKED_AT_S = 3600.0  # a library that was used within so long is not marked again
 
 
@@ -47,15 +49,31 @@ class KernelFolder:
             if time.time() - library.stat().st_mtime > _LOOKED_AT_S:
                 os.utime(library)
 
+    def trim_sometimes(self) -> None:
+        """Trims where no process has for a minute: looking at 10,000 libraries takes as long as compiling a kernel or two."""
+        marker = self.path / _TRIMMED
+        with suppress(OSError):
+            if 0 <= time.time() - marker.stat().st_mtime < _TRIMMED_S:
+                return
+        with suppress(OSError):
+            marker.touch()
+        self.trim()
+
     def trim(self) -> None:
         """Removes the libraries that were used longest ago, with their texts, until half of the limit is left free."""
+        kept: dict[str, os.stat_result] = {}
+        with suppress(OSError), os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.name.endswith((".so", ".c")):
+                    with suppress(OSError):
+                        kept[entry.name] = entry.stat()
         found: list[tuple[float, int, Path]] = []
-        for library in self.path.glob("*.so"):
-            with suppress(OSError):
-                kept = library.stat()
-                text = library.with_suffix(".c")
-                size = kept.st_size + (text.stat().st_size if text.exists() else 0)
-                found.append((kept.st_mtime, size, library))
+        for name, built in kept.items():
+            stem, suffix = os.path.splitext(name)
+            if suffix == ".so":
+                text = kept.get(f"{stem}.c")
+                size = built.st_size + (text.st_size if text is not None else 0)
+                found.append((built.st_mtime, size, self.path / name))
         total = sum(size for _, size, _ in found)
         if total <= self.limit_bytes:
             return
@@ -91,9 +109,9 @@ class WritableFolder:
         if self._spare is not None:
             self._spare.close()
 
-    def trim(self) -> None:
-        """As of the folder in use."""
-        self._folder.trim()
+    def trim_sometimes(self) -> None:
+        """As of the folder in use, where that is due."""
+        self._folder.trim_sometimes()
 
     def use(self, build: Callable[[KernelFolder], T]) -> T:
         """What `build` makes in the folder. Raises NoFolderError, and CompileError for what cannot be loaded from either."""

@@ -42,14 +42,18 @@ def inputs_of(case):
     return checking.make_inputs(case.recording, case.problem, case.arrays, case.scalars)
 
 
+def drawing(root, seed):
+    """Random complete candidates without end."""
+    rng = np.random.default_rng(seed)
+    while True:
+        made = checking.random_candidate(root, rng)
+        if isinstance(made, Candidate):
+            yield made
+
+
 def drawn(root, seed, n):
     """`n` random complete candidates."""
-    rng = np.random.default_rng(seed)
-    found = []
-    while len(found) < n:
-        made = checking.random_candidate(root, rng)
-        found += [made] if isinstance(made, Candidate) else []
-    return found
+    return list(islice(drawing(root, seed), n))
 
 
 def decided(problem, decisions):

@@ -217,8 +217,20 @@ def test_the_folder_keeps_what_was_used_last(tmp_path):
     for k in range(4):
         folder.library(f"k{k}").write_bytes(bytes(100))
         os.utime(folder.library(f"k{k}"), (k, k))
-    folder.trim()
+    folder.trim_sometimes()
     assert sorted(p.name for p in tmp_path.glob("*.so")) == ["k3.so"]
+
+
+def test_the_folder_is_looked_through_once_a_minute(tmp_path):
+    folder = KernelFolder(tmp_path, limit_bytes=10)
+    folder.trim_sometimes()
+    folder.library("k").write_bytes(bytes(100))
+    folder.trim_sometimes()
+    assert folder.library("k").exists()
+    (marker,) = (p for p in tmp_path.iterdir() if p != folder.library("k"))
+    os.utime(marker, (0, 0))
+    folder.trim_sometimes()
+    assert [*tmp_path.iterdir()] == [marker]
 
 
 def test_the_version_of_the_code_is_that_of_all_that_makes_it():
