@@ -79,6 +79,8 @@ class FlagOptions:
     seconds: float = 20.0  # of the search
     candidates: int = 40
     seed: int = 1
+    evaluations: int | None = None  # end the search, too
+    budget_ms: float = 30.0  # of timed work for each candidate and level
 
 
 def make_row(job: Job, options: FlagOptions) -> Row:
@@ -88,7 +90,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
     workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-flags-"))
     try:
-        explored = with_one_compiler(device, options.seconds, options.seed)
+        explored = with_one_compiler(device, options.seconds, options.seed, options.evaluations)
         explore_workload(workload, explored, directory=folder)
         records = [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
         timed = sorted((r for r in records if r.time_ns is not None), key=lambda r: r.time_ns or 0)
@@ -109,7 +111,7 @@ def make_row(job: Job, options: FlagOptions) -> Row:
         input_sets = make_input_sets(
             workload.recording, workload.problem, workload.arguments, rng, 2
         )
-        protocol = replace(FINAL, budget_ns=3e7)
+        protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
         with Worker(device) as worker:
             worker.prepare(input_sets)
             memory = worker.probe()
@@ -206,12 +208,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = table_parser(__doc__, "NAME or NAME:n=2^20,...[:f64]")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
     parser.add_argument("--candidates", type=int, default=40, help="at most, of each row")
+    parser.add_argument("--evaluations", type=int, help="at most, of each search")
+    parser.add_argument("--budget-ms", type=float, default=30.0, help="a candidate and level")
     given = parser.parse_args(arguments)
     if given.child:
         return answer(given.child, FlagOptions, make_row)
     if given.candidates < 1 or given.seconds <= 0:
         parser.error("--candidates and --seconds must be positive")
-    options = FlagOptions(given.seconds, given.candidates, given.seed)
+    options = FlagOptions(
+        given.seconds, given.candidates, given.seed, given.evaluations, given.budget_ms
+    )
     wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
     results = Table("compile_flags", JOBS, report, given.results)
 

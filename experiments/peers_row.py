@@ -56,6 +56,7 @@ class PeerOptions:
     seed: int = 1
     budget_ms: float = 150.0  # of timed work for each competitor in each round
     calibrate: bool = True
+    evaluations: int | None = None  # end the search, too
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,13 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     input_sets = _input_sets(workload, options)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     chosen = {
-        key: choose(device, workload, input_sets, ours, replace(protocol, budget_ns=3e7))
+        key: choose(
+            device,
+            workload,
+            input_sets,
+            ours,
+            replace(protocol, budget_ns=min(3e7, protocol.budget_ns)),
+        )
         for key, device in devices.items()
     }
     beside = {}
@@ -153,7 +160,12 @@ def _search(
     workload: Workload, devices: dict[str, CpuDevice], options: PeerOptions
 ) -> tuple[dict[str, Any], Source]:
     """Explore; what came out of it, with the compiler that was found to be the best for it, and the source of the best."""
-    explored = Options(time_limit_s=options.seconds, seed=options.seed, store=False)
+    explored = Options(
+        time_limit_s=options.seconds,
+        max_evals=options.evaluations,
+        seed=options.seed,
+        store=False,
+    )
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-peers-"))
     try:
         run = explore_workload(workload, explored, directory=folder)

@@ -58,6 +58,7 @@ class RowOptions:
     rounds: int = 7
     seed: int = 1
     calibrate: bool = True
+    evaluations: int | None = None  # end the search, too
 
 
 @dataclass
@@ -109,7 +110,7 @@ def make_row(job: Job, options: RowOptions) -> Row:
     workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-table-"))
     try:
-        explored = with_one_compiler(device, options.seconds, options.seed)
+        explored = with_one_compiler(device, options.seconds, options.seed, options.evaluations)
         found = search(workload, explored, folder)
         compared = _compare(workload, device, folder, options)
     finally:
@@ -126,10 +127,17 @@ def make_row(job: Job, options: RowOptions) -> Row:
     return values
 
 
-def with_one_compiler(device: CpuDevice, seconds: float, seed: int) -> Options:
+def with_one_compiler(
+    device: CpuDevice, seconds: float, seed: int, evaluations: int | None = None
+) -> Options:
     """Of a search with the device's compiler: where one is named no others are tried, and nothing is stored."""
-    compiler = device.builder.compiler.path
-    return Options(time_limit_s=seconds, seed=seed, store=False, compiler=compiler)
+    return Options(
+        time_limit_s=seconds,
+        max_evals=evaluations,
+        seed=seed,
+        store=False,
+        compiler=device.builder.compiler.path,
+    )
 
 
 def best_found(

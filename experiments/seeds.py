@@ -42,8 +42,6 @@ from .run_row import compilers_s, search, with_one_compiler
 from .writing import RESULTS, table, time_text
 
 NEAR_BAR = 0.95  # of the bar, for every seed
-_ROUNDS = 7
-_BUDGET_NS = 1e8  # of timed work for each program in each round
 _MARGIN_S = 600.0
 _ROWS = (
     *(Job("matmul", {"m": 256, "n": 256, "k": 32}), Job("atax", {"m": 1024, "n": 1024})),
@@ -68,6 +66,9 @@ class SeedOptions:
     seconds: float = 60.0  # of each search
     seeds: int = 5
     first: int = 1  # the others follow it
+    evaluations: int | None = None  # end each search, too
+    rounds: int = 7  # of the comparison
+    budget_ms: float = 100.0  # of timed work for each program in each round
 
 
 def make_row(job: Job, options: SeedOptions) -> Row:
@@ -94,9 +95,10 @@ def answer(asked: str) -> int:
     workload = library_workload(load(job.name), job.sizes, job.dtype, wanted.get("seed", 1))
     if "seed" in wanted:
         device = next(iter(usable_devices().values()))
-        made = _searched(workload, with_one_compiler(device, options.seconds, wanted["seed"]))
+        explored = with_one_compiler(device, options.seconds, wanted["seed"], options.evaluations)
+        made = _searched(workload, explored)
     else:
-        made = _compared(workload, wanted["bests"])
+        made = _compared(workload, wanted["bests"], options)
     print(json.dumps(made))
     return 0
 
@@ -111,7 +113,9 @@ def _searched(workload: Workload, options: Options) -> dict[str, Any]:
     return {**found, "seed": options.seed, "decisions": best.decisions}
 
 
-def _compared(workload: Workload, bests: Sequence[Decisions]) -> dict[str, Any]:
+def _compared(
+    workload: Workload, bests: Sequence[Decisions], options: SeedOptions
+) -> dict[str, Any]:
     device = next(iter(usable_devices().values()))
     space = build_space(workload.problem, device.machine.facts())
     candidates = [restore_complete(space, d) for d in bests]
@@ -119,14 +123,20 @@ def _compared(workload: Workload, bests: Sequence[Decisions]) -> dict[str, Any]:
     input_sets = make_input_sets(
         workload.recording, workload.problem, workload.arguments, np.random.default_rng(1), 2
     )
-    protocol = replace(FINAL, budget_ns=_BUDGET_NS)
-    chosen = choose(device, workload, input_sets, sources[0], replace(protocol, budget_ns=3e7))
+    protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
+    chosen = choose(
+        device,
+        workload,
+        input_sets,
+        sources[0],
+        replace(protocol, budget_ns=min(3e7, protocol.budget_ns)),
+    )
     artifacts = [built(device, s) for s in sources]
     memory = []
     rounds = []
     with Worker(device) as worker:
         worker.prepare(input_sets)
-        for _ in range(_ROUNDS):
+        for _ in range(options.rounds):
             memory.append(worker.probe())
             rounds.append(
                 [time_ns(x) for x in worker.interleave([chosen.expert, *artifacts], protocol)]

@@ -26,7 +26,7 @@ from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL
+from ..runtime.worker.outcome import FINAL, Protocol
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates, sketched_candidates
 from ..search.starts.sketches import Packing
@@ -77,7 +77,7 @@ def make_row(job: Job, options: SharingOptions) -> Row:
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     with Worker(device) as worker:
         worker.prepare(input_sets)
-        tag, ways = _by_team(space, device) or _apart(space, device, worker)
+        tag, ways = _by_team(space, device) or _apart(space, device, worker, protocol)
         artifacts = {way: built(device, source) for way, source in ways.items()}
         memory, rounds = [], []
         for _ in range(options.rounds):
@@ -107,18 +107,19 @@ def _by_team(space: Space, device: CpuDevice) -> tuple[str, dict[str, Source]] |
 
 
 def _apart(
-    space: Space, device: CpuDevice, worker: AbstractWorker
+    space: Space, device: CpuDevice, worker: AbstractWorker, protocol: Protocol
 ) -> tuple[str, dict[str, Source]]:
     """The fastest first candidate at each distance."""
     firsts = dict(first_candidates(space))
     sources = [_source(c, device) for c in firsts.values()]
     made = dict(zip(firsts, all_built(device, sources), strict=True))
-    best = min(made, key=lambda tag: _quick_ns(worker, made[tag]))
+    quick = replace(protocol, budget_ns=min(2e7, protocol.budget_ns))
+    best = min(made, key=lambda tag: _quick_ns(worker, made[tag], quick))
     return best, {str(n): _source(firsts[best], device, n) for n in DISTANCES}
 
 
-def _quick_ns(worker: AbstractWorker, artifact: Artifact) -> float:
-    (found,) = worker.interleave([artifact], replace(FINAL, budget_ns=2e7))
+def _quick_ns(worker: AbstractWorker, artifact: Artifact, quick: Protocol) -> float:
+    (found,) = worker.interleave([artifact], quick)
     return time_ns(found)
 
 
@@ -161,13 +162,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = table_parser(__doc__, "NAME:n=8192,...[:f64]")
     parser.add_argument("--rounds", type=int, default=SharingOptions.rounds)
+    parser.add_argument(
+        "--budget-ms", type=float, default=SharingOptions.budget_ms, help="a way and round"
+    )
     given = parser.parse_args(arguments)
     if given.child:
         return answer(given.child, SharingOptions, make_row)
     if given.rounds < 1:
         parser.error(f"--rounds {given.rounds} must be positive")
     wanted = wanted_jobs(parser, given.only, _ROWS, dtypes=("f32", "f64"))
-    options = SharingOptions(rounds=given.rounds, seed=given.seed)
+    options = SharingOptions(given.rounds, given.seed, given.budget_ms)
     results = Table(_MODULE, _ROWS, report, given.results)
     made = results.make(
         results.missing(wanted, given.again),

@@ -34,7 +34,7 @@ from ..runtime.worker.outcome import FINAL, Measurement
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search import events as ev
 from ..search.bound.bounder import Bounder
-from ..search.budget import Budget, Interrupt, Seconds
+from ..search.budget import Budget, Evaluations, Interrupt, Seconds
 from ..search.incumbent import BoundScale
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.neighbourhood import Neighbourhood
@@ -75,6 +75,7 @@ class PairOptions:
     seconds: float = 30.0  # of each search
     seeds: int = 3
     first: int = 1  # the others follow it
+    evaluations: int | None = None  # end each search, too
 
 
 @dataclass(frozen=True)
@@ -106,21 +107,23 @@ def answer(asked: str) -> int:
     wanted = json.loads(asked)
     job, options = Job.of(wanted), PairOptions(**wanted["options"])
     workload = library_workload(load(job.name), job.sizes, job.dtype, wanted["seed"])
-    print(json.dumps(_pair(workload, options.seconds, wanted["seed"])))
+    print(json.dumps(_pair(workload, options, wanted["seed"])))
     return 0
 
 
-def _pair(workload: Workload, seconds: float, seed: int) -> dict[str, Any]:
+def _pair(workload: Workload, options: PairOptions, seed: int) -> dict[str, Any]:
     device = CpuDevice(DeviceOptions())
     space = build_space(workload.problem, device.machine.facts())
     rng = np.random.default_rng(seed)
     input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
+    ends = [] if options.evaluations is None else [Evaluations(options.evaluations)]
     found: dict[bool, Searched] = {}
     with Worker(device) as worker:
         worker.prepare(input_sets)
         for with_it in (bool(seed % 2), not seed % 2):
+            budget = Budget(Seconds(options.seconds), *ends)
             surrogate = Surrogate(space) if with_it else None
-            found[with_it] = _searched(space, worker, seconds, seed, surrogate)
+            found[with_it] = _searched(space, worker, budget, seed, surrogate)
         again = _timed_again(worker, device, [found[False].best, found[True].best])
         memory = worker.probe()
     without, guided = found[False], found[True]
@@ -142,7 +145,7 @@ def _pair(workload: Workload, seconds: float, seed: int) -> dict[str, Any]:
 
 
 def _searched(
-    space: Space, worker: AbstractWorker, seconds: float, seed: int, surrogate: Surrogate | None
+    space: Space, worker: AbstractWorker, budget: Budget, seed: int, surrogate: Surrogate | None
 ) -> Searched:
     bounder, started_s = Bounder(space), time.monotonic()
     firsts = [candidate for _, candidate in first_candidates(space)]
@@ -178,7 +181,7 @@ def _searched(
             oracle,
             guidance,
             History(incumbents=firsts[:1], warm_starts=firsts[1:]),
-            Budget(Seconds(seconds)),
+            budget,
             np.random.default_rng(seed),
             SearchOptions(batches=Batches(size=BATCH, largest=largest_batch(device.builder))),
         ):

@@ -37,7 +37,7 @@ from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text
-from .measuring import built, median, time_ns
+from .measuring import all_built, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import table, time_text
 
@@ -138,7 +138,7 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
 
 
 def _fastest(device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any]) -> Artifact:
-    made = [built(device, print_source(lower(c), dialect_of(device))) for c in candidates]
+    made = all_built(device, [print_source(lower(c), dialect_of(device)) for c in candidates])
     quick = replace(FINAL, budget_ns=2e7)
     return min(made, key=lambda artifact: time_ns(worker.interleave([artifact], quick)[0]))
 

@@ -17,7 +17,7 @@ from ..search.bound.bounder import Bound, Bounder
 from ..search.incumbent import BoundScale
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
-from .machine import believed_now, bound_now, look_at, lower_to, lower_to_earlier
+from .machine import believed_now, bound_now, is_far_below, look_at, lower_to, lower_to_earlier
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock, not a wrong bound
 _CUT = "the best time"  # sets the bound where all that is open is slower
@@ -77,7 +77,8 @@ class Claims:
         """Lower bounds to the machine as it is now: as it was not seen yet, or something was faster than its bound."""
         self.has_looked = True
         with suppress(WorkerError, Stopped):  # then nothing new is known of it
-            lower_to(self.scale, self._target, look_at(self._device, self._worker))
+            if not is_far_below(self._target, self._worker):
+                lower_to(self.scale, self._target, look_at(self._device, self._worker))
 
     def looked_at_last(self, finished: ev.Finished) -> ev.Finished:
         """What a search within its first batch says of the machine as it is now."""

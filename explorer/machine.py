@@ -18,6 +18,8 @@ from ..search.incumbent import DOUBTED, BoundScale
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
 
+_FAR = 4.0  # a hypervisor changes rates by a factor of two, and copies past the caches are by less than two faster than reads
+
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
@@ -71,6 +73,17 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
     if samples:
         device.machine.learn(samples)
     return {name: (min if name in LATENCIES else max)(s) for name, s in samples.items()}
+
+
+def is_far_below(target: Target, worker: AbstractWorker) -> bool:
+    """Whether a machine that was never calibrated is so much slower than the guess that a look at it, half a second, would lower
+    no bound: a glance at reading tells. Ways of using memory differ by less than what is asked for here, and so do moments.
+
+    A team of one has no barrier, and a launch of it may be as quick as was guessed.
+    """
+    if target.calibrated or target.cores == 1:
+        return False
+    return _FAR * worker.probe() < target.memory_read_bytes_per_ns
 
 
 def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:

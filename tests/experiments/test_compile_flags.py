@@ -18,9 +18,17 @@ from kernelscape.testing import checking
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_a_row_has_costs_and_times_of_every_level(tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    few = ["--seconds", "1", "--candidates", "3", "--results", str(tmp_path)]
+def test_a_row_has_costs_and_times_of_every_level(tmp_path, in_this_process, capfd):
+    few = [
+        "--evaluations",
+        "3",
+        "--candidates",
+        "3",
+        "--budget-ms",
+        "2",
+        "--results",
+        str(tmp_path),
+    ]
     assert compile_flags.main([*few, "--only", "axpydot:n=1009:f64"]) == 0
     [row] = read_results("compile_flags", tmp_path)["rows"]
     assert set(row["compile_ms"]) == set(row["times_ns"]) == set(compile_flags.LEVELS)

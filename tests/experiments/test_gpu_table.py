@@ -339,8 +339,7 @@ def test_a_command_that_runs_out_of_time_says_so(capfd, monkeypatch, tmp_path):
 
 @pytest.mark.compiler
 @pytest.mark.skipif(bool(NO_EMULATOR), reason=NO_EMULATOR)
-def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, machine, monkeypatch):
     options = GpuRowOptions(target="emulator", rounds=2, budget_ms=1.0)
     wanted = [Job("waxpby", {"n": 1000}), Job("waxpby", {"nosuch": 1})]
     end_s = time.monotonic() + 600.0

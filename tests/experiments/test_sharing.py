@@ -10,10 +10,12 @@ from kernelscape.experiments.writing import read_results
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_rows_of_both_kinds_are_made_kept_and_written(tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_rows_of_both_kinds_are_made_kept_and_written(tmp_path, in_this_process, capfd):
     wanted = ["--only", "atax:m=160,n=160", "matmul:m=160,n=160,k=160"]
-    assert sharing.main([*wanted, "--rounds", "2", "--results", str(tmp_path)]) == 0
+    assert (
+        sharing.main([*wanted, "--rounds", "2", "--budget-ms", "2", "--results", str(tmp_path)])
+        == 0
+    )
     atax, matmul = read_results("sharing", tmp_path)["rows"]
     assert list(atax["times_ns"]) == [str(n) for n in sharing.DISTANCES]
     assert sharing.DISTANCES[0] == APART_BYTES

@@ -51,8 +51,7 @@ def test_the_multigrid_iteration_is_held_to_its_goals():
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_paper_tables_are_made_quickly_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process):
     paper_tables.run(True, paper_tables.TABLES, 1, tmp_path)
     made = read_results("paper_tables", tmp_path)["tables"]
     assert set(made) == set(paper_tables.TABLES)
@@ -125,9 +124,8 @@ def test_intervals_of_a_few_samples():
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    options = run_row.RowOptions(seconds=1.0, rounds=2, calibrate=False)
+def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, machine):
+    options = run_row.RowOptions(rounds=2, calibrate=False, evaluations=2)
     wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
     first = run_table.make_table(wanted, options, False, tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"]

@@ -14,8 +14,7 @@ from kernelscape.experiments import threads
     ("name", "sizes", "titled"),
     [("atax", {"m": 64, "n": 64}, "atax 64^2"), ("spmv", {"n": 64}, "spmv 2^6")],
 )
-def test_a_row_is_made_kept_and_written(tmp_path, monkeypatch, name, sizes, titled):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_a_row_is_made_kept_and_written(machine, monkeypatch, name, sizes, titled):
     monkeypatch.setattr(threads, "ROUND", threads.Round(0.01, 0.001, 2))
     row = threads.make_row(threads.Job(name, sizes), threads.ThreadsOptions(rounds=1))
     row |= {"name": name, "sizes": sizes, "dtype": "f32", "status": "ok"}

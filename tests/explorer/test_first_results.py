@@ -16,6 +16,7 @@ from kernelscape.explorer.remeasure import TimedAgain, comparison, n_parallel, t
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.worker.outcome import Measurement
+from kernelscape.runtime.worker.worker import AbstractWorker
 from kernelscape.search import events as ev
 from kernelscape.search import precompile
 from kernelscape.search.bound.bounder import Bounder
@@ -26,6 +27,7 @@ from kernelscape.search.starts.sketches import Along
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.engine.jit import cache_folder, is_compiling
+from kernelscape.space.targets.target import Target
 from numba import typeof
 
 MACHINE = precompile._MACHINE
@@ -37,13 +39,13 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
 ) -> None:
     workload = library_workload(load("axpydot"), {"n": 2048}, "f32", 1)
     told: list[object] = []
-    look = claims.look_at
+    look = claims.is_far_below
 
-    def watched(device: object, worker: object) -> dict[str, float]:
+    def watched(target: Target, worker: AbstractWorker) -> bool:
         told.append("a look")
-        return look(device, worker)
+        return look(target, worker)
 
-    monkeypatch.setattr(claims, "look_at", watched)
+    monkeypatch.setattr(claims, "is_far_below", watched)
     options = Options(max_evals=10, store=False, compiler="gcc")
     run = explore_workload(workload, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))

@@ -9,6 +9,7 @@ import pytest
 from kernelscape.explorer.machine import (
     believed_now,
     bound_now,
+    is_far_below,
     look_at,
     lower_to,
     lower_to_earlier,
@@ -50,6 +51,17 @@ class Probed(FakeWorker):
 
     def probe_state(self) -> dict[str, list[float]]:
         return self._samples
+
+
+class Reading(FakeWorker):
+    """A worker on a machine that reads so many bytes a nanosecond."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(FakeDevice())
+        self._rate = rate
+
+    def probe(self) -> float:
+        return self._rate
 
 
 @pytest.mark.parametrize(
@@ -121,6 +133,18 @@ def test_a_machine_without_calibration_gets_none_from_a_look(
     look_at(CpuDevice(DeviceOptions()), Probed({"launch_ns": [1.0], "barrier_ns": [1.0]}))
     assert load_target() is None
     assert look_at(FakeDevice(), Probed({})) == {}
+
+
+def test_a_guess_is_looked_at_where_the_machine_may_come_near_it() -> None:
+    guess = replace(guess_target(), cores=2)
+    slow, fast = (
+        Reading(guess.memory_read_bytes_per_ns / 5),
+        Reading(guess.memory_read_bytes_per_ns / 3),
+    )
+    assert is_far_below(guess, slow)
+    assert not is_far_below(guess, fast)
+    assert not is_far_below(replace(guess, cores=1), slow)
+    assert not is_far_below(replace(guess, calibrated=True), slow)
 
 
 def record(time_ns: float | None, bound_ns: float, key: str = "a") -> EvaluationRecord:
