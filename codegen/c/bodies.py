@@ -45,7 +45,6 @@ class BodyWriter:
         self.lanes: Lanes | None = None  # the loop that runs in lanes
         self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
         self.ranges: Mapping[str, Lanes] = {}  # loops inside that run in lanes, by name
-        self.has_vector_functions = True  # of mathematics, where `is_free`
 
     def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
         """Writes the body for the values of the loop variables in force; locals belong to one iteration.
@@ -198,7 +197,7 @@ class BodyWriter:
             *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
             *(extents, sums),
             Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
-            self.is_free and self.has_vector_functions,
+            self.is_free,
         )
         return LaneWriter(self.w, scope, lanes, s.body)
 

@@ -458,7 +458,6 @@ class LaunchWriter:
             writer = body_writer(self.scene, task, variables, self.windows(task, inner))
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
-            writer.has_vector_functions = False  # programs are linked without them
             if task.compaction != "SERIAL":
                 body = task.task.body
                 assert body is not None
@@ -498,7 +497,7 @@ class LaunchWriter:
                 iterations_of(scene, task, self.windows(task, ctx)),
                 loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
             ),
-            fast_math=False,  # functions as in the scalar body: programs are linked without vector ones
+            fast_math=task.task.fast_math,
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
         end = ctx.ends.get((task.index, p.loop.name))

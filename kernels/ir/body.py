@@ -58,6 +58,7 @@ class Closure(Enum):
     CARRIED = "carried"  # a value from one iteration to another, and no recognised reduction
     ORDER = "order"  # of updates, which fast_math=False fixes
     TYPE = "type"  # of values, which are not computed in vectors
+    IN_TURN = "in turn"  # stores to elements next to one another, which loops of their own would go through one by one
 
 
 @dataclass(frozen=True)

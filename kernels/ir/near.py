@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from .affine import Affine, to_affine
 from .kernel import (
     Binary,
     Cast,
@@ -219,15 +220,22 @@ def _is_short(e: Expr) -> bool:
     return base is None or isinstance(base, Local)
 
 
+def _is_strided(axes: Sequence[Affine | None]) -> bool:
+    last = axes[-1] if axes else None
+    return last is not None and not last.terms and any(x.terms for x in axes if x is not None)
+
+
 def has_near_loads(
     body: Sequence[Stmt], shape_of: Callable[[str], Sequence[int]], most: Callable[[DType], int]
 ) -> bool:
-    """Whether a body, or a block in it, has loads near one another with indices that a run computes."""
+    """Whether a body, or a block in it, has loads near one another that neighbours in a loop do not make side by side: their
+    indices are computed, or no loop goes along the last axis.
+    """
 
     def may(load: Load) -> bool:
-        return most(load.dtype) > 1 and any(
-            isinstance(x, Load | Local | LocalElement) for i in load.indices for x in walk(i)
-        )
+        axes = [to_affine(i) for i in load.indices]
+        is_apart = None in axes or _is_strided(axes)
+        return most(load.dtype) > 1 and is_apart
 
     every = [tuple(body), *(b for s in nested_statements(tuple(body)) for b in blocks(s))]
     return any(any(near_loads(b, shape_of, may, most)) for b in every)

@@ -45,6 +45,7 @@ from .distribute import (
     flatten,
     unique_loops,
 )
+from .in_turn import in_turn
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .parts import Parts, parts_of
 from .reductions import Split, split
@@ -214,6 +215,9 @@ def _segment_tasks(
         flat = flatten(boxed(body, steps), fast_math, steps)
         branch = first_branch(body) or first_range(body)
         found = split(flat, label, kernel, known, fast_math, branch)
+        reason = None if found.temps else in_turn(found.tasks)
+        if reason is not None:
+            raise NotStructuredError(reason.kind, reason.text, reason.where)
         return replace(found, tasks=tuple(replace(t, repeats=steps) for t in found.tasks))
     except NotStructuredError as e:
         parts = split_at_steps(boxed(body, steps), steps) if steps else None

@@ -327,9 +327,11 @@ class _Wanted:
         self.size(d, n)
 
     def is_in_lanes(self, d: Dim) -> bool:
-        """Whether the sketch wants iterations that share updates to run several at once."""
+        """Whether the sketch wants iterations of a body to run several at once."""
+        task = self.space.problem.tasks[d.task]
+        is_last = task.body is not None and d.loop == task.loops[-1]
         shares = any(t == d.task for t, _ in self.v.scatter)
-        return shares and not self.is_in_blocks and self.threads.lanes
+        return (shares or is_last) and not self.is_in_blocks and self.threads.lanes
 
     def inner_size(self, d: Dim) -> int:
         task = self.space.problem.tasks[d.task]

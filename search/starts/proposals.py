@@ -9,7 +9,7 @@ from ...kernels.ir.access import flat_strides
 from ...kernels.ir.cuts import cuts_of
 from ...kernels.ir.effects import arrays_written
 from ...space import choices as ch
-from ...space.backbone import Operand
+from ...space.backbone import INNER, Operand
 from ...space.candidate import Space
 from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
@@ -60,6 +60,9 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield from _products_of_triangles(space, greedy)
     yield from _scatters(space, greedy)
     yield greedy
+    if _leaves_lanes(space):
+        assert isinstance(greedy.threads, Along)
+        yield replace(greedy, threads=replace(greedy.threads, lanes=True))
     yield from _where_threads_pay(space, greedy)
     if space.variables.ranges:
         yield replace(greedy, tile=replace(greedy.tile, ranges=ch.ALONG))
@@ -134,6 +137,20 @@ def _has_uneven(space: Space) -> bool:
     return bool(space.variables.waves) or any(
         not space.problem.tasks[d.task].is_structured for d in space.variables.schedule
     )
+
+
+def _leaves_lanes(space: Space) -> bool:
+    """Whether bodies could run in lanes that have no loop along memory: what lanes compute may be worth what they gather."""
+    v, backbone = space.variables, space.backbone
+    shared = {t for t, _ in v.scatter}
+    vector = find_roles(space, merge=True).vector
+    for t, task in enumerate(space.problem.tasks):
+        if task.body is None or not task.loops or t in shared or t in vector:
+            continue
+        inner = v.kind[backbone.dim(t, task.loops[-1].name, INNER)]
+        if int(space.model.initial[inner]) >> ch.VECTOR & 1:
+            return True
+    return False
 
 
 def _stores_around_pay(space: Space) -> bool:

@@ -59,7 +59,7 @@ class Along:
     Without a `team` there is one thread, and nests are the same. Updates of elements that iterations share are made by `scatter`,
     in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL. `by_work`: iterations of
     which only a run knows how long they take are shared out by their work, or part by part.
-    With `lanes` iterations that share updates run several at once, be there anything side by side or not. `where_pays`: tasks have
+    With `lanes` iterations of bodies run several at once, be there anything side by side or not. `where_pays`: tasks have
     a team, and ways of updates, as they would if each was called by itself: small ones have one thread.
     """
 
@@ -168,7 +168,7 @@ class Sketch:
         if threads.scatter != ch.SERIAL:
             yield f"scatters {ch.SCATTER[threads.scatter].lower()}"
             yield from [f"cells{threads.cells}"] * (threads.cells > 1)
-            yield from ["in lanes"] * threads.lanes
+        yield from ["in lanes"] * threads.lanes
 
 
 def _words_of_tile(tile: Tile) -> Iterator[str]:

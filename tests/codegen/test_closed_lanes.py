@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.c.c_vectors import CHelpers
@@ -16,6 +17,7 @@ from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER
 from kernelscape.space.build import build_space
@@ -64,6 +66,23 @@ def in_place(q: nd):
             while n < 2.0:
                 n += 1.0
             q[i, j] = q[i, j - 1] + n
+
+
+@kernel
+def colours(q: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            q[i, j, 0] = ks.sin(i * 0.3) + j
+            q[i, j, 1] = ks.sin(j * 0.7)
+            q[i, j, 2] = i - j
+
+
+@kernel
+def shrunk(q: nd, new: nd):
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            for c in ks.static(range(3)):
+                new[i, j, c] = q[int(i * 0.7), int(j * 0.6), c] + q[i, j, c]
 
 
 def sequence(x, y, z):
@@ -146,6 +165,42 @@ def test_elements_near_one_another_are_gathered_either_way(width: int, tmp_path:
     for built in checking.build_all(sources, tmp_path, "one"):
         assert built.library is not None, built.log
         assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
+
+
+def test_colours_of_a_pixel_are_stored_by_one_body(tmp_path: Path) -> None:
+    arrays = {n: np.zeros((5, 37, 3), np.float32) for n in "xy"}
+
+    def both(x: Any, y: Any) -> None:
+        colours(x)
+        shrunk(x, y)
+
+    recording = record_sequence(both, tuple(arrays.values()), name="one")
+    problem = normalise(recording)
+    assert [t.name for t in problem.tasks] == ["colours0", "shrunk0"]
+    space = build_space(problem, checking.target(2, 32))
+    assert set(space.variables.of_tasks["gathers"]) == {1}
+    rng = np.random.default_rng(4)
+    candidates = []
+    for kind, how in ((ch.VECTOR, ch.ONE_BY_ONE), (ch.VECTOR, ch.TRANSPOSED), (ch.ABSENT, 0)):
+        made: Any = space.root()
+        for t in range(2):
+            made = made.decide(space.variables.kind[space.backbone.dim(t, "j", INNER)], 1 << kind)
+        made = made.decide(space.variables.of_tasks["gathers"][1], 1 << how)
+        candidates.append(checking.random_candidate(made, rng))
+    programs = [program_of(c) for c in candidates]
+    assert [bool(calls(p, "lane_row")) for p in programs] == [False, True, False]
+    assert [bool(calls(p, "lane_sin")) for p in programs] == [True, True, False]
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    sources = [checking.source_of(c) for c in candidates]
+    for built in checking.build_all(sources, tmp_path, "one"):
+        assert built.library is not None, built.log
+        assert checking.check(built, inputs, Way(repeats=2 * len(inputs))) == ""
+    found = [
+        c
+        for tag, c in first_candidates(space, cpsat_seconds=0.5)
+        if "in lanes" in tag and c.value(space.variables.of_tasks["gathers"][1]) == ch.TRANSPOSED
+    ]
+    assert found  # although nothing lies side by side
 
 
 def test_values_of_two_registers_are_no_vectors() -> None:
