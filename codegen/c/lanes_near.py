@@ -27,7 +27,7 @@ class NearLoads:
         self.of: Sequence[_Elements] = ({},) * len(body)
         if around.loads_rows:
             self.of = near_loads(body, self._shape, self._may, row_length, around.kept)
-        self._places: dict[int, c.CExpr] = {}  # by the number of a group
+        self._places: dict[int, c.CExpr] = {}  # by their numbers
         self._held: dict[Near, c.CExpr] = {}
 
     def before(self, at: int) -> None:
@@ -57,14 +57,14 @@ class NearLoads:
 
     def _loaded(self, near: Near) -> c.CExpr:
         """The vectors of the elements, in an array that compilers keep in registers."""
-        if near.group.number not in self._places:
-            self._places[near.group.number] = self._placed(near.group)
+        if near.group.place not in self._places:
+            self._places[near.group.place] = self._placed(near.group)
         array, dtype = near.group.load.array, self._dtype(near.group.load.array)
         name = c.Id(self.v.w.fresh("row"))
         self.v.w.write(c.Declare(self.v.m.type(dtype), name.name, None, near.length))
         at = self.v.address(array, Place(c.number(near.start), 0, None))
         function = self.v.rows.load(dtype, near.length)
-        self.v.w.write(c.Evaluate(c.Call(function, (at, self._places[near.group.number], name))))
+        self.v.w.write(c.Evaluate(c.Call(function, (at, self._places[near.group.place], name))))
         return name
 
     def _placed(self, group: Group) -> c.CExpr:

@@ -28,7 +28,7 @@ from .kernel import (
     Update,
     UpdateLocal,
 )
-from .walk import blocks, children, local_changed, mapped, nested_statements, walk, written_in
+from .walk import blocks, children, local_changed, mapped, nested_statements, written_in
 
 # An array, what holds of it, and its indices without their constants.
 _Key = tuple[str, int, tuple[Expr | None, ...]]
@@ -41,6 +41,7 @@ class Group:
     """
 
     number: int  # of those of a block
+    place: int  # the number of where the first is: groups of several arrays may be at the same
     load: Load
     before: int
 
@@ -99,14 +100,17 @@ def near_loads(
     may leave out are not looked at, nor is what locals are set to that are `given`; blocks inside are looked at by themselves.
     """
     found: list[dict[Load, tuple[Near, int]]] = [{} for _ in body]
-    for number, seen in enumerate(_groups(body, shape_of, may, given).values()):
+    places: dict[tuple[object, ...], int] = {}
+    for number, (key, seen) in enumerate(_groups(body, shape_of, may, given).items()):
+        array, _, bases = key
         runs = _runs(sorted({x.distance for x in seen}), most(seen[0].load.dtype))
         kept = {n for run in runs for n in run}
         seen = [x for x in seen if x.distance in kept]
-        if not seen or max(kept) - min(kept) >= prod(shape_of(seen[0].load.array)):
+        if not seen or max(kept) - min(kept) >= prod(shape_of(array)):
             continue
         # The place is computed where the first of them is loaded: locals in the indices of others may be other ones there.
-        group = Group(number, seen[0].load, seen[0].distance - min(kept))
+        place = places.setdefault((*shape_of(array), bases, min(kept)), len(places))
+        group = Group(number, place, seen[0].load, seen[0].distance - min(kept))
         for run in runs:
             near = Near(group, run[0] - min(kept), run[-1] - run[0] + 1)
             for x in (x for x in seen if run[0] <= x.distance <= run[-1]):

@@ -1,4 +1,4 @@
-"""Assignments that store in turn to elements next to one another, the colours of a pixel: apart, each goes through all the memory."""
+"""Stores in turn to elements next to one another, as to the colours of a pixel: apart, each goes through all of the memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def in_turn(tasks: Sequence[Task]) -> Reason | None:
         return None
     for a, b in combinations(tasks, 2):
         if _are_next(a, b):
-            return Reason(Closure.IN_TURN, f"stores in turn to elements of {a.target.array}", a.where)
+            return Reason(
+                Closure.IN_TURN, f"stores in turn to elements of {a.target.array}", a.where
+            )
     return None
 
 

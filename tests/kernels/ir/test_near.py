@@ -13,11 +13,12 @@ from kernelscape.kernels.ir.kernel import (
     If,
     Load,
     Local,
+    LoopIndex,
     SetLocal,
     Stmt,
     Store,
 )
-from kernelscape.kernels.ir.near import near_loads
+from kernelscape.kernels.ir.near import has_near_loads, near_loads
 
 I, F = DType.i32, DType.f32
 SHAPE = (10, 5, 3)
@@ -95,6 +96,32 @@ def test_places_are_those_of_a_load_that_is_one_of_several() -> None:
 def test_what_may_change_between_is_loaded_again(between: Stmt) -> None:
     body = (put("x", q(B, C, ZERO)), between, put("y", q(B, C, ONE)))
     assert not any(found(*body))
+
+
+def test_arrays_of_one_shape_have_one_place_as_long_as_indices_are_equal() -> None:
+    def pair(name: str) -> list[Stmt]:
+        return [put(f"{name}{k}", Load(name, (B, C, Const(k, I)), F)) for k in range(2)]
+
+    body = [*pair("q"), *pair("r"), *pair("other"), put("c", ZERO), *pair("r")]
+    shapes = {"q": SHAPE, "r": SHAPE, "other": (10, 5, 4)}
+    every = near_loads(body, shapes.__getitem__, lambda _: True, lambda _: 4)
+    groups = [n.group for x in every for n, _ in x.values()][::2]
+    assert [g.number for g in groups] == [0, 1, 2, 3]
+    assert len({g.place for g in groups}) == 3
+    assert groups[0].place == groups[1].place
+
+
+def test_loads_with_gaps_between_neighbours_are_near_one_another() -> None:
+    """Neighbours in a loop are side by side in the second body, and gathered by nobody."""
+    i = LoopIndex("i", DType.i64)
+    strided, along = [
+        tuple(put(f"x{k}", q(*at(Const(k, DType.i64)))) for k in range(2))
+        for at in (lambda k: (ZERO, i, k), lambda k: (ZERO, ONE, more(i, int(k.value))))
+    ]
+    assert [has_near_loads(body, lambda _: SHAPE, lambda _: 4) for body in (strided, along)] == [
+        True,
+        False,
+    ]
 
 
 def test_what_may_not_be_evaluated_brings_nothing_together() -> None:

@@ -44,6 +44,7 @@ def sums(x: nd, q: nd):
             first += x[i, j]
         q[i, 0] = first
         q[i, 1] = i * 2.0
+        q[i, 2] = i * 3.0
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,6 @@ def test_neighbours_without_a_loop_along_them_are_stored_by_one_body(
 
 def test_reductions_stay_tasks_of_their_own() -> None:
     recording = record_sequence(
-        lambda x, q: sums(x, q), (np.zeros((6, 7), np.float32),) * 2, name="one"
+        lambda x, q: sums(x, q), tuple(np.zeros((6, 7), np.float32) for _ in "xq"), name="one"
     )
     assert all(t.is_structured for t in normalise(recording).tasks)
