@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 
 from ..kernels.ir.domain import Loop
@@ -12,23 +11,16 @@ from ..kernels.ir.ranges import widest
 from ..kernels.ir.scatter import placing, scatters
 from ..kernels.ir.task import Task
 from ..kernels.ir.walk import nested_statements
-from ..kernels.sparse.keyed import keyed
-from ..kernels.sparse.laid_out import LaidOut, laid_out
-from ..kernels.sparse.records import with_places
-from ..kernels.sparse.tabled import tabled
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Flow, Operand
 from ..space.candidate import Candidate
 from ..space.draft import AS_IT_IS
 from ..space.engine.order import Node, forest
-from ..space.families.cell_order import order_of
-from ..space.families.directory import DIRECTORY, HASH, TABLE
-from ..space.families.leaf_layout import tile_of
-from ..space.families.record import CELL, RECORD
 from ..space.families.scatter import blocks_of, tile_shape
 from ..space.families.wavefronts import sweep_of
 from .alternatives import with_bodies
 from .c.wavefronts import Wave
+from .converted import with_parts
 from .plan import (
     Ahead,
     LoopPlan,
@@ -51,49 +43,7 @@ def read_plan(candidate: Candidate) -> Plan:
     tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
     flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
     plan = Plan(problem, tasks, flows, launches, space.target.cores, choices)
-    kinds = {site.name: value for site, value in plan.of_trees("directory")}
-    tables = problem.parts.tables
-    with_keys = [x for x in tables if not x.keys and kinds.get(x.name) == DIRECTORY[HASH]]
-    plan = _in_layouts(plan, keyed(plan.problem, with_keys)) if with_keys else plan
-    with_cells = [x for x in tables if x.keys and kinds.get(x.name) == DIRECTORY[TABLE]]
-    plan = _in_layouts(plan, tabled(plan.problem, with_cells)) if with_cells else plan
-    values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
-    tiles = {x: tile_of(values.get(x.name, ""), x, space.target) for x in plan.problem.parts.leaves}
-    in_order = {site.name: value for site, value in plan.of_trees("cell_order")}
-    every = ((x, order_of(in_order.get(x.name, ""), x)) for x in plan.problem.parts.leaves)
-    orders = {x: order for x, order in every if order is not None}
-    tiles = {leaves: tile for leaves, tile in tiles.items() if tile or leaves in orders}
-    how = {site.name: value for site, value in plan.of_trees("record")}
-    placed = [x for x in plan.problem.parts.lists if how.get(x.name) == RECORD[CELL]]
-    if not tiles and not placed:
-        return plan
-    return _in_layouts(plan, with_places(laid_out(plan.problem, tiles, orders), placed))
-
-
-def _in_layouts(plan: Plan, after: LaidOut) -> Plan:
-    """The plan on parts of trees that lie otherwise, converted by launches of their own, which all threads share out."""
-    every = after.problem.tasks
-    moved = [replace(p, task=t) for p, t in zip(plan.tasks, every, strict=False)]
-    added = [_shared_out(t, task, plan.cores) for t, task in enumerate(every) if t >= len(moved)]
-
-    def launches(tasks: tuple[int, ...]) -> list[tuple[PlannedNode, ...]]:
-        names = [(t, every[t].loops[0].name) for t in tasks]
-        return [(PlannedLoop((Member(t, x, OUTER),), (PlannedBody(t),)),) for t, x in names]
-
-    return replace(
-        plan,
-        problem=after.problem,
-        tasks=(*moved, *added),
-        launches=(*launches(after.entering), *plan.launches, *launches(after.leaving)),
-    )
-
-
-def _shared_out(t: int, task: Task, cores: int) -> TaskPlan:
-    """A body whose one loop the threads share out in equal parts."""
-    loops = tuple(
-        LoopPlan(x, cores > 1, 1, 1, is_vector=False, has_lanes=False) for x in task.loops
-    )
-    return TaskPlan(t, task, loops, False, True, (), (), ())
+    return with_parts(plan, space.target)
 
 
 def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:

@@ -20,6 +20,7 @@ from ..kernels.offload.pipeline import normalise
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate
+from ..space.decisions import fix
 from . import checking, gpu_checking
 from .calling import Arrays, InputSet
 from .sparse_trees import Shape
@@ -106,10 +107,15 @@ def drawn_calls(rng: np.random.Generator) -> list[tuple[str, int]]:
 
 
 def fault(
-    recording: Recording, before: Arrays, seed: int, folder: Path, n_candidates: int = 1
+    recording: Recording,
+    before: Arrays,
+    seed: int,
+    folder: Path,
+    n_candidates: int = 1,
+    decided: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """What is wrong with random candidates of a sequence on the emulator, "" where nothing is."""
-    root = build_space(normalise(recording), gpu_checking.target()).root()
+    """What is wrong with random candidates of a sequence on the emulator, "" where nothing is; all have what is decided."""
+    root = fix(build_space(normalise(recording), gpu_checking.target()), decided).root()
     if not isinstance(root, Candidate):
         return f"the space is empty: {root}"
     wanted = canonical(recording.trees, run_reference(recording, before, {}))

@@ -10,7 +10,7 @@ from ..ir.kernel import NOWHERE, DType, Expr, For, LoopIndex, Stmt
 from ..ir.task import Problem, Task
 from ..ir.walk import local_changed, nested_statements
 from .cells import I64, Block, Names, number, plus
-from .converting import converting
+from .converting import SOME_PAGES, converting
 from .laid_out import LaidOut
 
 
@@ -47,6 +47,7 @@ def making(
     write: Callable[[Block, Expr], None],
     shared: str,
     used: Expr | None = None,
+    at_once: int = SOME_PAGES,
 ) -> Task:
     """A task that does something for each number below n, or below what is `used`. Threads change `shared` at once."""
 
@@ -57,9 +58,8 @@ def making(
         b.loop("k", n_used, inner)
         return b.statements
 
-    task = converting(
-        verb, name, ("a table", n, number(n) if used is None else used), block, DType.u32
-    )
+    what = "a table", n, number(n) if used is None else used
+    task = converting(verb, name, what, block, DType.u32, at_once)
     assert task.body is not None
     trees = replace(task.body.trees, shared=frozenset({shared}))
     return replace(task, body=replace(task.body, trees=trees))

@@ -12,7 +12,7 @@ from ..ir.task import Slots, Task
 from .cells import I64, number, plus, times
 from .layout import FREE, FRESH, TAKEN
 
-_BLOCK = 4096  # items that one thread converts at once: some pages of each array, so that threads do not meet in one
+SOME_PAGES = 4096  # items that a thread of a CPU converts at once: pages of each array, so that threads do not meet in one
 
 
 def converting(
@@ -21,15 +21,17 @@ def converting(
     what: tuple[str, int, Expr],
     write: Callable[[Expr, Expr, Expr], Sequence[Stmt]],
     dtype: DType,
+    at_once: int = SOME_PAGES,
 ) -> Task:
     """A task that converts items of `what`: what they are in words, how many there are, and the first how many are in use.
 
-    `write` makes the statements of a block, from its first item, how many of its items are in use, and how many it has.
+    Each iteration converts a block of `at_once`. `write` makes its statements, from its first item, how many of its items are in
+    use, and how many it has.
     """
     noun, n_items, used = what
-    block = Loop("block", -(-n_items // _BLOCK), False)
-    begin = times(LoopIndex("block", I64), _BLOCK)
-    room = binary("min", number(_BLOCK), binary("sub", number(n_items), begin))
+    block = Loop("block", -(-n_items // at_once), False)
+    begin = times(LoopIndex("block", I64), at_once)
+    room = binary("min", number(at_once), binary("sub", number(n_items), begin))
     left = binary("sub", used, begin)
     here = SetLocal("n_used", binary("max", number(0), binary("min", left, room)), NOWHERE)
     statements = (here, *write(begin, Local("n_used", I64), room))

@@ -29,7 +29,7 @@ from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import ArrayInfo, Leaves, Problem, Task
 from ..ir.walk import local_changed, mapped, nested_statements
 from .cells import I64, number, plus, quotient, remainder, times
-from .converting import converting, in_use
+from .converting import SOME_PAGES, converting, in_use
 from .orders import CellOrder
 
 NO_ORDERS: Mapping[Leaves, CellOrder] = {}
@@ -45,11 +45,14 @@ class LaidOut:
 
 
 def laid_out(
-    problem: Problem, tiles: Mapping[Leaves, int], orders: Mapping[Leaves, CellOrder] = NO_ORDERS
+    problem: Problem,
+    tiles: Mapping[Leaves, int],
+    orders: Mapping[Leaves, CellOrder] = NO_ORDERS,
+    at_once: int = SOME_PAGES,
 ) -> LaidOut:
     """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all of a cell; 0: each alone.
 
-    `orders`: those of the cells of leaves that are not as before.
+    `orders`: those of the cells of leaves that are not as before; `at_once`: cells that one iteration converts.
     """
     arrays, homes = list(problem.arrays), dict[str, _Home]()
     taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
@@ -67,16 +70,16 @@ def laid_out(
         for a in parts:
             homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1], order)
             first += prod(a.shape[:-1])
-        made.append((leaves, parts, n_items))
+        made.append((leaves, parts))
     tasks = [_moved(t, homes) for t in problem.tasks]
     entering, leaving = [], []
-    for leaves, parts, n_items in made:
+    for leaves, parts in made:
         entering.append(len(tasks))
-        tasks.append(_entering(leaves, parts, n_items, homes))
+        tasks.append(_entering(leaves, parts, homes, at_once))
         written = [a for a in parts if a.role != "input"]
         if leaves.is_written:
             leaving.append(len(tasks))
-            tasks.append(_leaving(leaves, written, n_items, homes))
+            tasks.append(_leaving(leaves, written, homes, at_once))
     after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
     return LaidOut(after, tuple(entering), tuple(leaving))
 
@@ -233,7 +236,7 @@ def _moved(task: Task, homes: _Homes) -> Task:
 # --- conversion
 
 
-def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
+def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
     """Copies the fields; cells that get a slot later are zero."""
 
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
@@ -252,10 +255,10 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _
             found.append(_Part("rest", plus(begin, n_used), rest, clear))
         return found
 
-    return _converting("enter", leaves, parts, n_items, loops)
+    return _converting("enter", leaves, parts, loops, at_once)
 
 
-def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _Homes) -> Task:
+def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
     """Copies the fields back that may have been written."""
 
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
@@ -276,7 +279,7 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], n_items: int, homes: _H
         behind = _Part("item", plus(begin, n), binary("sub", n_used, n), copy)
         return [_Part("shared", begin, n, copy_wrong), behind]
 
-    return _converting("leave", leaves, parts, n_items, loops)
+    return _converting("leave", leaves, parts, loops, at_once)
 
 
 @dataclass(frozen=True)
@@ -293,8 +296,8 @@ def _converting(
     verb: str,
     leaves: Leaves,
     parts: Sequence[ArrayInfo],
-    n_items: int,
     loops: Callable[[Expr, Expr, Expr], list[_Part]],
+    at_once: int,
 ) -> Task:
     """A task whose loops, of each block, go over all components of cells."""
     names = itertools.count()
@@ -314,5 +317,6 @@ def _converting(
             made.append(For(part.name, part.extent, inside, NOWHERE))
         return made
 
+    n_items = max(a.shape[-1] for a in parts)  # of a node, whose fields all have as many
     used = "leaves", n_items, in_use(leaves.slots, n_items)
-    return converting(verb, leaves.name, used, write, leaves.dtype)
+    return converting(verb, leaves.name, used, write, leaves.dtype, at_once)

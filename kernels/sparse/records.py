@@ -30,7 +30,7 @@ from ..ir.simplify import binary, cast
 from ..ir.task import ArrayInfo, ListRecords, Problem, Task
 from ..ir.walk import blocks, children, mapped, nested_statements, walk, with_blocks
 from .cells import I64, U32, Cells, Names, number, plus, quotient, remainder, times
-from .converting import converting
+from .converting import SOME_PAGES, converting
 from .laid_out import LaidOut, fresh_name
 from .layout import COUNT
 from .leaves import kept_in
@@ -130,8 +130,13 @@ def _place(coordinates: Sequence[Expr], shape: Sequence[int]) -> Expr:
 # --- a sequence whose lists have places
 
 
-def with_places(before: LaidOut, lists: Sequence[ListRecords]) -> LaidOut:
-    """The problem with places in these lists, which are in the workspace then. The program's are read first and written last."""
+def with_places(
+    before: LaidOut, lists: Sequence[ListRecords], at_once: int = SOME_PAGES
+) -> LaidOut:
+    """The problem with places in these lists, which are in the workspace then. The program's are read first and written last.
+
+    `at_once`: records that one iteration converts.
+    """
     problem = before.problem
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, homes = list(problem.arrays), dict[str, _Home]()
@@ -144,10 +149,10 @@ def with_places(before: LaidOut, lists: Sequence[ListRecords]) -> LaidOut:
     for x in lists:
         info = problem.array(x.array)
         entering.append(len(tasks))
-        tasks.append(_converting("enter", info, homes[x.array]))
+        tasks.append(_converting("enter", info, homes[x.array], at_once))
         if x.is_written:
             leaving.append(len(tasks))
-            tasks.append(_converting("leave", info, homes[x.array]))
+            tasks.append(_converting("leave", info, homes[x.array], at_once))
     after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
     return LaidOut(after, (*before.entering, *entering), (*before.leaving, *leaving))
 
@@ -243,7 +248,7 @@ def _is_written_whole(body: tuple[Stmt, ...], array: str, n: int) -> bool:
     return True
 
 
-def _converting(verb: str, info: ArrayInfo, home: _Home) -> Task:
+def _converting(verb: str, info: ArrayInfo, home: _Home, at_once: int) -> Task:
     """A task that makes places of the records of the program's list, or writes these anew."""
     x, n_items = home.x, info.shape[-1]
     indices = number(x.row), number(x.column)
@@ -263,4 +268,5 @@ def _converting(verb: str, info: ArrayInfo, home: _Home) -> Task:
         element = plus(begin, LoopIndex("item", I64))
         return (For("item", n_used, copied(element), NOWHERE),)
 
-    return converting(verb, f"list {x.name}", ("records", n_items, used), write, info.dtype)
+    what = "records", n_items, used
+    return converting(verb, f"list {x.name}", what, write, info.dtype, at_once)

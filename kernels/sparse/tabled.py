@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.kernel import Expr, Load, Stmt, Store
+from ..ir.kernel import Expr, Load, SetLocal, Stmt, Store
 from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import ArrayInfo, Keys, Problem, Table, Task
-from ..ir.walk import mapped, with_blocks
+from ..ir.walk import children, locals_read, mapped, nested_statements, with_blocks
 from .beside import again, made_first, making, names_of
 from .cells import I64, U32, U64, Block, Names, looked_for, number
-from .converting import in_use
+from .converting import SOME_PAGES, in_use
 from .laid_out import LaidOut, fresh_name
 from .layout import CLAIMED
 
@@ -49,7 +49,7 @@ class _Places:
             self.enter(b, s.value, place)
 
 
-def tabled(problem: Problem, tables: Iterable[Table]) -> LaidOut:
+def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> LaidOut:
     """The problem with tables for these hash nodes, and behind its tasks those that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
@@ -59,7 +59,7 @@ def tabled(problem: Problem, tables: Iterable[Table]) -> LaidOut:
         p = _Places(x, x.keys, fresh_name("places_of", taken), n_places - 1)
         arrays.append(ArrayInfo(p.array, U32, (x.keys.n_cells + 1,), "temp"))
         found[x.keys.array] = p
-        before += [_clearing(p), _filling(p, problem)]
+        before += [_clearing(p, at_once), _filling(p, problem, at_once)]
     tasks = [_through(t, found, taken) for t in problem.tasks]
     return made_first(replace(problem, arrays=tuple(arrays)), tasks, before)
 
@@ -89,20 +89,35 @@ def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
         return tuple(b.statements)
 
     new = {name: (p.array,) for name, p in found.items()}
-    return replace(task, body=again(task, body, block(body.statements), new))
+    left = block(body.statements)
+    return replace(
+        task, body=again(task, body, _without(left, _read(body.statements) - _read(left)), new)
+    )
+
+
+def _read(body: tuple[Stmt, ...]) -> set[str]:
+    """The locals that statements read."""
+    return {x for s in nested_statements(body) for e in children(s) for x in locals_read(e)}
+
+
+def _without(body: tuple[Stmt, ...], names: set[str]) -> tuple[Stmt, ...]:
+    """Statements that set no such local."""
+    some = (s for s in body if not (isinstance(s, SetLocal) and s.name in names))
+    return tuple(with_blocks(s, lambda inner: _without(inner, names)) for s in some)
 
 
 # --- what makes a table
 
 
-def _clearing(p: _Places) -> Task:
+def _clearing(p: _Places, at_once: int) -> Task:
     def write(b: Block, key: Expr) -> None:
         p.enter(b, key, number(p.nowhere))
 
-    return making("clear", p.table.name, p.keys.n_cells + 1, write, p.array)
+    n = p.keys.n_cells + 1
+    return making("clear", p.table.name, n, write, p.array, at_once=at_once)
 
 
-def _filling(p: _Places, problem: Problem) -> Task:
+def _filling(p: _Places, problem: Problem, at_once: int) -> Task:
     """Enters the cells that are active: the others need no place to be found to be none."""
 
     def of_slot(b: Block, slot: Expr) -> None:
@@ -119,6 +134,7 @@ def _filling(p: _Places, problem: Problem) -> Task:
         b.branch(compare("ne", has, const(0, U32)), entering)
 
     if not p.keys.at:
-        return making("enter", p.table.name, p.nowhere, of_place, p.array)
+        return making("enter", p.table.name, p.nowhere, of_place, p.array, at_once=at_once)
     n = problem.array(p.keys.at).shape[1]
-    return making("enter", p.table.name, n, of_slot, p.array, in_use(p.keys.slots, n))
+    used = in_use(p.keys.slots, n)
+    return making("enter", p.table.name, n, of_slot, p.array, used, at_once)

@@ -16,6 +16,7 @@ from math import gcd
 import numpy as np
 
 from ...space import choices as ch
+from ...space.draft import AS_IT_IS
 from ...space.engine.jit import jit, jit_internal
 from .columns import Floats, Ints
 from .common import N_MOVED, READS, WRITES, Mask, join, merged_tasks, phase_traffic
@@ -57,6 +58,7 @@ REQUEST_BYTES = (
 MOST_LANES = 4  # of a vector
 
 _SAME_LAUNCH = 1 << ch.SAME_LAUNCH
+_AS_IT_IS = 1 << AS_IT_IS
 _PARTIALS = 1 << ch.PARTIALS
 _KEEP, _DIRECT = 1 << ch.KEEP, 1 << ch.DIRECT
 _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
@@ -230,11 +232,14 @@ def _memory(
 
 @jit_internal
 def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> float:
-    """Launches that are surely there, as often as they run: of tasks that surely share none, and one for what blocks leave to be
-    combined.
+    """Launches that are surely there, as often as they run: of tasks that surely share none, conversions, and one for what blocks
+    leave to be combined.
     """
     chosen = np.ones(n, np.bool_)
     count = 0.0
+    for k in range(tables.converted.shape[0]):
+        if not domains[tables.converted[k].layout] & _AS_IT_IS:
+            count += tables.converted[k].launches
     for t in range(n):
         for k in range(tables.pair.shape[0]):
             if tables.pair[k].b == t and chosen[tables.pair[k].a]:

@@ -82,7 +82,7 @@ class BoundTables(NamedTuple):
         Table  # of mid and of inner: variable of its size, where its universe begins; extent
     )
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
-    converted: Table  # layout of leaves, lists or tables; launches of a team that convert them, where it is not the program's
+    converted: Table  # layout of leaves, lists or tables; launches that convert them, where it is not the program's
 
 
 def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
@@ -150,11 +150,11 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
 def _converted(space: Space) -> Table:
     of_trees, problem = space.variables.of_trees, space.problem
     parts = (("leaf_layout", problem.parts.leaves), ("record", problem.parts.lists))
-    rows = []
-    for kind, sites in parts if space.target.cores > 1 else ():
+    has_teams, rows = space.target.cores > 1, []  # what one thread converts takes no launch
+    for kind, sites in parts if has_teams else ():
         written = {x.name for x in sites if x.is_written}
         rows += [(var, 1 + (site.name in written)) for site, var in of_trees[kind].items()]
-    if space.target.cores > 1:
+    if has_teams:
         rows += [(var, 2) for var in of_trees["directory"].values()]  # cleared, then made
     return table(rows, "layout launches")
 

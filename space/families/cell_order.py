@@ -1,7 +1,7 @@
 """In which order the cells of a leaf lie while a sequence runs. The program has them with the last axis fastest; other orders are
 copies in the workspace, converted when the sequence begins and back when it ends, by the launches of `leaf_layout`.
 
-No term of the bound counts it: those launches are one for both choices. Of CPUs alone, as `leaf_layout`.
+No term of the bound counts it: those launches are one for both choices.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...kernels.ir.task import Leaves
 from ...kernels.sparse.orders import CellOrder
 from ..draft import Draft, Family, Phrases, TreePart, bits
-from ..targets.kind import CPU
+from ..targets.kind import CPU, GPU
 from .leaf_layout import first_user, fits
 
 ROWS, COLUMNS, MORTON = range(3)
@@ -21,7 +21,7 @@ CELL_ORDER = (
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.parts.leaves if s.kind.has_teams else ():
+    for x in s.problem.parts.leaves:
         if is_ordered(x) and fits(s, x):
             site = TreePart(x.name, first_user(s.problem, x))
             values = bits(ROWS, COLUMNS, *([MORTON] if has_bits(x) else []))
@@ -58,4 +58,4 @@ PHRASES = Phrases(
     {"COLUMNS": "the first axis fastest", "MORTON": "Morton order"},
 )
 
-FAMILY = Family("cell_order", {CPU: ()}, declare, (PHRASES,))
+FAMILY = Family("cell_order", {CPU: (), GPU: ()}, declare, (PHRASES,))

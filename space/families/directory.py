@@ -1,7 +1,7 @@
 """How cells of pointer and hash nodes are looked up while a sequence runs. The program has a table of all cells of a pointer node,
 and of a hash node a directory of the active ones: each keeps what it has, and the other stands beside that.
 
-Of CPUs alone, as `leaf_layout`: plans of GPUs have no launches that make a directory.
+On a GPU pointer nodes have no choice: threads that make a directory wait for one another's keys, which those of a GPU do not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ...kernels.ir.effects import arrays_read
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Keys, Table
 from ..draft import Draft, Family, Phrases, TreePart
-from ..targets.kind import CPU
+from ..targets.kind import CPU, GPU
 from .leaf_layout import MOST_BYTES
 
 TABLE, HASH = range(2)
@@ -21,7 +21,7 @@ DIRECTORY = (
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.parts.tables if s.kind.has_teams else ():
+    for x in s.problem.parts.tables:
         if is_open(s, x):
             tasks = enumerate(s.problem.tasks)
             looked_in = x.array if x.keys is None else x.keys.array
@@ -35,7 +35,7 @@ def is_open(s: Draft, x: Table) -> bool:
     if x.keys is not None:
         return table_bytes(x.keys) <= MOST_BYTES
     # A table that a core keeps in its own cache answers sooner than any key is compared.
-    return s.is_beyond_own_cache(x.array)
+    return s.kind.has_teams and s.is_beyond_own_cache(x.array)
 
 
 def table_bytes(keys: Keys) -> int:
@@ -53,4 +53,4 @@ PHRASES = Phrases(
     {"TABLE": "a table of all cells", "HASH": "a directory of active cells"},
 )
 
-FAMILY = Family("directory", {CPU: ()}, declare, (PHRASES,))
+FAMILY = Family("directory", {CPU: (), GPU: ()}, declare, (PHRASES,))

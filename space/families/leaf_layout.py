@@ -1,7 +1,5 @@
 """How the fields in the leaves of a tree lie while a sequence runs. The program keeps them one array a field: what has another
 layout is converted when the sequence begins, and back when it ends, by copies that are part of it.
-
-Of CPUs alone: plans of GPUs have no launches that convert, since those are planned as loops that a team shares out.
 """
 
 from __future__ import annotations
@@ -9,21 +7,22 @@ from __future__ import annotations
 from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Leaves, Problem
 from ..draft import Draft, Family, Phrases, TreePart
-from ..targets.kind import CPU
+from ..targets.kind import CPU, GPU
 from ..targets.target import Target
 
 SOA, AOS, AOSOA = range(3)
 LEAF_LAYOUT = (
     "SOA",  # each component of each field by itself, as the program has them
     "AOS",  # all components of a cell side by side: a line of the cache has what an iteration needs of a cell at any place
-    "AOSOA",  # one component of as many cells as a vector has lanes, then the next component of them
+    "AOSOA",  # one component of as many cells as a vector has lanes, or a warp threads, then the next component of them
 )
 
+_WARP = 32  # threads of a GPU that read at once
 MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.parts.leaves if s.kind.has_teams else ():
+    for x in s.problem.parts.leaves:
         if x.n_components > 1 and fits(s, x):
             site = TreePart(x.name, first_user(s.problem, x))
             s.v.of_trees["leaf_layout"][site] = s.b.add("leaf_layout", (x.name,), LEAF_LAYOUT)
@@ -43,7 +42,8 @@ def first_user(problem: Problem, leaves: Leaves) -> int:
 
 def tile_of(value: str, leaves: Leaves, target: Target) -> int:
     """Cells of which one component lies side by side; 0: all."""
-    return {"AOS": 1, "AOSOA": target.lanes(leaves.dtype.size_bytes)}.get(value, 0)
+    lanes = _WARP if target.kind == GPU else target.lanes(leaves.dtype.size_bytes)
+    return {"AOS": 1, "AOSOA": lanes}.get(value, 0)
 
 
 PHRASES = Phrases(
@@ -56,4 +56,4 @@ PHRASES = Phrases(
     {"AOS": "arrays of structures", "AOSOA": "structures of vectors"},
 )
 
-FAMILY = Family("leaf_layout", {CPU: ()}, declare, (PHRASES,))
+FAMILY = Family("leaf_layout", {CPU: (), GPU: ()}, declare, (PHRASES,))

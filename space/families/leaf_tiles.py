@@ -1,5 +1,7 @@
 """Where a loop over the cells of leaves of a sparse field reads what is around its own cell.
 
+Of CPUs alone: a body runs in one thread, so on a GPU each would have a tile in its own memory, which is no nearer than the leaves.
+
 No term of the bound counts it: a body counts for what surely passes through memory, which is the same in both.
 """
 
@@ -42,5 +44,4 @@ PHRASES = Phrases(
     {"HALO": "in tiles of leaves"},
 )
 
-# Of CPUs: on a GPU a tile would be in the memory of each thread.
 FAMILY = Family("leaf_tiles", {CPU: (on_the_stack,)}, declare, (PHRASES,))

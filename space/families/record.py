@@ -1,7 +1,5 @@
 """What the records of a list of active cells are while a sequence runs. The program keeps item and coordinates of each: lists of
 places are converted when the sequence begins, and back when it ends, by copies that are part of it.
-
-Of CPUs alone, as `leaf_layout`: plans of GPUs have no launches that convert.
 """
 
 from __future__ import annotations
@@ -9,7 +7,7 @@ from __future__ import annotations
 from ...kernels.ir.effects import arrays_read, arrays_written
 from ...kernels.ir.task import ListRecords
 from ..draft import Draft, Family, Phrases, TreePart
-from ..targets.kind import CPU
+from ..targets.kind import CPU, GPU
 from .leaf_layout import MOST_BYTES
 
 ITEM_AND_COORDINATES, CELL = range(2)
@@ -20,7 +18,7 @@ RECORD = (
 
 
 def declare(s: Draft) -> None:
-    for x in s.problem.parts.lists if s.kind.has_teams else ():
+    for x in s.problem.parts.lists:
         if s.array(x.array).size_bytes <= MOST_BYTES:
             site = TreePart(x.name, _first(s, x))
             s.v.of_trees["record"][site] = s.b.add("record", (x.name,), RECORD)
@@ -38,4 +36,4 @@ PHRASES = Phrases(
     {"CELL": "a list of places"},
 )
 
-FAMILY = Family("record", {CPU: ()}, declare, (PHRASES,))
+FAMILY = Family("record", {CPU: (), GPU: ()}, declare, (PHRASES,))

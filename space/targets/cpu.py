@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...kernels.sparse.converting import SOME_PAGES
 from ..backbone import INNER, OUTER
 from ..families.reduction import LANES, PARTIALS
 from .kind import CPU, TargetKind
@@ -23,5 +24,6 @@ CPU_KIND = TargetKind(
     has_narrow_vectors=False,
     streams_vectors_only=True,
     has_load_hints=False,  # none but prefetches
+    converted_at_once=SOME_PAGES,
     register_rooms=(1,),
 )

@@ -30,5 +30,6 @@ GPU_KIND = TargetKind(
     has_narrow_vectors=True,
     streams_vectors_only=False,  # a streaming store of every type
     has_load_hints=True,
+    converted_at_once=1,  # neighbouring threads read neighbouring items
     register_rooms=REGISTER_ROOMS,
 )

@@ -30,6 +30,7 @@ class TargetKind:
     has_narrow_vectors: bool  # of two elements and more; otherwise whole registers only
     streams_vectors_only: bool
     has_load_hints: bool
+    converted_at_once: int  # items that a thread converts where parts of trees lie otherwise
     register_rooms: tuple[
         int, ...
     ]  # how many times the registers may be counted; (1,): they are not

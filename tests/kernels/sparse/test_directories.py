@@ -19,7 +19,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import fix, restore, to_names
-from kernelscape.testing import checking, sparse_emulation, sparse_periods
+from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.calling import Arrays
 from kernelscape.testing.sparse_trees import Shape
 
@@ -201,3 +201,10 @@ def test_a_table_that_a_core_keeps_in_its_cache_has_no_directory() -> None:
     space = space_of(recording, 1 << 24)
     assert space.problem.parts.tables
     assert not space.variables.of_trees["directory"]
+
+
+def test_on_a_gpu_hash_nodes_alone_have_the_choice(nested: Space) -> None:
+    target = gpu_checking.target()
+    assert not build_space(nested.problem, target).variables.of_trees["directory"]
+    hashed = build_space(normalise(sparse_emulation.recorded(HASHED, CHANGES)[0]), target)
+    assert [x.name for x in hashed.variables.of_trees["directory"]] == ["tree0_0.0", "tree0_0.1"]

@@ -136,6 +136,14 @@ def test_lists_whose_cells_a_walk_does_not_find_keep_their_records(
     assert not space_of(shape, calls).variables.of_trees["record"]
 
 
-def test_lists_on_a_gpu_keep_their_records() -> None:
+def test_threads_of_a_gpu_convert_a_record_each_and_their_launches_are_in_the_bound() -> None:
     space = build_space(space_of(POINTERS, LOOPS).problem, gpu_checking.target())
-    assert not space.variables.of_trees["record"]
+    made = [drawn(space, value) for value in ("SLOT_AND_COORDINATES", "CELL")]
+    plain, other = map(read_plan, made)
+    entering, leaving = (t.task for t in other.tasks[len(plain.tasks) :])
+    (n,) = space.problem.array("tree0_0_list0").shape[1:]
+    assert [loop.extent for loop in (*entering.loops, *leaving.loops)] == [n, n]
+    assert all(t.n_threads > 32 for t in other.tasks[len(plain.tasks) :])
+    assert len(other.launches) == len(plain.launches) + 2
+    least = list(map(Bounder(space).ns, made))
+    assert least[1] - least[0] >= space.target.launch_ns
