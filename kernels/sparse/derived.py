@@ -28,7 +28,7 @@ from ..ir.kernel import (
 )
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
-from .own import own_of, shrinks
+from .own import lists_made, own_of, shrinks
 
 Node = tuple[str, int]  # of a tree
 PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
@@ -92,7 +92,7 @@ class Facts:
         if not isinstance(s, ForActive):
             return frozenset()
         t = self.trees[s.tree]
-        nodes = [(s.tree, k) for k in t.path(s.node) if t.nodes[k].has.is_listed]
+        nodes = [(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed]
         kept = frozenset(n for n in nodes if self.lists.get(n) == self.version(n))
         self.lists.update((n, self.version(n)) for n in nodes)
         return kept

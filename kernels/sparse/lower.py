@@ -50,7 +50,7 @@ from .loops import CellLoops
 from .lowered import Lowered
 from .near import Leaf, offsets
 from .once import Leaves, chosen, first_indices, made_once
-from .own import Own, changing, shrinks, without_own_activations, written
+from .own import Own, lists_made, shrinks, without_own_activations, written
 from .pools import Pools
 from .settling import settle, settle_between
 from .sure import still_active, without_activations
@@ -368,8 +368,7 @@ class _Lowering:
     def loop(self, b: Block, s: ForActive) -> None:
         t = self.tree(s.tree)
         path = t.path(s.node)
-        listed = t.last(s.node, "is_listed")
-        listed = max(listed, changing(s, t))
+        listed = next(lists_made(s, t), -1)
         if listed >= 0:
             n_made = len(self.cell_loops.made)
             self.cell_loops.make_list(b, s.tree, listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..ir.kernel import (
@@ -89,6 +89,17 @@ def changing(s: ForActive, t: StructureTree) -> int:
                 found |= set(t.below(x.node))
     seen = [n for n in path if t.nodes[n].has.mask or t.nodes[n].has.length]
     return max((n for n in seen if n in found), default=-1)
+
+
+def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
+    """The nodes of which a loop needs lists, the one that it runs over first: a list is made of that of the next listed node above,
+    but one of hash nodes of their directory.
+    """
+    node = max(t.last(s.node, "is_listed"), changing(s, t))
+    while node >= 0:
+        yield node
+        has, parent = t.nodes[node].has, t.nodes[node].parent
+        node = -1 if has.directory else t.last(parent, "is_listed")
 
 
 def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:

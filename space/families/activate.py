@@ -7,12 +7,12 @@ activation changes no memory where the cell is active: so all that is proved of 
 from __future__ import annotations
 
 from ...kernels.ir.on_trees import EACH, NEEDED, ONCE
-from ..backbone import INNER
+from ..backbone import INNER, MID, OUTER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
 from .ranges import IN_TURN
 from .scatter import SCATTER, SORTING
-from .tiling import DIM_KIND, VECTOR
+from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR
 
 ACTIVATE, DEMOTED, ELEMENT = range(3)
 ACTIVATE_KIND = (
@@ -48,6 +48,14 @@ def one_by_one(s: Draft) -> None:
             s.b.clause("activations in program order", [(var, bits(DEMOTED)), unsorted])
 
 
+def by_one_thread(s: Draft) -> None:
+    """Hardware: no thread of a GPU waits for another, so one makes cells active; threads were found in the body without it."""
+    for t, var in s.v.of_tasks["activate"].items():
+        for d in (d for level in (OUTER, MID, INNER) for d in s.dims_at(t, level)):
+            alone = (s.v.kind[d], all_but(DIM_KIND, PARALLEL, THREAD, VECTOR))
+            s.b.clause("activations by one thread", [(var, bits(DEMOTED)), alone])
+
+
 PHRASES = Phrases(
     "activate",
     "lists",
@@ -59,4 +67,4 @@ PHRASES = Phrases(
     {},
 )
 
-FAMILY = Family("activate", {CPU: (one_by_one,), GPU: ()}, declare, (PHRASES,))
+FAMILY = Family("activate", {CPU: (one_by_one,), GPU: (by_one_thread,)}, declare, (PHRASES,))

@@ -131,6 +131,47 @@ def test_each_loop_that_takes_a_list_has_it_made_as_it_says(
     assert len(counts) == 2 * len(tests)  # COUNT and CHANGED, each time
 
 
+def test_a_loop_over_hash_nodes_makes_no_list_of_the_nodes_above() -> None:
+    """Lists of hash nodes are made of their directory: a loop over the nodes above has its list made again."""
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.i32)
+    upper = ks.root.pointer(ks.i, 4)
+    upper.hash(ks.i, 4).place(x)
+    seen = ks.field(ks.i32, 4)
+
+    @ks.kernel
+    def put(c: ks.i32) -> None:
+        x[c] = 1
+
+    @ks.kernel
+    def add() -> None:
+        for i in x:
+            x[i] += 1
+
+    @ks.kernel
+    def look() -> None:
+        for i in upper:
+            seen[i] += 1
+
+    def first() -> None:
+        add()
+        look()
+
+    def old() -> None:
+        look()
+        put(9)
+        add()
+        look()
+
+    recorded = [record_program(f, ()) for f in (first, old)]
+    ks.reset()
+    anew = ("GENERATE", "IF_CHANGED")
+    assert [list(named(space_of(r), "listgen").values()) for r, _ in recorded] == [
+        [anew, anew],
+        [anew, anew, anew],
+    ]
+
+
 @pytest.mark.compiler
 def test_all_ways_leave_what_the_reference_leaves(tmp_path: Path) -> None:
     calls = [("bump", 0), ("bump", 0), ("store", 5), ("bump", 0)]
@@ -206,6 +247,19 @@ def test_loops_that_activate_cells_are_shared_out_to_threads(
     assert all(ch.PARALLEL in found for found in kinds)
     gpu: Any = build_space(space.problem, gpu_checking.target()).root()
     assert gpu.values(gpu.space.variables.kind[loops[0]]) == (ch.LOOP,)
+
+
+def test_one_thread_of_a_gpu_activates_cells_that_are_active_already(
+    growing: tuple[Recording, dict[str, Any]],
+) -> None:
+    """Threads were found in the body that takes these cells as they are: who fixes the other one gets a loop."""
+    space = build_space(normalise(growing[0]), gpu_checking.target())
+    last = [d for d in space.backbone.dims if d.level == 0][-1]
+    kind = space.variables.kind[last]
+    free: Any = space.root()
+    fixed: Any = fix(space, [("activate(*)", "ACTIVATE")]).root()
+    assert ch.PARALLEL in free.values(kind)
+    assert fixed.values(kind) == (ch.LOOP,)
 
 
 @pytest.mark.compiler
