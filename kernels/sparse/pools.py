@@ -23,6 +23,7 @@ from .layout import (
     FULL,
     OUTSIDE,
     TAKEN,
+    n_shared,
     nowhere,
     words,
 )
@@ -273,7 +274,10 @@ class Pools:
         node = t.nodes[n]
         if node.has.length:
             found = cells.container(tree, n, indices, b)
-            self._if(b, found.is_there, lambda inner: self.clear(inner, tree, n, found.item))
+            is_there, first = found.is_there, n_shared(cells.layouts[tree], f"length{n}")
+            if first:  # what inactive cells share is zero, and nobody writes it
+                is_there = binary("and", is_there, compare("ge", found.item, number(first)))
+            self._if(b, is_there, lambda inner: self.clear(inner, tree, n, found.item))
             return
         ok, inside = cells.inside(tree, n, indices)
         parent = node.parent

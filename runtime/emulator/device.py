@@ -48,6 +48,11 @@ COMPILE_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-n
 COMPILE_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
 COMPILE_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
 _FLAGS = (*COMPILE_FLAGS, "-nostdlib")
+_LINKED = (
+    "-lm",
+    "-pthread",
+    "-lgcc",
+)  # the last has what counts bits of 64, which not every processor does by itself
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 
@@ -234,6 +239,6 @@ def find_compiler(wanted: str | None = None) -> Compiler:
         path = shutil.which(name)
         version = None if path is None else first_line([path, "--version"])
         if path is not None and version is not None:
-            return Compiler(path, version, _FLAGS)
+            return Compiler(path, version, _FLAGS, linked=_LINKED)
     what = f"no C++ compiler {wanted}" if wanted else "no C++ compiler"
     raise DeviceError(f"{what} was found; install g++ (Debian: apt install g++)")
