@@ -1,11 +1,13 @@
 """Do random programs on random trees of sparse fields leave what sets and dictionaries of Python have?
 
     python -m kernelscape.experiments.sparse_trees [--examples 1000] [--trees 50] [--way WAY] [--seed 1]
+    python -m kernelscape.experiments.sparse_trees --way sequences [--examples 1000] [--seconds 240]
 
 Programs store, add, activate, deactivate, append, empty lists, and loop over every level, on trees to a depth of four. Values,
 lists and active cells of every level are compared behind each step. Each tree runs in a process of its own.
-Ways are compiled, lowered, interpreted; decided: sequences of calls as C of random decisions, of each combination of choices about
-lists; and emulated: as CUDA text of random decisions, on the emulator.
+Ways are compiled, lowered, interpreted; decided: sequences of calls as C of random decisions; and emulated: as CUDA text of random
+decisions, on the emulator. Way sequences is both of these on the same programs, of which the interpreter of trees is asked, too: it
+goes on behind the last tree, up to --examples or for about --seconds, and keeps each batch.
 Writes experiments/results/sparse_trees.md, a row a way; the exit status is 1 where any program is wrong. 1,000 programs on 50 trees
 take about six minutes compiled, which is mostly the compiler.
 """
@@ -13,19 +15,21 @@ take about six minutes compiled, which is mostly the compiler.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..kernels.language.calling import interpreted
-from ..kernels.language.record import Recording
-from ..testing import sparse_emulation, sparse_periods
-from ..testing.calling import Arrays, in_child
-from ..testing.sparse_trees import Shape, Step, at_once, check, drawn, plainly
+from ..testing.calling import in_child
+from ..testing.sparse_batches import Found
+from ..testing.sparse_batches import run as run_batch
+from ..testing.sparse_trees import Shape, Step, at_once, check, drawn
+from ..testing.sparse_trees import plainly as as_lowered
 from .conditions import stamp, stamp_text
 from .writing import read_results, table, write_results
 
@@ -35,12 +39,15 @@ WAYS = {
     "compiled": "lowered to plain arrays, compiled by the engine, on all cores",
     "lowered": "lowered to plain arrays, in the interpreter of such kernels",
     "interpreted": "as they are, in the interpreter of trees",
-    "decided": "as sequences, C of every way to make lists and to activate cells, drawn, over three periods, against the reference",
-    "emulated": "as sequences, CUDA text of random decisions, on the emulator, against the reference",
+    "decided": "as sequences, C of random decisions, over three periods, each thread late, against the reference",
+    "emulated": "as sequences, CUDA text of random decisions, on the emulator, over three periods, against the reference",
 }
 AS_SEQUENCES = ("decided", "emulated")
-LIST_KINDS = ("listgen", "activate", "compaction", "record", "directory")
-N_COMBINATIONS = 3  # of a sequence
+SEQUENCES = "sequences"  # both of these
+_TREES = 8  # of a batch, whose texts are compiled at once
+_PROGRAMS = 3  # of a tree
+_OPTIMISED = 4  # each so manyth batch is compiled with optimisation, which takes twice as long
+_OF_A_SEED = 1000  # trees of sequences
 
 
 def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
@@ -52,7 +59,7 @@ def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
                 with interpreted():
                     check(shape, steps, at_once)
             else:
-                check(shape, steps, plainly if way == "lowered" else at_once)
+                check(shape, steps, as_lowered if way == "lowered" else at_once)
         except Exception as e:  # whatever it is, it is the answer
             return f"{type(e).__name__}: {e}"
         return ""
@@ -60,36 +67,16 @@ def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
     return in_child(work, LIMIT_S)
 
 
-def fault_of_sequences(way: str, shape: Shape, n_sequences: int, seed: int) -> tuple[str, int]:
-    """What is wrong with random sequences on a tree, "" where nothing is; and their calls."""
-    rng, n_calls = np.random.default_rng(seed), 0
-    with tempfile.TemporaryDirectory(prefix="kernelscape-trees-") as folder:
-        for _ in range(n_sequences):
-            calls = sparse_emulation.drawn_calls(rng)
-            recording, before = sparse_emulation.recorded(shape, calls)
-            while way == "decided" and not sparse_periods.has_room(recording, before):
-                calls = sparse_emulation.drawn_calls(rng)  # three periods would fill a tree
-                recording, before = sparse_emulation.recorded(shape, calls)
-            n_calls += len(calls)
-            said = _of_way(way, recording, before, seed, Path(folder))
-            if said:
-                return f"{calls}: {said}", n_calls
-    return "", n_calls
-
-
-def _of_way(way: str, recording: Recording, before: Arrays, seed: int, folder: Path) -> str:
-    if way == "emulated":
-        return sparse_emulation.fault(recording, before, seed, folder)
-    sources = sparse_periods.combined_sources(recording, LIST_KINDS, N_COMBINATIONS, seed)
-    return sparse_periods.fault(recording, before, sources, folder)
-
-
 def report(values: dict[str, Any]) -> str:
     """The results as Markdown."""
     rows, wrong = [], []
+    drawn_values: dict[str, Counter[str]] = {}
     for way, r in values["ways"].items():
         pieces = r.get("pieces") or [r]
         counts = [sum(p[k] for p in pieces) for k in ("programs", "trees", "steps", "nodes")]
+        for p in pieces:
+            for name, n in p.get("values", {}).items():
+                drawn_values.setdefault(name, Counter())[way] += n
         found = [what for p in pieces for what in p["wrong"]]
         most = max(p["load"] for p in pieces)
         rows.append([way, *map(str, counts), str(len(found)), f"{most:.1f}", WAYS[way]])
@@ -103,23 +90,24 @@ def report(values: dict[str, Any]) -> str:
     ]
     if wrong:
         blocks.append(table(["way", "what"], wrong))
+    if drawn_values:
+        shown = sorted(drawn_values.items())
+        cells = [[name, *(str(n[way]) for way in AS_SEQUENCES)] for name, n in shown]
+        blocks += ["## What was drawn", table(["", *AS_SEQUENCES], cells)]
     return "\n\n".join(blocks) + "\n"
 
 
 def run(way: str, examples: int, trees: int, seed: int, folder: Path | None) -> int:
     """Runs programs one way; how many trees went wrong. Pieces with other seeds are kept beside this one."""
     each = -(-examples // trees)
-    cases = drawn(trees, each if way not in AS_SEQUENCES else 1, seed)
+    cases = drawn(trees, each, seed)
     wrong = []
     n_steps = 0
     for k, (shape, steps) in enumerate(cases):
-        if way in AS_SEQUENCES:
-            said, n = fault_of_sequences(way, shape, each, 1000 * seed + k)
-        else:
-            said, n = fault(way, shape, steps), sum(map(len, steps))
-        n_steps += n
+        n_steps += sum(map(len, steps))
+        said = fault(way, shape, steps)
         if said:
-            wrong.append(f"{shape}: {' '.join(said.split())[:300]}".replace("|", "/"))
+            wrong.append(f"{shape}: {_short(said)}")
         print(f"{way}: {k + 1} of {len(cases)} trees, {len(wrong)} wrong", flush=True)
     taken = stamp()
     piece = {
@@ -139,6 +127,53 @@ def run(way: str, examples: int, trees: int, seed: int, folder: Path | None) -> 
     return len(wrong)
 
 
+def _short(said: str) -> str:
+    return " ".join(said.split())[:400].replace("|", "/")
+
+
+def run_sequences(
+    ways: Sequence[str], examples: int, seed: int, seconds: float, folder: Path | None
+) -> int:
+    """Goes on with programs as sequences up to so many of each way, or for some seconds; how many were wrong in these."""
+    began, n_wrong, least = time.monotonic(), 0, seed * _OF_A_SEED
+    gc.disable()  # what programs are made of is large, and looking through it again and again takes a fifth of the time
+    with tempfile.TemporaryDirectory(prefix="kernelscape-trees-") as scratch:
+        while time.monotonic() - began < seconds:
+            values: dict[str, Any] = {"ways": {}} | read_results(FILE, folder)
+            pieces = {way: values["ways"].setdefault(way, {"pieces": []})["pieces"] for way in ways}
+            if min(sum(p["programs"] for p in some) for some in pieces.values()) >= examples:
+                break
+            known = [p["seed"] for some in pieces.values() for p in some]
+            first = max([least, *(s + _TREES for s in known if least <= s < least + _OF_A_SEED)])
+            plainly = bool((first // _TREES) % _OPTIMISED)
+            trees = range(first, first + _TREES)
+            found = run_batch(ways, trees, Path(scratch), plainly=plainly, n_programs=_PROGRAMS)
+            values["stamp"] = stamp()
+            for way, one in found.items():
+                pieces[way].append(_piece(one, first, values["stamp"]["load_1min"]))
+                n_wrong += len(one.wrong)
+            write_results(FILE, report, values, folder)
+            gc.collect()
+            n = {way: sum(p["programs"] for p in some) for way, some in pieces.items()}
+            print(f"trees to {trees.stop}: {n}, {n_wrong} wrong", flush=True)
+    gc.enable()
+    return n_wrong
+
+
+def _piece(found: Found, first: int, load: float) -> dict[str, Any]:
+    counts = Counter({f"{kind} {value}": n for (kind, value), n in found.values.items()})
+    return {
+        "programs": found.programs,
+        "trees": found.trees,
+        "steps": found.calls,
+        "nodes": found.nodes,
+        "seed": first,
+        "load": load,
+        "wrong": [_short(what) for what in found.wrong],
+        "values": dict(counts + Counter({f"call {k}": n for k, n in found.words.items()})),
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -146,13 +181,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--trees", type=int, default=50)
-    parser.add_argument("--way", choices=tuple(WAYS), default="compiled")
+    parser.add_argument("--way", choices=(*WAYS, SEQUENCES), default="compiled")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=240.0, help="of sequences")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.trees < 1 or given.examples < given.trees:
         parser.error("give at least one tree, and as many examples as trees")
-    n_wrong = run(given.way, given.examples, given.trees, given.seed, given.results)
+    ways = AS_SEQUENCES if given.way == SEQUENCES else (given.way,)
+    if given.way not in (SEQUENCES, *AS_SEQUENCES):
+        n_wrong = run(given.way, given.examples, given.trees, given.seed, given.results)
+    else:
+        n_wrong = run_sequences(ways, given.examples, given.seed, given.seconds, given.results)
     return 1 if n_wrong else 0
 
 

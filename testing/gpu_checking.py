@@ -24,7 +24,7 @@ from .calling import InputSet, Judge, call_once, in_child
 
 SHEETS = ("a100", "h200")  # data sheets of GPUs with architectures sm_80 and sm_90
 _SECONDS = 240.0  # for a text of random decisions, beside other compilers
-_ORDERS = ("forward", "backward", "random")
+ORDERS = ("forward", "backward", "random")
 
 
 def source_of(candidate: Candidate) -> Source:
@@ -63,24 +63,35 @@ def check(
 
 
 def _run_all(path: str, source: Source, inputs: Sequence[InputSet], judge: Judge | None) -> str:
-    library = ctypes.CDLL(path)
-    library.emulator_error.restype = ctypes.c_char_p
-    library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
-    keep = library.emulator_keep
-    keep.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
-    entry = getattr(library, source.entry)
-    entry.restype = None
-    for call in range(max(len(inputs), 2 * len(_ORDERS))):
-        order = call % len(_ORDERS)
-        library.emulator_set_order(order, call)
-        # Vector types are aligned, and so are arrays on a device.
-        keep(None, 0, 0)
-        found = call_once(entry, source, inputs[call % len(inputs)], 0, judge, keep)
-        error = library.emulator_error()
-        found = error.decode() if error is not None else found
+    emulated = Emulated(path, source)
+    for call in range(max(len(inputs), 2 * len(ORDERS))):
+        order = call % len(ORDERS)
+        found = emulated.call(inputs[call % len(inputs)], judge, order, call)
         if found:
-            return f"{found} (call {call}, threads in {_ORDERS[order]} order)"
+            return f"{found} (call {call}, threads in {ORDERS[order]} order)"
     return ""
+
+
+class Emulated:
+    """A text that is built for the emulator, in the process that calls it."""
+
+    def __init__(self, path: str, source: Source) -> None:
+        self.library, self.source = ctypes.CDLL(path), source
+        self.library.emulator_error.restype = ctypes.c_char_p
+        self.library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self.keep = self.library.emulator_keep
+        self.keep.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+        self.entry = getattr(self.library, source.entry)
+        self.entry.restype = None
+
+    def call(self, inputs: InputSet, judge: Judge | None, order: int, seed: int) -> str:
+        """What is wrong with a call whose threads run in an order, by its place in ORDERS, "" where nothing is."""
+        self.library.emulator_set_order(order, seed)
+        # Vector types are aligned, and so are arrays on a device.
+        self.keep(None, 0, 0)
+        found = call_once(self.entry, self.source, inputs, 0, judge, self.keep)
+        error = self.library.emulator_error()
+        return error.decode() if error is not None else found or ""
 
 
 def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = SHEETS) -> str:

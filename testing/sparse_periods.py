@@ -7,7 +7,7 @@ the candidate leaves them, and compared with those of the reference as the progr
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +22,13 @@ from ..kernels.sparse.naming import shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from . import checking
-from .calling import Arrays, InputSet, call_once, in_child, set_team_size
+from .calling import Arrays, InputSet, Judge, call_once, in_child, set_team_size
 
 N_PERIODS = 3
 THREADS = (1, 2)
+PLAINLY = (
+    "-O0",
+)  # a third of the time that -O1 takes to compile: what is asked here is not what a compiler makes of it
 _SECONDS = 60.0
 
 
@@ -82,45 +85,62 @@ def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]
 def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folder: Path) -> str:
     """What is wrong with texts of a sequence, "" where nothing is: with each number of threads, and each thread late."""
     wanted = periods(recording, before)
-    for built in checking.build_all(sources, folder, "sparse", n_threads=1):
+    for built in checking.build_all(sources, folder, "sparse", n_threads=1, more_flags=PLAINLY):
         if built.library is None:
             return f"not built: {built.log}"
         for n_threads in THREADS if built.source.team else THREADS[:1]:
-            work = partial(_run, built, recording, before, wanted, n_threads)
+            work = partial(run_built, built, recording, before, wanted, n_threads)
             said = in_child(work, _SECONDS)
             if said:
                 return f"{said}, {n_threads} threads:\n{built.source.text}"
     return ""
 
 
-def _run(
+def run_built(
     built: checking.Build, recording: Recording, before: Arrays, wanted: Sequence[Arrays], n: int
 ) -> str:
+    """What is wrong with a built text over all periods, with so many threads, and each of them late."""
     library = ctypes.CDLL(str(built.library))
     if built.source.team:
         set_team_size(library, n)
-    kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
     entry = getattr(library, built.entry)
     entry.restype = None
     has_delays = checking.with_delays(built.source.text) != built.source.text
+
+    def call(inputs: InputSet, judge: Judge, _: int) -> str | None:
+        return call_once(entry, built.source, inputs, 0, judge)
+
     for late in range(-1, n if has_delays and n > 1 else 0):
         if has_delays:
             ctypes.c_int.in_dll(library, "late_thread").value = late
-        state = before
-        for period, want in enumerate(wanted):
-            left: Arrays = {}
+        said = through_periods(call, recording, before, wanted)
+        if said:
+            return f"{said}, thread {late} late"
+    return ""
 
-            def judge(
-                got: Arrays, state: Arrays = state, want: Arrays = want, left: Arrays = left
-            ) -> str:
-                left.update(state | {name: a.copy() for name, a in got.items()})
-                found = canonical(recording.trees, left)
-                wrong = [name for name, a in want.items() if not np.array_equal(found[name], a)]
-                return f"{', '.join(wrong)} differ from the reference" if wrong else ""
 
-            inputs = InputSet(state, {}, {}, 0.0, 0.0, kept)
-            said = call_once(entry, built.source, inputs, 0, judge)
-            if said:
-                return f"{said} in period {period}, thread {late} late"
-            state = left
+def through_periods(
+    call: Callable[[InputSet, Judge, int], str | None],
+    recording: Recording,
+    before: Arrays,
+    wanted: Sequence[Arrays],
+) -> str:
+    """What is wrong in any period, each of which begins with what the one before has left. `call` is also given its number."""
+    kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
+    state = before
+    for period, want in enumerate(wanted):
+        left: Arrays = {}
+
+        def judge(
+            got: Arrays, state: Arrays = state, want: Arrays = want, left: Arrays = left
+        ) -> str:
+            left.update(state | {name: a.copy() for name, a in got.items()})
+            found = canonical(recording.trees, left)
+            wrong = [name for name, a in want.items() if not np.array_equal(found[name], a)]
+            return f"{', '.join(wrong)} differ from the reference" if wrong else ""
+
+        said = call(InputSet(state, {}, {}, 0.0, 0.0, kept), judge, period)
+        if said:
+            return f"{said} in period {period}"
+        state = left
     return ""

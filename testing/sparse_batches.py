@@ -1,0 +1,155 @@
+"""Batches of random programs on random trees of sparse fields, as random candidates: what is wrong, and what was drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..codegen.c.source import Source
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import Recording
+from ..kernels.offload.pipeline import normalise
+from . import checking, gpu_checking, sparse_candidates, sparse_periods
+from .calling import Arrays
+from .sparse_candidates import Values, Work
+from .sparse_programs import Part, Tree, World, drawn_parts, drawn_tree
+
+PARTS = 3  # of a program, at most
+_TRIES = 20  # for a program that leaves room in its tree for three periods
+
+
+@dataclass
+class Found:
+    """What came of some programs. `wrong` is said of each program that is, with its tree and calls."""
+
+    programs: int = 0
+    trees: int = 0
+    nodes: int = 0
+    calls: int = 0
+    dead_ends: int = 0
+    wrong: list[str] = field(default_factory=list)
+    values: Values = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+
+    def add(self, parts: tuple[Part, ...], has_repeat: bool) -> None:
+        """Counts a program."""
+        self.programs += 1
+        self.calls += sum(p.times * len(p.calls) for p in parts)
+        self.words.update(what for p in parts for what, _ in p.calls)
+        self.words["a repeat"] += has_repeat
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a tree, by the number of the tree."""
+
+    number: int
+    tree: Tree
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        calls = " ".join(
+            f"{p.times}x{p.slope}{[*p.calls]}" if p.times > 1 else f"{[*p.calls]}"
+            for p in self.parts
+        )
+        return f"tree {self.number} {self.tree}: {calls}"
+
+
+def works_of(
+    number: int,
+    ways: Sequence[str],
+    found: Mapping[str, Found],
+    n_programs: int,
+    n_parts: int = PARTS,
+) -> Iterator[tuple[str, Program, Work]]:
+    """The programs of a tree, each as a text of a random candidate of each way. What the interpreter of trees or the product says
+    to one that is wrong is among what was found.
+    """
+    rng = np.random.default_rng(number)
+    tree = drawn_tree(rng)
+    for one in found.values():
+        one.trees += 1
+        one.nodes += len(tree.chain) + len(tree.other)
+    world = World(tree)
+    try:
+        for _ in range(n_programs):
+            world.begin(int(rng.integers(40)))
+            made = _with_room(world, rng, n_parts)
+            if made is None:
+                return
+            parts, recording, before, wanted = made
+            program, problem = Program(number, tree, parts), None
+            said = world.interpreted(parts, wanted[0])
+            for way in ways:
+                one = found[way]
+                one.add(parts, bool(recording.repeats))
+                if said:
+                    one.wrong.append(f"{program}: {said} by the interpreter of trees")
+                try:
+                    problem = problem or normalise(recording)
+                    source = _source(way, problem, number, rng, one.values)
+                except Exception as e:  # whatever the product says to a program is an answer
+                    one.wrong.append(f"{program}: {type(e).__name__}: {e}")
+                    continue
+                if source is None:
+                    one.dead_ends += 1
+                else:
+                    yield way, program, Work(source, recording, before, wanted)
+    finally:
+        world.end()
+
+
+def _with_room(
+    world: World, rng: np.random.Generator, n_parts: int
+) -> tuple[tuple[Part, ...], Recording, Arrays, list[Arrays]] | None:
+    """A program, recorded, with the states it begins with, and those that it leaves; None where all fill a tree."""
+    for _ in range(_TRIES):
+        parts = drawn_parts(rng, n_parts)
+        recording, before = world.recorded(parts)
+        try:
+            return parts, recording, before, sparse_periods.periods(recording, before)
+        except AssertionError:
+            continue
+    return None
+
+
+def _source(
+    way: str, problem: Problem, number: int, rng: np.random.Generator, values: Values
+) -> Source | None:
+    if way == "emulated":
+        candidate = sparse_candidates.drawn(problem, gpu_checking.target(), rng, values)
+        return candidate and gpu_checking.source_of(candidate)
+    candidate = sparse_candidates.drawn(problem, sparse_candidates.machine(number), rng, values)
+    return candidate and checking.source_of(candidate)
+
+
+def run(
+    ways: Sequence[str],
+    trees: range,
+    folder: Path,
+    *,
+    plainly: bool = True,
+    n_programs: int = 3,
+    n_parts: int = PARTS,
+) -> dict[str, Found]:
+    """What came of the programs of some trees, "decided" and "emulated", by way."""
+    found = {way: Found() for way in ways}
+    made = [x for k in trees for x in works_of(k, ways, found, n_programs, n_parts)]
+    for way in ways:
+        here = [(program, work) for w, program, work in made if w == way]
+        works, stem = [work for _, work in here], folder / f"{way}{trees.start}"
+        if not works:
+            continue
+        if way == "emulated":
+            said = sparse_candidates.faults_emulated(works, stem)
+        else:
+            flags = sparse_candidates.PLAINLY if plainly else ()
+            said = sparse_candidates.faults_built(works, stem, flags)
+        found[way].wrong += [
+            f"{p}: {what}" for (p, _), what in zip(here, said, strict=True) if what
+        ]
+    return found

@@ -1,0 +1,185 @@
+"""Random candidates of sequences on sparse fields, many compiled by one call of a compiler: as C, and as CUDA text on the emulator.
+
+A compiler takes as long to begin, and to read the emulator, as for a text; what optimises takes two thirds of the rest, so most
+texts are compiled plainly. Each runs over three periods, each of which begins with what the one before has left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ..codegen.c.source import Source
+from ..kernels.ir.task import Problem
+from ..kernels.language.record import Recording
+from ..kernels.sparse.naming import in_terms_of_trees
+from ..runtime.cpu.compiler import build_library
+from ..runtime.worker.outcome import Failure
+from ..space.backbone import OUTER
+from ..space.build import build_space
+from ..space.candidate import Candidate, DeadEnd
+from ..space.choices import PARALLEL
+from ..space.targets.target import Target
+from . import checking, gpu_checking, sparse_periods
+from .calling import Arrays, InputSet, Judge, in_child
+from .joining import entry_of, joined
+from .sparse_periods import PLAINLY
+
+OF_TREES = (
+    "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "schedule", "scatter",
+)  # fmt: skip
+MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector
+NOT_COUNTED = ("order", "size")
+_COMPILE_S = 600.0
+_CHILD_S = 300.0
+
+Values = Counter[tuple[str, str]]
+"""How often each value of each kind of choices was drawn."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A text, and the states that it must leave behind each period, in the form in which they are compared."""
+
+    source: Source
+    recording: Recording
+    before: Arrays
+    wanted: Sequence[Arrays]
+
+    def run_built(self, library: Path, number: int) -> str:
+        """What is wrong with a text as the n-th of a library of C, with one thread and more, each of which is late."""
+        built = checking.Build(self.source, library, "", entry_of(self.source, number))
+        for n in range(1, self.source.n_threads + 1 if self.source.team else 2):
+            said = sparse_periods.run_built(built, self.recording, self.before, self.wanted, n)
+            if said:
+                return f"{said}, {n} threads"
+        return ""
+
+    def run_emulated(self, library: Path, number: int) -> str:
+        """What is wrong with a text as the n-th of a library of the emulator, with threads in each order in each period."""
+        named = replace(self.source, entry=entry_of(self.source, number))
+        emulated = gpu_checking.Emulated(str(library), named)
+        n_orders = len(gpu_checking.ORDERS)
+        for turn in range(n_orders):
+
+            def call(inputs: InputSet, judge: Judge, period: int, turn: int = turn) -> str:
+                return emulated.call(inputs, judge, (turn + period) % n_orders, turn)
+
+            said = sparse_periods.through_periods(call, self.recording, self.before, self.wanted)
+            if said:
+                return f"{in_terms_of_trees(self.recording.trees, said)}, orders from {turn}"
+        return ""
+
+
+def machine(number: int) -> Target:
+    """A machine whose cores have no cache of their own, so that no table is too small for a directory."""
+    found = checking.target(*MACHINES[number % len(MACHINES)])
+    *near, own, last = found.levels
+    return replace(found, levels=(*near, replace(own, capacity_bytes=0), last))
+
+
+def drawn(
+    problem: Problem, target: Target, rng: np.random.Generator, values: Values
+) -> Candidate | None:
+    """A random candidate: all choices about trees first, also values that are never better, and threads in two of three. None for a
+    dead end. Counts what was drawn. Raises ValueError where the space is empty.
+    """
+    space = build_space(problem, target)
+    made = space.open_root()
+    if isinstance(made, DeadEnd):
+        raise ValueError(f"the space is empty: {made.why}")
+    outer = [v for d, v in space.variables.kind.items() if d.level == OUTER]
+    if outer and rng.integers(3):
+        made = _decided(made, int(rng.choice(outer)), PARALLEL)
+    about = [int(v) for v in space.searchable if space.choices[int(v)].kind in OF_TREES]
+    for var in map(int, rng.permutation(about)):
+        made = _decided(made, var, int(rng.choice(made.values(var))))
+    done = checking.random_candidate(made, rng)
+    if isinstance(done, DeadEnd):
+        return None
+    for var in map(int, space.searchable):
+        choice = space.choices[var]
+        if choice.kind not in NOT_COUNTED:
+            values[choice.kind, choice.values[done.value(var)]] += 1
+    return done
+
+
+def _decided(candidate: Candidate, var: int, value: int) -> Candidate:
+    """With a choice decided where it may have that value."""
+    if value not in candidate.values(var):
+        return candidate
+    made = candidate.decide(var, 1 << value)
+    return made if isinstance(made, Candidate) else candidate
+
+
+def faults_built(works: Sequence[Work], stem: Path, flags: tuple[str, ...] = PLAINLY) -> list[str]:
+    """What is wrong with each text as C, "" where nothing is."""
+
+    def build(some: Sequence[Work], path: Path) -> tuple[Path | None, str]:
+        text = joined([w.source for w in some])
+        made = checking.build(text, path, ("-w", *flags))
+        return made.library, made.log
+
+    return _faults(works, stem, build, Work.run_built)
+
+
+def faults_emulated(works: Sequence[Work], stem: Path) -> list[str]:
+    """What is wrong with each CUDA text on the emulator, "" where nothing is."""
+
+    from ..runtime.emulator.device import find_compiler
+
+    def build(some: Sequence[Work], path: Path) -> tuple[Path | None, str]:
+        text = emulated_together([w.source for w in some])
+        made = build_library(find_compiler(None), text, PLAINLY, path, _COMPILE_S)
+        return (None, f"{made}") if isinstance(made, Failure) else (made.path, "")
+
+    return _faults(works, stem, build, Work.run_emulated)
+
+
+def emulated_together(sources: Sequence[Source]) -> str:
+    """Several CUDA texts behind one emulator, each in a namespace: the entry of the n-th is `entry_of` n."""
+    from ..runtime.emulator.text import emulated_text, header
+
+    parts = [header()]
+    for k, source in enumerate(sources):
+        text = source.text.replace('extern "C" __global__', "__global__")
+        named = replace(source, text=text, entry=entry_of(source, k))
+        parts.append(f"namespace text_{k} {{{emulated_text(named).removeprefix(header())}}}\n")
+    return "".join(parts)
+
+
+def _faults(
+    works: Sequence[Work],
+    stem: Path,
+    build: Callable[[Sequence[Work], Path], tuple[Path | None, str]],
+    run: Callable[[Work, Path, int], str],
+) -> list[str]:
+    library, log = build(works, stem)
+    if library is None:
+        if len(works) == 1:
+            return [f"not compiled: {log}"]
+        alone = [
+            _faults([w], stem.with_name(f"{stem.name}_{k}"), build, run)
+            for k, w in enumerate(works)
+        ]
+        return [what for (what,) in alone]
+
+    def all_of(numbers: Sequence[int]) -> str:
+        said = ((k, " ".join(run(works[k], library, k).split())) for k in numbers)
+        return "\n".join(f"{k}: {what}" for k, what in said if what)
+
+    found = [""] * len(works)
+    said = in_child(partial(all_of, range(len(works))), _CHILD_S)
+    if said and not re.match(r"\d+: ", said):  # the child ended: by which of them?
+        each = (in_child(partial(all_of, (k,)), _CHILD_S) for k in range(len(works)))
+        return [re.sub(r"^\d+: ", "", what) for what in each]
+    for line in said.splitlines():
+        k, _, what = line.partition(": ")
+        found[int(k)] = what
+    return found
