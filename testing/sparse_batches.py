@@ -122,9 +122,9 @@ def _source(
 ) -> Source | None:
     if way == "emulated":
         candidate = sparse_candidates.drawn(problem, gpu_checking.target(), rng, values)
-        return candidate and gpu_checking.source_of(candidate)
+        return gpu_checking.source_of(candidate) if candidate is not None else None
     candidate = sparse_candidates.drawn(problem, sparse_candidates.machine(number), rng, values)
-    return candidate and checking.source_of(candidate)
+    return checking.source_of(candidate) if candidate is not None else None
 
 
 def run(
@@ -147,7 +147,7 @@ def run(
         if way == "emulated":
             said = sparse_candidates.faults_emulated(works, stem)
         else:
-            flags = sparse_candidates.PLAINLY if plainly else ()
+            flags = sparse_periods.PLAINLY if plainly else ()
             said = sparse_candidates.faults_built(works, stem, flags)
         found[way].wrong += [
             f"{p}: {what}" for (p, _), what in zip(here, said, strict=True) if what

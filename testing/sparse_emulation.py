@@ -27,8 +27,6 @@ from .sparse_trees import Shape
 
 ks: Any = import_module(__package__.partition(".")[0])  # programs of users see it whole
 
-CALLS = ("store", "add", "bump", "drop", "carry", "append")
-
 
 def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording, Arrays]:
     """A sequence of calls, each with a number that its cells follow from, and the states it begins with: half of a first call."""
@@ -98,12 +96,6 @@ def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording,
     before = {name: np.array(a) for name, a in arrays.items()}
     ks.reset()
     return recording, before
-
-
-def drawn_calls(rng: np.random.Generator) -> list[tuple[str, int]]:
-    """A few calls."""
-    n = int(rng.integers(1, 5))
-    return [(CALLS[rng.integers(len(CALLS))], int(rng.integers(0, 40))) for _ in range(n)]
 
 
 def fault(

@@ -41,15 +41,6 @@ def periods(recording: Recording, before: Arrays, n: int = N_PERIODS) -> list[Ar
     return found
 
 
-def has_room(recording: Recording, before: Arrays) -> bool:
-    """Whether no tree is full, and no store outside, in as many periods as are compared."""
-    try:
-        periods(recording, before)
-    except AssertionError:
-        return False
-    return True
-
-
 def combinations(space: Space, kinds: Sequence[str]) -> Iterator[Candidate]:
     """Every combination of values that the choices of these kinds can have together, those that are never better among them."""
     chosen = [int(v) for v in space.searchable if space.choices[int(v)].kind in kinds]

@@ -106,7 +106,7 @@ class World:
         ks.init(arch=ks.cpu)
         self.tree, dtype = tree, getattr(ks, tree.dtype)
         self.x, self.y, self.other, self.items = (ks.field(dtype) for _ in range(4))
-        self.v = ks.Vector.field(tree.width, dtype) if tree.width > 1 else None
+        self.v: Any = ks.Vector.field(tree.width, dtype) if tree.width > 1 else None
         self.nodes: list[Any] = []
         node: Any = ks.root
         for kind, extents in tree.chain:
