@@ -186,13 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=240.0, help="of sequences")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
-    if given.trees < 1 or given.examples < given.trees:
-        parser.error("give at least one tree, and as many examples as trees")
-    ways = AS_SEQUENCES if given.way == SEQUENCES else (given.way,)
-    if given.way not in (SEQUENCES, *AS_SEQUENCES):
-        n_wrong = run(given.way, given.examples, given.trees, given.seed, given.results)
-    else:
+    if given.way in (SEQUENCES, *AS_SEQUENCES):
+        ways = AS_SEQUENCES if given.way == SEQUENCES else (given.way,)
         n_wrong = run_sequences(ways, given.examples, given.seed, given.seconds, given.results)
+    elif given.trees < 1 or given.examples < given.trees:
+        parser.error("give at least one tree, and as many examples as trees")
+    else:
+        n_wrong = run(given.way, given.examples, given.trees, given.seed, given.results)
     return 1 if n_wrong else 0
 
 
