@@ -26,6 +26,7 @@ from ..ir.kernel import (
     Stmt,
     While,
 )
+from ..ir.simplify import unary
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
 from .own import lists_made, own_of, shrinks
@@ -46,15 +47,21 @@ class Derived:
 
 @dataclass(frozen=True)
 class ActivationSite:
-    """An activation with the loops around it, outermost first; `is_sure`: it happens in each of their iterations, and loops over
-    active cells, which may run zero times, decide by their indices where.
+    """An activation with the loops around it, outermost first. It happens in each of their iterations in which all `guards` hold,
+    where `runs`; then loops over active cells, which may run zero times, decide by their indices where.
     """
 
     number: int
     statement: Activate
     around: tuple[For | ForActive, ...]
     indices: tuple[Expr, ...]
-    is_sure: bool
+    guards: tuple[Expr, ...]
+    runs: bool
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it happens in all iterations."""
+        return self.runs and not self.guards
 
 
 @dataclass
@@ -186,9 +193,10 @@ def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
     def block(
         body: Sequence[Stmt],
         around: tuple[For | ForActive, ...],
-        is_sure: bool,
+        guards: tuple[Expr, ...] | None,
         known: dict[str, Expr],
     ) -> Iterator[ActivationSite]:
+        """`guards`: what decides whether it runs; None where something else does."""
         known = dict(known)
         for x in body:
             match x:
@@ -196,19 +204,21 @@ def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
                     indices = tuple(Renaming(locals=known).apply(i) for i in x.indices)
                     used = _loops_in(indices)
                     active = (a for a in around if isinstance(a, ForActive))
-                    runs = all(used.intersection(a.loops) for a in active)
-                    yield ActivationSite(next(counted), x, around, indices, is_sure and runs)
+                    runs = guards is not None and all(used.intersection(a.loops) for a in active)
+                    yield ActivationSite(next(counted), x, around, indices, guards or (), runs)
                 case For():
                     runs = isinstance(x.extent, Const) and x.extent.value > 0
-                    yield from block(x.body, (*around, x), is_sure and runs, known)
+                    yield from block(x.body, (*around, x), guards if runs else None, known)
                 case ForActive():
-                    yield from block(x.body, (*around, x), is_sure, known)
+                    yield from block(x.body, (*around, x), guards, known)
                 case If():
-                    yield from block(x.then, around, False, known)
-                    yield from block(x.orelse, around, False, known)
+                    holds = Renaming(locals=known).apply(x.condition)
+                    for inner, condition in ((x.then, holds), (x.orelse, unary("not", holds))):
+                        further = None if guards is None else (*guards, condition)
+                        yield from block(inner, around, further, known)
                 case While():
-                    yield from block(x.body, around, False, known)
+                    yield from block(x.body, around, None, known)
                 case SetLocal() if x.name in once and not any(loads(x.value)):
                     known[x.name] = Renaming(locals=known).apply(x.value)
 
-    yield from block((s,), (), True, {})
+    yield from block((s,), (), (), {})

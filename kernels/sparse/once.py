@@ -1,7 +1,7 @@
 """Activations that are the same for all cells of a leaf: they are made once, before the loops over its cells.
 
-Proved where all cells of an element are visited and each activates, by the values of the index over the axes: in every element they
-are in one cell of the last node that may be inactive, and inside.
+Proved where all cells of an element are visited, by the values of the index over the axes: in every element those that activate are
+in one cell of the last node that may be inactive, and inside. Conditions on indices may leave cells out, but not all of an element.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ir.kernel import Binary, Cast, Const, Expr, For, ForActive, KernelIR, LoopIndex, Unary
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    ForActive,
+    KernelIR,
+    LoopIndex,
+    Unary,
+)
 from ..ir.ops import OPS
 from ..ir.simplify import cast, scalar
 from ..ir.structure import StructureTree
@@ -97,7 +108,7 @@ def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]
     node, t = x.statement.node, trees[x.statement.tree]
     sparse = t.last(node, "is_sparse")
     is_own = own_of(s, trees[s.tree]).item(t.name, node, x.statement.indices) is not None
-    if not x.is_sure or is_own or t.name not in activated(s) or sparse < 0:
+    if not x.runs or is_own or t.name not in activated(s) or sparse < 0:
         return False
     if any(t.nodes[n].has.length for n in t.path(node)):
         return False
@@ -112,10 +123,11 @@ def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]
 def _stays(
     index: Expr, below: int, n: int, x: ActivationSite, s: ForActive, t: StructureTree
 ) -> bool:
-    """Whether an index is within 0 .. n, and index // below is the same for all cells of an element."""
-    used = {e.loop for e in walk(index) if isinstance(e, LoopIndex)}
+    """Whether an index is within 0 .. n, and index // below is the same for all cells of an element that activate; some do."""
+    parts = [e for part in (index, *x.guards) for e in walk(part)]
+    used = {e.loop for e in parts if isinstance(e, LoopIndex)}
     # Floats may be rounded otherwise in compiled text.
-    if any(type(e).__name__ not in PURE or e.dtype.is_float for e in walk(index)):
+    if any(type(e).__name__ not in (*PURE, "Compare") or e.dtype.is_float for e in parts):
         return False
     extents = dict(zip(s.loops, t.shape(s.node), strict=True))
     leaf = leaf_extents(s, t)
@@ -128,11 +140,21 @@ def _stays(
     if prod(here.values()) > _MOST_VALUES:
         return False
     values = _values(index, here)
-    if values.size and (values.min() < 0 or values.max() >= n):
+    held = np.ones(values.shape, bool)
+    for guard in x.guards:
+        held &= _values(guard, here) != 0
+    if values[held].size and (values[held].min() < 0 or values[held].max() >= n):
         return False
-    first = [np.arange(m) // leaf[name] * leaf[name] for name, m in here.items()]
-    cells = values // below
-    return bool((cells == (cells[np.ix_(*first)] if first else cells)).all())
+    cells, first = values // below, [np.arange(m) // leaf[k] * leaf[k] for k, m in here.items()]
+    same = cells == (cells[np.ix_(*first)] if first else cells)
+    return bool(same[held].all()) and _each_has_some(held, [leaf[k] for k in here])
+
+
+def _each_has_some(held: npt.NDArray[np.bool_], leaf: list[int]) -> bool:
+    """Whether something holds in each box of so many values along the axes."""
+    for axis, n in enumerate(leaf):
+        held = np.logical_or.reduceat(held, np.arange(0, held.shape[axis], n), axis)
+    return bool(held.all())
 
 
 def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
@@ -150,7 +172,7 @@ def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
                 return np.asarray(value(x.x)).astype(x.dtype.numpy)
             case Unary():
                 return OPS[x.op].numpy(value(x.x))
-            case Binary():
+            case Binary() | Compare():
                 return OPS[x.op].numpy(value(x.a), value(x.b))
         raise TypeError(f"{type(x).__name__} is no part of an index that is known")
 

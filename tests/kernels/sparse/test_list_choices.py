@@ -310,12 +310,21 @@ ONCE = [
     "k = i // 2\nz[k, 0] += x[i, j]\nz[k, j // 2] += 1",
     "for k in range(3):\n    z[i, k] += x[i, j] + k",
     "z[47 - i, 8 - j // 2 * 2] += x[i, j]\ny[i, j] = z[i, 0]",
+    "if i % 2 == 0 and j % 2 != 0:\n    z[i // 2 * 2, 0] += x[i, j]",
+    "if i % 4 < 3:\n    z[i + 1, 0] += x[i, j]\nelse:\n    z[i, j // 2] += 1",
+    "k = i % 4\nif k > 1:\n    if k < 3:\n        z[i, 0] += x[i, j]",
 ]
 EACH_TIME = [
     "z[i + 1, 0] += x[i, j]",  # the last row of a leaf is in another block
     "z[i, j * 2] += x[i, j]",
     "z[x[i, j] % 8, 0] += 1",
     "if x[i, j] > 1:\n    z[i, 0] += 1",
+    "if i % 8 == 0:\n    z[i, 0] += 1",  # not in every other leaf
+    "if i < 4:\n    z[i, j] += 1",
+    "if i % 4 > 1:\n    z[i + 1, 0] += 1",
+    "k = i % 4\nif x[i, j] > 1:\n    k = 0\nif k == 0:\n    z[i, 0] += 1",
+    "if i % 2 == 0:\n    if x[i, j] > 1:\n        z[i, 0] += 1",
+    "if i % 2 == 0:\n    for k in range(x[i, j]):\n        z[i, 0] += 1",
     "for k in range(4):\n    z[i, k] += 1",
     "z[i * 1073741824 // 1073741824 + 4, 0] += 1",  # the product wraps: 4, 5, 2, 3
     "z[i // 4 * 4 + ks.i32(0.5 * j), 0] += 1",  # floats may be rounded otherwise
