@@ -57,6 +57,7 @@ class GpuRowOptions:
     rounds: int = 7
     seed: int = 1
     budget_ms: float = 60.0  # of timed work for each competitor in each round
+    evaluations: int | None = None  # end the search, too
 
     @property
     def protocol(self) -> Protocol:
@@ -77,7 +78,11 @@ def make_row(job: Job, options: GpuRowOptions) -> Row:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
         explored = Options(
-            target=options.target, time_limit_s=options.seconds, seed=options.seed, store=False
+            target=options.target,
+            time_limit_s=options.seconds,
+            max_evals=options.evaluations,
+            seed=options.seed,
+            store=False,
         )
         found = search(workload, explored, folder)
         for peer in peers.values():

@@ -141,12 +141,16 @@ def with_one_compiler(
 
 
 def best_found(
-    workload: Workload, device: CpuDevice, seconds: float, seed: int
+    workload: Workload,
+    device: CpuDevice,
+    seconds: float,
+    seed: int,
+    evaluations: int | None = None,
 ) -> tuple[Run, Candidate]:
     """What a search that keeps no files ends with, and its best. Raises RuntimeError where it found nothing."""
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-row-"))
     try:
-        explored = with_one_compiler(device, seconds, seed)
+        explored = with_one_compiler(device, seconds, seed, evaluations)
         run = explore_workload(workload, explored, directory=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -135,6 +135,7 @@ class ScatterOptions:
     seed: int = 1
     taichi: str = ""
     rounds: int = 3
+    evaluations: int | None = None  # end the search, too
 
 
 def make_row(job: Job, options: ScatterOptions) -> Row:
@@ -142,7 +143,7 @@ def make_row(job: Job, options: ScatterOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     workload = SEQUENCES[job.name].workload(job, options.seed)
-    run, best = best_found(workload, device, options.seconds, options.seed)
+    run, best = best_found(workload, device, options.seconds, options.seed, options.evaluations)
     space = best.space
     root, plain = space.root(), default_sketch(space)
     assert isinstance(root, Candidate)

@@ -4,6 +4,7 @@ at its end is nobody else's.
 The kernel is reached over sockets that are files (SOCKET-1, ...): ports of the machine are nobody's.
 """
 
+import re
 import sys
 
 import nbclient
@@ -12,6 +13,8 @@ from jupyter_client.manager import AsyncKernelManager
 
 path, folder, socket, result = sys.argv[1:]
 notebook = nbformat.read(path, as_version=4)
+for cell in notebook.cells:  # a few candidates show as much as many
+    cell.source = re.sub(r"max_evals=\d+", "max_evals=8", cell.source)
 manager = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=socket)
 resources = {"metadata": {"path": folder}}
 nbclient.NotebookClient(notebook, km=manager, timeout=240, resources=resources).execute(

@@ -24,7 +24,7 @@ def test_the_bound_of_each_is_above_its_call(name: str) -> None:
 
 @pytest.mark.compiler
 @pytest.mark.slow
-def test_a_small_row_is_made() -> None:
+def test_a_small_row_is_made(machine: None) -> None:
     job = Job("gathered", {"n": 3000})
     row = body_bounds.make_row(job, body_bounds.BoundOptions(most=3))
     assert row["is_profiled"]

@@ -11,7 +11,7 @@ from kernelscape.testing.machines import round_target
 
 
 @pytest.mark.compiler
-def test_pieces_add_up(tmp_path: Path) -> None:
+def test_pieces_add_up(tmp_path: Path, machine: None) -> None:
     small = {"vadd": {"n": 4096}}
     assert bound_gap.run(["vadd"], 2.0, 2, 1, tmp_path, small) == 0
     assert bound_gap.run(["vadd"], 2.0, 2, 2, tmp_path, small) == 0

@@ -340,12 +340,12 @@ def test_a_command_that_runs_out_of_time_says_so(capfd, monkeypatch, tmp_path):
 @pytest.mark.compiler
 @pytest.mark.skipif(bool(NO_EMULATOR), reason=NO_EMULATOR)
 def test_rows_are_made_on_the_emulator_kept_and_written(tmp_path, machine, monkeypatch):
-    options = GpuRowOptions(target="emulator", rounds=2, budget_ms=1.0)
+    options = GpuRowOptions(target="emulator", rounds=2, budget_ms=1.0, evaluations=2)
     wanted = [Job("waxpby", {"n": 1000}), Job("waxpby", {"nosuch": 1})]
     end_s = time.monotonic() + 600.0
 
     def make(again=False):
-        made = gpu_table.make_table(wanted, options, again, tmp_path, end_s, None, 1.0)
+        made = gpu_table.make_table(wanted, options, again, tmp_path, end_s, None, 60.0)
         return [r for r in made["rows"] if r["status"] == "ok"], made
 
     [first], made = make()

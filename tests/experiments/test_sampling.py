@@ -26,7 +26,7 @@ WRONG = replace(
 
 
 def sampled(folder, *more, question=QUESTION):
-    return run(question, None, ["--n", "12", "-o", str(folder), *more])
+    return run(question, None, ["--n", "8", "-o", str(folder), *more])
 
 
 def test_pieces_of_several_seeds_add_up(tmp_path, capsys):
@@ -34,12 +34,12 @@ def test_pieces_of_several_seeds_add_up(tmp_path, capsys):
     assert sampled(tmp_path, "--seed", "2", "--add") == 0
     pieces = stored_pieces("correctness", tmp_path)
     assert [p["seed"] for p in pieces] == [1, 2]
-    assert all(p["n_candidates"] == len(p["texts"].split()) == 12 for p in pieces)
-    assert len(texts_of(pieces)) == 24
+    assert all(p["n_candidates"] == len(p["texts"].split()) == 8 for p in pieces)
+    assert len(texts_of(pieces)) == 16
     text = (tmp_path / "correctness.md").read_text()
-    assert "| candidates, of different texts | 24 |" in text
+    assert "| candidates, of different texts | 16 |" in text
     for seed in (1, 2):
-        assert f"correctness --n 12 --seed {seed} --random-share 0.0` in " in text
+        assert f"correctness --n 8 --seed {seed} --random-share 0.0` in " in text
     assert text.count("numpy ") == text.count(f"generator {sampling.generator_hash()}") == 2
 
 
@@ -58,9 +58,9 @@ def test_faults_are_counted_told_and_fail(tmp_path, capsys):
     assert sampled(tmp_path, question=WRONG) == 1
     assert "wrong: atax {'m': 2, 'n': 3}, 2 cores, 64 B, " in capsys.readouterr().err
     assert sampled(tmp_path, "--seed", "2", "--add") == 0
-    assert "| **wrong** | 12 |" in (tmp_path / "correctness.md").read_text()
+    assert "| **wrong** | 8 |" in (tmp_path / "correctness.md").read_text()
     assert sampled(tmp_path, "--stop", question=WRONG) == 1
-    assert stored_pieces("correctness", tmp_path)[0]["n_candidates"] < 12
+    assert stored_pieces("correctness", tmp_path)[0]["n_candidates"] < 8
 
 
 @pytest.mark.parametrize("question", [correctness.QUESTION, gpu_correctness.QUESTION])
@@ -84,9 +84,9 @@ def test_pieces_begin_with_other_sizes_and_other_random_problems():
     whole = [c.name for c in islice(library_cases(), (len(SIZES) + 1) * n)]
     assert whole[:n] == whole[len(SIZES) * n :]
     assert [c.name for c in islice(library_cases(1), n)] == whole[n : 2 * n]
-    one, two = ({c.name for c in islice(random_cases(seed), 3)} for seed in (1, 2))
+    one, two = ({c.name for c in islice(random_cases(seed), 2)} for seed in (1, 2))
     assert one != two
-    assert one == {c.name for c in islice(random_cases(1), 3)}
+    assert one == {c.name for c in islice(random_cases(1), 2)}
 
 
 @pytest.mark.compiler
