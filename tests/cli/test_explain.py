@@ -321,7 +321,7 @@ def test_equal_words_mean_equal_text(name: str) -> None:
     sizes = {"n": 96} if name == "axpydot" else {"m": 96, "n": 96}
     root, rng = root_of(space(name, **sizes)), np.random.default_rng(3)
     texts: dict[str, str] = {}
-    for _ in range(60):
+    for _ in range(36):
         made = root.random_completion(rng)
         if not isinstance(made, Candidate):
             continue
@@ -332,7 +332,7 @@ def test_equal_words_mean_equal_text(name: str) -> None:
         assert starts.n_barriers >= sum(isinstance(n, c.Barrier) for n in nodes(program))
         words = json.dumps(describe(made))
         assert texts.setdefault(words, source.key) == source.key
-    assert len(texts) > 20
+    assert len(texts) > 14
 
 
 def test_barriers_are_counted_as_often_as_threads_meet() -> None:

@@ -70,11 +70,12 @@ def test_log_is_a_table(explore) -> None:
 
 @pytest.mark.compiler
 def test_concurrent_runs_have_their_own_folders() -> None:
-    running = [start("run", *SMALL, "--max-evals", 2, "--json") for _ in range(2)]
+    given = (*SMALL, "--target", "fake", "--max-evals", 2, "--json")
+    running = [start("run", *given) for _ in range(2)]
     results = [objects(r.communicate()[0])[-1] for r in running]
     assert [r.returncode for r in running] == [0, 0]
     folders = {r["run_dir"] for r in results}
-    assert folders == {"runs/axpydot-cpu-n1000-001", "runs/axpydot-cpu-n1000-002"}
+    assert folders == {"runs/axpydot-fake-n1000-001", "runs/axpydot-fake-n1000-002"}
     for folder in folders:
         assert len(evaluations(Path(folder))) == 2
 

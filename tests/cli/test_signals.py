@@ -50,11 +50,16 @@ def wait_for(running: subprocess.Popen[str], event: str) -> None:
 
 @pytest.mark.compiler
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
+    ("number", "code", "target"),
+    [(signal.SIGINT, 130, "cpu"), (signal.SIGTERM, 143, "fake")],
+    ids=["int", "term"],
 )
-def test_a_signal_ends_with_the_best_so_far(tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_ends_with_the_best_so_far(
+    tmp_path: Path, number: int, code: int, target: str
+) -> None:
     folder = tmp_path / "run"
-    running = start("run", *SMALL, "--time-limit", "60s", "--json", "-o", folder)
+    given = (*SMALL, "--target", target, "--time-limit", "60s", "--json", "-o", folder)
+    running = start("run", *given)
     wait_for(running, "row")
     running.send_signal(number)
     out, err = running.communicate(timeout=60)
@@ -82,10 +87,14 @@ def test_the_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("seed", range(2))
-def test_kill_9_loses_no_finished_evaluation(explore, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "target"), [(0, "cpu"), (1, "fake")])
+def test_kill_9_loses_no_finished_evaluation(
+    explore, tmp_path: Path, seed: int, target: str
+) -> None:
+    """With a fake target records follow one another more closely."""
     folder = tmp_path / "run"
-    running = start("run", *SMALL, "--time-limit", "60s", "--json", "-o", folder)
+    given = (*SMALL, "--target", target, "--time-limit", "60s", "--json", "-o", folder)
+    running = start("run", *given)
     wait_for(running, "row")
     time.sleep(random.Random(seed).uniform(0.0, 0.5))
     running.kill()

@@ -176,7 +176,7 @@ def test_more_shared_memory_than_a_kernel_has_unasked_is_asked_for(tmp_path, nvr
     said = gpu.check(replace(source, launches=(short,)), inputs_of(case), tmp_path)
     assert "past the end of shared_memory" in said
     if nvrtc_is_there():
-        assert gpu.compiler_says(source, nvrtc_folder) == ""
+        assert gpu.compiler_says(source, nvrtc_folder, ("a100",)) == ""
         device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
         report = device.reporter.report(source)
         assert not isinstance(report, Failure)

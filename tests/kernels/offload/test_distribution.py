@@ -292,13 +292,13 @@ def check_tasks(body: tuple[Stmt, ...]) -> None:
         np.testing.assert_allclose(got, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(bodies((), (), 0))
 def test_tasks_of_a_nest_compute_what_its_statements_compute(body: tuple[Stmt, ...]) -> None:
     check_tasks(body)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(bodies((), (), 0, branches=True))
 def test_guarded_tasks_compute_what_branches_do(body: tuple[Stmt, ...]) -> None:
     check_tasks(body)
