@@ -137,15 +137,19 @@ def analyse(
     return Body(statements, sites, shape, reason)
 
 
-def longest(s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason) -> int | None:
-    """How long a loop can be at most: no iteration leaves an array that each of them touches. None: as long as one likes."""
+def longest(
+    s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason, steps: tuple[Loop, ...] = ()
+) -> int | None:
+    """How long a loop can be at most inside of these steps of repeats: no iteration leaves an array that each of them touches.
+    None: as long as one likes.
+    """
     found = []
-    for site in analyse(s.body, (Loop(s.loop, UNBOUNDED, False),), reason).sites:
+    for site in analyse(s.body, (*steps, Loop(s.loop, UNBOUNDED, False)), reason).sites:
         if site.guard != ALWAYS or site.loops:
             continue
         for axis, n in zip(site.index, shapes.get(site.state.name, ()), strict=False):
             match axis.affine:
-                case Affine(const, ((_, step),)) if step > 0 and axis.divisor == 1:
+                case Affine(const, ((s.loop, step),)) if step > 0 and axis.divisor == 1:
                     found.append(max(0, (n - 1 - const) // step + 1))
     return min(found, default=None)
 

@@ -184,7 +184,7 @@ def _known_loop(
     shapes = {name: a.shape for name, a in arrays.items()}
     most = _most_of_steps(s, steps)
     if most is None:
-        most = longest(s, shapes, reason)
+        most = longest(s, shapes, reason, steps)
     if most is None:
         return None
     index = LoopIndex(s.loop)
