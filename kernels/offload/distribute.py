@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from ..ir.affine import to_affine
+from ..ir.affine import expression, to_affine
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.kernel import (
@@ -234,6 +234,7 @@ class _Walker:
     def assign(
         self, s: Store | Update, indices: tuple[Expr, ...], op: ReduceOp | None, path: Path
     ) -> None:
+        indices = tuple(_without_cancelled(i) for i in indices)
         made = Assign(s.array, indices, self.read(s.value), op, path, s.where, self.conditions)
         if op is not None and self.conditions and any(_is_summed(x, indices) for x in path):
             # A term that is left out of a sum is one that changes nothing.
@@ -360,6 +361,15 @@ def _is_summed(loop: Loop, indices: tuple[Expr, ...]) -> bool:
     return not loop.is_step and not any(
         isinstance(x, LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
     )
+
+
+def _without_cancelled(index: Expr) -> Expr:
+    """An index that names no loop on which it does not depend, as `i - i + j` names i."""
+    affine = to_affine(index)
+    named = {x.loop for x in walk(index) if isinstance(x, LoopIndex)}
+    if affine is None or named == {name for name, _ in affine.terms}:
+        return index
+    return expression(affine, index.dtype)
 
 
 def user_loop(name: str) -> str:

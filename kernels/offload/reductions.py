@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.access import Access
-from ..ir.affine import expression
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
 from ..ir.kernel import (
@@ -239,10 +238,7 @@ def _task(
         assert r is None
         assert s.op is not None
         loops = tuple(replace(loop, is_reduction=loop in over) for loop in path)
-        own = replace(
-            old, indices=_without_cancelled(s.indices)
-        )  # behind the loops that are summed over
-        finish = Binary(s.op, own, Accumulator(dtype), dtype)
+        finish = Binary(s.op, old, Accumulator(dtype), dtype)
         task = replace(task, loops=loops, op=s.op, finish=finish)
     else:
         if s.op is not None:
@@ -261,16 +257,6 @@ def _task(
             )
     _check_affine(task)
     return _plain_loop_names(task)
-
-
-def _without_cancelled(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Indices that name no loop on which they do not depend, as `i - i` does."""
-    made = []
-    for index, axis in zip(indices, affine_axes(indices), strict=True):
-        named = {x.loop for x in walk(index) if isinstance(x, LoopIndex)}
-        same = named == {name for name, _ in axis.terms}
-        made.append(index if same else expression(axis, index.dtype))
-    return tuple(made)
 
 
 def _check_affine(task: Task) -> None:

@@ -51,9 +51,29 @@ def cancelled(x, y, k):
     sum_at_an_index_that_cancels(x, y, k)
 
 
+@kernel
+def sums_of_a_triangle(x: nd, y: nd, k: nd):
+    for t in range(2):
+        for i in range(3):
+            for j in range(i - i, 2 * i + 1):
+                y[j] += x[t]
+        for i in range(t % 3, 17 - t):
+            if x[16 - t] != 1.0:
+                y[t + 2] = x[i]
+
+
+def summed_over_what_bounds_a_range(x, y, k):
+    sums_of_a_triangle(x, y, k)
+
+
 @pytest.mark.parametrize(
     "sequence",
-    [length_of_data_and_index_of_a_step, length_of_data_around_one_of_a_step, cancelled],
+    [
+        length_of_data_and_index_of_a_step,
+        length_of_data_around_one_of_a_step,
+        cancelled,
+        summed_over_what_bounds_a_range,
+    ],
 )
 def test_tasks_mean_what_their_kernels_do(sequence: Callable[..., None]) -> None:
     arrays = {"x": np.arange(STEPS) + 1.0, "y": np.ones(N), "k": np.array([21], np.int32)}
