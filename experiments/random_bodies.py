@@ -5,6 +5,8 @@
 Bodies have branches, indices from data, windows, scatters of every operator and type, while loops, rows of data, triangles,
 loops of time and reductions, at extents from 0 to 1009, some on infinities and NaN: testing/random_bodies.py has them by number.
 The ways are gcc and clang, with one thread, two and three, each late once, and emulator: CUDA text with threads in three orders.
+Ways of `steps` are of sequences with loops of time, ranges of steps and of triangles, and sweeps (testing/random_steps.py), two
+candidates each, of which values are drawn that are seldom otherwise; Python itself says what must come out.
 A run goes on behind the last body of the way, up to --n or for about --seconds, and keeps each batch; --again begins anew.
 Bodies that were wrong with other sources run again first: those that are right now are counted as mended.
 Writes experiments/results/random_bodies.md. The exit status is 1 where any body is wrong.
@@ -22,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..testing import checking, gpu_checking
+from ..testing import checking, gpu_checking, random_steps
 from ..testing.batches import Work, faults
 from ..testing.checked_bodies import Drawn, drawn, machine
 from ..testing.random_bodies import Body, body
@@ -38,7 +40,20 @@ WAYS = {
     "gcc": "C, on one thread, two and three, each late once",
     "clang": "the same by another compiler",
     "emulator": "CUDA text on the emulator, threads in three orders",
+    "steps-gcc": "sequences with loops of time, as C",
+    "steps-emulator": "the same as CUDA text",
 }
+_STEPS = "steps-"  # begins ways of sequences with loops of time
+
+
+def is_emulated(way: str) -> bool:
+    return way.removeprefix(_STEPS) == "emulator"
+
+
+def body_of(way: str, number: int) -> Body:
+    """The body that a way has by a number."""
+    return random_steps.body(number) if way.startswith(_STEPS) else body(number)
+
 
 Faults = Callable[[Sequence[Drawn], Path, int], list[str]]
 
@@ -66,9 +81,10 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
     made: list[Drawn] = []
     said: dict[int, str] = {}
     counts = Counter[str]()
+    n = 2 if way.startswith(_STEPS) else 1
     for b in bodies:
         try:
-            here = drawn(b, gpu_checking.target() if way == "emulator" else machine(b.number))
+            here = drawn(b, gpu_checking.target() if is_emulated(way) else machine(b.number), n)
         except Exception as e:  # whatever the product says to a body is an answer
             said[b.number] = f"{type(e).__name__}: {e}"
             continue
@@ -76,7 +92,7 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
         counts["rounded"] += sum(not d.inputs for d in here)
         made += [d for d in here if d.inputs]
     traits = Counter(t for d in made for t in (*d.body.traits, *d.traits))
-    check = on_emulator if way == "emulator" else of_compiler(way)
+    check = on_emulator if is_emulated(way) else of_compiler(way.removeprefix(_STEPS))
     for d, what in zip(made, check(made, stem, batch) if made else (), strict=True):
         if what:
             said[d.body.number] = what.replace(f"{stem.parent}/", "")
@@ -142,7 +158,9 @@ def mend(pieces: Sequence[dict[str, Any]], way: str, folder: Path) -> int:
     n = 0
     for piece in pieces:
         for key in [*piece["wrong"]]:
-            found = checked([body(int(key))], way, folder / f"again{key}", int(key) // BATCH)
+            found = checked(
+                [body_of(way, int(key))], way, folder / f"again{key}", int(key) // BATCH
+            )
             if not found["wrong"]:
                 piece.setdefault("mended", {})[key] = piece["wrong"].pop(key)
                 n += 1
@@ -171,7 +189,7 @@ def run(way: str, n: int, seconds: float, folder: Path | None, is_new: bool = Fa
             _keep(values, pieces, folder)
         while first < n and time.monotonic() - started_s < seconds:
             since_s = time.monotonic()
-            bodies = [body(k) for k in range(first, min(n, first + BATCH))]
+            bodies = [body_of(way, k) for k in range(first, min(n, first + BATCH))]
             stem = Path(scratch) / f"b{first}"
             added(piece, checked(bodies, way, stem, first // BATCH))
             first += len(bodies)

@@ -327,3 +327,21 @@ def random_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | D
         decided = made.decide(var, 1 << value)
         made = decided if isinstance(decided, Candidate) else made
     return made.random_completion(rng)
+
+
+def unusual_candidate(root: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd:
+    """A random completion, after up to a dozen choices, of a kind each that is as likely as any other, have got values that are as
+    likely as others; the first value of a choice less so.
+    """
+    choices, made = root.space.choices, root
+    for _ in range(int(rng.choice((0, 2, 5, 12)))):
+        kinds: dict[str, list[int]] = {}
+        for k in made.open_choices():
+            kinds.setdefault(choices[k].kind, []).append(int(k))
+        if not kinds:
+            break
+        var = int(rng.choice(kinds[str(rng.choice(sorted(kinds)))]))
+        values = made.values(var)[1:] if rng.integers(3) else made.values(var)
+        decided = made.decide(var, 1 << int(rng.choice(values)))
+        made = decided if isinstance(decided, Candidate) else made
+    return made.random_completion(rng)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -33,12 +33,16 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Body:
-    """A random sequence as text, and its arguments. `traits` are what is in it, by name."""
+    """A random sequence as text, and its arguments. `traits` are what is in it, by name.
+
+    `run`: what the text makes of arrays, by others than the interpreter; where there is none, that is asked.
+    """
 
     number: int
     text: str
     arrays: dict[str, Array]
     traits: frozenset[str]
+    run: Callable[[str, dict[str, Array]], dict[str, Array]] | None = None
 
     @cached_property
     def recording(self) -> Recording:
@@ -58,6 +62,8 @@ class Body:
         others = {k: _others(k, a, rng) for k, a in self.arrays.items()}
         if self.traits.isdisjoint(("min", "max", "floor")):
             for name in others.keys() & {"x", "a"}:
+                if others[name].dtype.kind != "f":  # of whole numbers in random_steps.py
+                    continue
                 flat = others[name].reshape(-1)
                 places = range(0, flat.size, 1 + flat.size // len(_ODD))
                 flat[places] = _ODD[: len(places)]

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from .affine import limits
+from .access import ALWAYS, maps_of
+from .affine import index_range, limits
 from .domain import Loop
 from .kernel import Binary, Const, Expr, Load, Select
+from .meeting import is_injective
 from .task import Problem, Task
 from .walk import children, loads, walk
 
@@ -29,8 +31,17 @@ def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
 
 
 def may_blend(task: Task, problem: Problem) -> bool:
-    """Whether the value of a guarded task may be computed in all of its iterations."""
+    """Whether a guarded task may store in all of its iterations: what it reads and its target are inside, and iterations that
+    leave an element as it is leave none that another one stores to.
+    """
     assert task.value is not None
+    lengths = {loop.name: loop.extent for loop in task.scope}
+    for axis, n in zip(task.target.axes, problem.array(task.target.array).shape, strict=True):
+        low, high = (-1, 0) if axis is None else index_range(axis, lengths)
+        if low < 0 or high >= n:
+            return False
+    if not is_injective(maps_of(task.target.axes), ALWAYS, task.scope, ()):
+        return False
     names = dict.fromkeys(load.array for load in loads(task.value))
     shapes = tuple((name, problem.array(name).shape) for name in names)
     return _is_safe_value(task.value, task.scope, shapes)

@@ -193,11 +193,27 @@ def drop_dead(
 def _is_needed(
     tasks: list[Task], k: int, known: Mapping[str, ArrayParam], temps: Collection[str]
 ) -> bool:
+    written = arrays_written(tasks[k])
+    if _writes_nothing(tasks[k]):
+        return False
+    others = [t for t in tasks if t is not tasks[k]]
+    for array in (x for x in written if x in temps):
+        # What reads it may do so in no iteration, and names it all the same.
+        is_read = any(array in arrays_read(t) for t in others)
+        if is_read and not any(array in arrays_written(t) for t in others):
+            return True
     return any(
         _is_seen(tasks[k], array, later, known, temps)
         for later in _ways_on(tasks, k)
-        for array in arrays_written(tasks[k])
+        for array in written
     )
+
+
+def _writes_nothing(task: Task) -> bool:
+    """Whether the conditions of an assignment hold in no iteration."""
+    if not task.is_guarded:
+        return False
+    return all(apart(x, x) for _, x, _ in effects(task).writes)
 
 
 def _ways_on(tasks: list[Task], k: int) -> Iterator[list[Task]]:
