@@ -1,5 +1,5 @@
-"""Random sequences with loops of time, as text in the language: steps in ranges, indices, guards, remainders and quotients; triangles
-of every bound, ranges that are empty or lie outside, rows of data, `while`, sweeps in order, sums, exchanged arrays.
+"""Random sequences with loops of time, as text in the language: steps in ranges, indices, guards, remainders and quotients;
+triangles of every bound, ranges that are empty or lie outside, rows of data, `while`, sweeps in order, sums, exchanged arrays.
 
 A sequence is its number, as in random_bodies.py. Arrays are so small that all iterations are enumerated while the text is drawn:
 so indices stay inside, and iterations of a parallel loop touch nothing that another one writes, unless all is affine.
@@ -319,8 +319,8 @@ class _Steps:
             return points
         condition = rng.choice(
             (f"({v} + {w}) % 2 == {rng.randrange(2)}", f"{v} % 3 == {rng.randrange(3)}", f"{v} > {w}", f"{v} != {w}",
-             f"{v} + {w} < {self.n}", f"{v} == {w}", f"{v} >= {rng.randrange(4)}", f"{v} % 2 == {w} % 2", f"{v} // 2 < {rng.randrange(5)}",
-             f"2 * {v} <= {w}")
+             f"{v} + {w} < {self.n}", f"{v} == {w}", f"{v} >= {rng.randrange(4)}", f"{v} % 2 == {w} % 2",
+             f"{v} // 2 < {rng.randrange(5)}", f"2 * {v} <= {w}")
         )  # fmt: skip
         self.say(indent, f"if {condition}:")
         return points.where(condition)
