@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...codegen.c.lanes import Lanes
+from ...codegen.c.lanes_rows import row_length
 from ...codegen.c.lanes_uniform import Uniformity
+from ...kernels.ir.affine import to_affine
 from ...kernels.ir.in_lanes import refusal
 from ...kernels.ir.kernel import (
     Binary,
@@ -24,13 +26,15 @@ from ...kernels.ir.kernel import (
     Update,
     While,
 )
+from ...kernels.ir.near import near_loads
 from ...kernels.ir.ranges import lane_ranges, widest
 from ...kernels.ir.task import Problem
-from ...kernels.ir.walk import children, nested_statements, walk
+from ...kernels.ir.walk import blocks, children, nested_statements, walk
 
 _LEAST_BYTES = 32  # of a register, from which on it pays
 # In operations on all lanes: about what one of these takes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
+_IN_ROW = 2  # a load of one of several elements near one another, which are transposed
 _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
 
 
@@ -51,7 +55,7 @@ def lanes_of(
         loop = nest[levels - 1]
         if not are_apart(nest[:levels], loop.body) or (levels > 1 and _adds_up(loop)):
             continue
-        if not _pays(loop):
+        if not _pays(loop, problem):
             return None
         width = vector_bytes // widest(loop.body)
         if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
@@ -86,10 +90,11 @@ def _looks_up(body: tuple[Stmt, ...]) -> bool:
     return any(isinstance(y, Load) for i in indices for y in walk(i))
 
 
-def _pays(loop: For) -> bool:
+def _pays(loop: For, problem: Problem) -> bool:
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     inside = list(nested_statements(loop.body))
-    leaves_scalar = any(isinstance(s, If | While | For) for s in inside)
+    in_rows = _in_rows(loop, problem, uniformity)
+    leaves_scalar = bool(in_rows) or any(isinstance(s, If | While | For) for s in inside)
     work = 0
     for s in inside:
         if isinstance(s, Store) and _distance(s.indices, uniformity) not in (0, 1):
@@ -99,6 +104,8 @@ def _pays(loop: For) -> bool:
         for e in children(s):
             for x in walk(e):
                 match x:
+                    case Load() if x in in_rows:
+                        work -= _IN_ROW
                     case Load() if _distance(x.indices, uniformity) not in (0, 1):
                         work -= _GATHER
                     case Unary(op=op) if x.x.dtype.is_float and op not in _INSTRUCTIONS:
@@ -110,6 +117,19 @@ def _pays(loop: For) -> bool:
                     case Binary() | Unary() | Compare() | Select() | Cast():
                         work += 1
     return leaves_scalar and work >= 0
+
+
+def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:
+    """Loads near one another at indices that are computed: compilers gather them one by one, or leave the loop scalar."""
+
+    def may(load: Load) -> bool:
+        is_computed = any(to_affine(i) is None for i in load.indices)
+        return is_computed and _distance(load.indices, uniformity) not in (0, 1)
+
+    every = [loop.body, *(b for s in nested_statements(loop.body) for b in blocks(s))]
+    shape_of = {a.name: a.shape for a in problem.arrays}.__getitem__
+    found = (near_loads(b, shape_of, may, row_length) for b in every)
+    return {load for of_block in found for of_statement in of_block for load in of_statement}
 
 
 def _adds_up(loop: For) -> bool:

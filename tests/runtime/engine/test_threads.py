@@ -207,7 +207,7 @@ def tally(a: A(), b: A(), at: A(), x: A()):
 def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch):
     """By lanes, too; a loop for one thread has no copies."""
     monkeypatch.setattr(building, "vector_bytes", lambda: vector_bytes)
-    monkeypatch.setattr(lanes, "_pays", lambda loop: True)
+    monkeypatch.setattr(lanes, "_pays", lambda loop, problem: True)
     for name, ns in (("TEAM_PAYS_NS", 0.0), ("COPY_NS_PER_BYTE", 0.0), ("CAS_NS", 1e6)):
         monkeypatch.setattr(work, name, ns)
     engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
