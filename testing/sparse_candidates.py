@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ..codegen.c.source import Source
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.sparse.naming import in_terms_of_trees
-from ..runtime.cpu.compiler import build_library
+from ..runtime.device import open_device
 from ..runtime.worker.outcome import Failure
 from ..space.backbone import OUTER
 from ..space.build import build_space
@@ -36,7 +37,6 @@ OF_TREES = (
 )  # fmt: skip
 MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector
 NOT_COUNTED = ("order", "size")
-_COMPILE_S = 600.0
 _CHILD_S = 300.0
 
 Values = Counter[tuple[str, str]]
@@ -132,26 +132,14 @@ def faults_built(works: Sequence[Work], stem: Path, flags: tuple[str, ...] = PLA
 def faults_emulated(works: Sequence[Work], stem: Path) -> list[str]:
     """What is wrong with each CUDA text on the emulator, "" where nothing is."""
 
-    from ..runtime.emulator.device import find_compiler
+    builder: Any = open_device("emulator").builder
 
     def build(some: Sequence[Work], path: Path) -> tuple[Path | None, str]:
-        text = emulated_together([w.source for w in some])
-        made = build_library(find_compiler(None), text, PLAINLY, path, _COMPILE_S)
+        named = {entry_of(w.source, k): w.source for k, w in enumerate(some)}
+        made = builder.build_in_one(named, PLAINLY, path)
         return (None, f"{made}") if isinstance(made, Failure) else (made.path, "")
 
     return _faults(works, stem, build, Work.run_emulated)
-
-
-def emulated_together(sources: Sequence[Source]) -> str:
-    """Several CUDA texts behind one emulator, each in a namespace: the entry of the n-th is `entry_of` n."""
-    from ..runtime.emulator.text import emulated_text, header
-
-    parts = [header()]
-    for k, source in enumerate(sources):
-        text = source.text.replace('extern "C" __global__', "__global__")
-        named = replace(source, text=text, entry=entry_of(source, k))
-        parts.append(f"namespace text_{k} {{{emulated_text(named).removeprefix(header())}}}\n")
-    return "".join(parts)
 
 
 def _faults(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -26,13 +26,13 @@ from ..backend import (
 )
 from ..building.artifact import Artifact
 from ..cpu.builder import CpuBuilder
-from ..cpu.compiler import Compiler, build_library, first_line
+from ..cpu.compiler import Compiler, Library, build_library, first_line
 from ..cpu.memory import CpuArray
 from ..cpu.runner import CpuModule, CpuRunner, make_sampler
 from ..device import DeviceError, DeviceOptions, ThreadOrder
 from ..measure.timing import Sampler, interleave
 from ..worker.outcome import Failure, Measurement, Protocol
-from .text import emulated_text
+from .text import emulated_text, emulated_together
 
 if TYPE_CHECKING:
     from ...codegen.c.dialect import Dialect
@@ -158,6 +158,13 @@ class EmulatorBuilder(AbstractBuilder):
         if isinstance(built, Failure):
             return built
         return Artifact.of(source, built.key, built.path, built.build_ns)
+
+    def build_in_one(
+        self, sources: Mapping[str, Source], flags: tuple[str, ...], folder: Path
+    ) -> Library | Failure:
+        """One library of several texts, by their entries in it."""
+        text, limit_s = emulated_together(sources), self._options.compile_timeout_s
+        return build_library(self.compiler, text, flags, folder, limit_s * len(sources))
 
 
 class EmulatorRunner(AbstractRunner):

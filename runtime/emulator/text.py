@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +32,16 @@ def emulated_text(source: Source) -> str:
     Line numbers in messages of the compiler and of the emulator are those of `source.text`.
     """
     return f'{emulated_kernels(source.text)}\n#line 1 "entry"\n{_entry(source)}'
+
+
+def emulated_together(sources: Mapping[str, Source]) -> str:
+    """One C++ file of several texts by the entries that it exports, each in a namespace: a compiler reads the emulator once."""
+    parts = [header()]
+    for k, (entry, source) in enumerate(sources.items()):
+        text = source.text.replace('extern "C" __global__', "__global__")
+        whole = emulated_text(replace(source, text=text, entry=entry))
+        parts.append(f"namespace text_{k} {{{whole.removeprefix(header())}}}\n")
+    return "".join(parts)
 
 
 def emulated_kernels(text: str, before: str = "") -> str:
