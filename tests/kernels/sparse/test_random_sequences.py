@@ -16,7 +16,7 @@ from kernelscape.testing.sparse_programs import Part, Tree, World
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 WAYS = ("decided", "emulated")
-TREES = range(8)
+TREES = range(4)
 # A list below pools, of which cells are inactive.
 LISTED = Tree((("hash", (1, 1)), ("pointer", (3, 3))), (("hash", (3, 1)),), 1, 3, "i32", 3)
 
@@ -26,7 +26,7 @@ LISTED = Tree((("hash", (1, 1)), ("pointer", (3, 3))), (("hash", (3, 1)),), 1, 3
 def test_texts_leave_what_the_reference_leaves(tmp_path: Path) -> None:
     found = sparse_batches.run(WAYS, TREES, tmp_path, n_parts=1)
     assert [x.wrong for x in found.values()] == [[], []]
-    assert all(x.programs - x.dead_ends >= 3 * len(TREES) - 4 for x in found.values())
+    assert all(x.programs - x.dead_ends >= 3 * len(TREES) - 2 for x in found.values())
 
 
 def test_a_list_of_a_cell_that_is_inactive_is_emptied_without_a_store() -> None:
