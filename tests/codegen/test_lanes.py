@@ -276,7 +276,7 @@ def lanes_of(ir: KernelIR) -> list[Lanes]:
 def test_known_kernels_in_lanes(compiler, folder, monkeypatch):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    monkeypatch.setattr(lanes, "_pays", lambda loop: True)
+    monkeypatch.setattr(lanes, "_pays", lambda loop, problem: True)
     monkeypatch.setattr(lanes, "_looks_up", lambda body: False)  # nothing runs along a range
     monkeypatch.setattr(building, "vector_bytes", lambda: 64)
     engine = engine_at(folder / compiler, 1, compiler)

@@ -24,3 +24,35 @@ def test_reads_beside_what_was_written_forbid_a_register():
     backbone = build_backbone(normalise(record_sequence(twice, arrays)))
     (flow,) = [f for f in backbone.flows if f.array == "b"]
     assert not flow.is_pointwise
+
+
+@ks.kernel
+def in_rounds(a: ks.types.ndarray(), b: ks.types.ndarray()):
+    for t in range(2, 9):
+        for i in range(t - 1, 2):
+            total = 1.0
+            for _ in range(1):
+                total += b[i, i]
+            a[1 - i] = total + t // 2
+
+
+@ks.kernel
+def doubled(a: ks.types.ndarray(), b: ks.types.ndarray()):
+    for i in range(a.shape[0]):
+        a[i] = 2 * a[i] + b[i, 0]
+
+
+def test_elements_that_a_task_stores_again_and_again_are_in_no_register():
+    """What it leaves alone in a round is what the round before left, and what is read behind it is of the last one."""
+
+    def rounds(a, b):
+        in_rounds(a, b)
+        in_rounds(a, b)
+        doubled(a, b)
+        doubled(a, b)
+
+    arrays = (np.ones(2, np.float32), np.ones((9, 2), np.float32))
+    problem = normalise(record_sequence(rounds, arrays))
+    found = {(f.producer, f.consumer): f.is_pointwise for f in build_backbone(problem).flows}
+    assert all(t.is_structured for t in problem.tasks)
+    assert found == {(0, 1): False, (1, 2): False, (2, 3): True}
