@@ -18,14 +18,14 @@ from ..space.families.record import CELL, RECORD
 from ..space.targets.target import Target
 from .plan import LoopPlan, Member, Plan, PlannedBody, PlannedLoop, PlannedNode, TaskPlan
 
-_CONVERTERS = (
-    128  # threads of a block that converts: sixteen blocks fill a multiprocessor with 2,048
-)
+# Threads of a block that converts: sixteen blocks fill a multiprocessor with 2,048.
+_CONVERTERS = 128
 
 
 def with_parts(plan: Plan, target: Target) -> Plan:
     """The plan on parts of trees as they were decided."""
-    parts, at_once = plan.problem.parts, KINDS[target.kind].converted_at_once
+    parts, kind = plan.problem.parts, KINDS[target.kind]
+    at_once = kind.converted_at_once
     how = {site.name: value for site, value in plan.of_trees("directory")}
     with_keys = [x for x in parts.tables if not x.keys and how.get(x.name) == DIRECTORY[HASH]]
     if with_keys:
@@ -34,7 +34,9 @@ def with_parts(plan: Plan, target: Target) -> Plan:
     if with_cells:
         plan = _in_layouts(plan, tabled(plan.problem, with_cells, at_once), target)
     values = {site.name: value for site, value in plan.of_trees("leaf_layout")}
-    tiles = {x: tile_of(values.get(x.name, ""), x, target) for x in parts.leaves}
+    tiles = {
+        x: tile_of(values.get(x.name, ""), x, target, kind.threads_at_once) for x in parts.leaves
+    }
     in_order = {site.name: value for site, value in plan.of_trees("cell_order")}
     every = ((x, order_of(in_order.get(x.name, ""), x)) for x in parts.leaves)
     orders = {x: order for x, order in every if order is not None}

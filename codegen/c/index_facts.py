@@ -21,9 +21,8 @@ class IndexFacts:
         self.ranges: dict[str, Range] = {}  # of loops
         self.data_loops: set[str] = set()  # whose extent depends on data
         self.unknown: set[str] = set()  # locals that are not known before the run
-        self.of_locals: dict[
-            str, Range
-        ] = {}  # of integers that one statement alone sets, where that was gone through
+        # Of integers that one statement alone sets, where that was gone through.
+        self.of_locals: dict[str, Range] = {}
 
     def is_unknown(self, e: ir.Expr) -> bool:
         """Whether it depends on what the sequence computes."""

@@ -48,11 +48,8 @@ COMPILE_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-n
 COMPILE_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
 COMPILE_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
 _FLAGS = (*COMPILE_FLAGS, "-nostdlib")
-_LINKED = (
-    "-lm",
-    "-pthread",
-    "-lgcc",
-)  # the last has what counts bits of 64, which not every processor does by itself
+# The last has what counts bits of 64, which not every processor does by itself.
+_LINKED = ("-lm", "-pthread", "-lgcc")
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 

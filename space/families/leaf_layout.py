@@ -17,7 +17,6 @@ LEAF_LAYOUT = (
     "AOSOA",  # one component of as many cells as a vector has lanes, or a warp threads, then the next component of them
 )
 
-_WARP = 32  # threads of a GPU that read at once
 MOST_BYTES = 1 << 28  # of a copy, which stays in the workspace between calls
 
 
@@ -40,10 +39,10 @@ def first_user(problem: Problem, leaves: Leaves) -> int:
     return next(t for t, here in enumerate(touched) if names & here)
 
 
-def tile_of(value: str, leaves: Leaves, target: Target) -> int:
+def tile_of(value: str, leaves: Leaves, target: Target, threads_at_once: int) -> int:
     """Cells of which one component lies side by side; 0: all."""
-    lanes = _WARP if target.kind == GPU else target.lanes(leaves.dtype.size_bytes)
-    return {"AOS": 1, "AOSOA": lanes}.get(value, 0)
+    lanes = 1 if threads_at_once > 1 else target.lanes(leaves.dtype.size_bytes)
+    return {"AOS": 1, "AOSOA": threads_at_once * lanes}.get(value, 0)
 
 
 PHRASES = Phrases(

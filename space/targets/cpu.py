@@ -25,5 +25,6 @@ CPU_KIND = TargetKind(
     streams_vectors_only=True,
     has_load_hints=False,  # none but prefetches
     converted_at_once=SOME_PAGES,
+    threads_at_once=1,
     register_rooms=(1,),
 )

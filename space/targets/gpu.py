@@ -31,5 +31,6 @@ GPU_KIND = TargetKind(
     streams_vectors_only=False,  # a streaming store of every type
     has_load_hints=True,
     converted_at_once=1,  # neighbouring threads read neighbouring items
+    threads_at_once=32,
     register_rooms=REGISTER_ROOMS,
 )

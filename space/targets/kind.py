@@ -31,6 +31,6 @@ class TargetKind:
     streams_vectors_only: bool
     has_load_hints: bool
     converted_at_once: int  # items that a thread converts where parts of trees lie otherwise
-    register_rooms: tuple[
-        int, ...
-    ]  # how many times the registers may be counted; (1,): they are not
+    threads_at_once: int  # that read together: those of a warp
+    # How many times the registers may be counted; (1,): they are not.
+    register_rooms: tuple[int, ...]

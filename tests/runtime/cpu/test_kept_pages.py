@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from kernelscape.runtime.cpu.memory import CpuArray
+from kernelscape.runtime.cpu.runner import CpuRunner
 from kernelscape.runtime.device import open_device
 
 N_KEPT, ROW = 10, 1024  # of f64: a row is two pages
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.compiler
 
 @pytest.fixture(scope="module")
 def harness() -> ctypes.CDLL:
-    return open_device("cpu").runner.harness  # type: ignore[attr-defined, no-any-return]
+    runner = open_device("cpu").runner
+    assert isinstance(runner, CpuRunner)
+    return runner.harness
 
 
 def ends_with(harness: ctypes.CDLL, work: Callable[[], None]) -> int:
