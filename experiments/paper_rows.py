@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -64,6 +64,7 @@ class Effort:
     random_orders: int
     expansions: int  # of the comparison of bounds
     seed: int = 1
+    evaluations: int | None = None  # end each exploration, too
 
 
 def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Workload, CpuDevice, Space]:
@@ -161,7 +162,12 @@ def _explored(
 ) -> tuple[float, list[Measured]]:
     """Seconds of an exploration, and what it measured, in order."""
     folder = Path(tempfile.mkdtemp(prefix="kernelscape-papers-"))
-    options = Options(time_limit_s=effort.seconds, seed=effort.seed, store=False)
+    options = Options(
+        time_limit_s=effort.seconds,
+        max_evals=effort.evaluations,
+        seed=effort.seed,
+        store=False,
+    )
     try:
         started_s = time.perf_counter()
         explore_workload(workload, options, directory=folder)
@@ -309,10 +315,11 @@ def _all_texts(
 def telamon_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
     """Space, dead ends, and several explorations compared with NumPy, each in its own process."""
     _, _, space = whole_space(name, sizes, effort.seed)
-    runs = [
-        run_row(Job(name, sizes), RowOptions(effort.seconds, effort.rounds, effort.seed + k, False))
-        for k in range(effort.runs)
-    ]
+    each = RowOptions(
+        effort.seconds, effort.rounds, calibrate=False, evaluations=effort.evaluations
+    )
+    seeds = range(effort.seed, effort.seed + effort.runs)
+    runs = [run_row(Job(name, sizes), replace(each, seed=seed)) for seed in seeds]
     found: dict[str, Any] = {"name": name, "sizes": sizes, "size": size_of(space, effort)}
     failed = [r["why"] for r in runs if r["status"] != "ok"]
     if failed:

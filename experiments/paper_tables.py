@@ -39,7 +39,7 @@ FULL = Effort(
     expansions=20_000,
 )
 QUICK = Effort(
-    seconds=1.0,
+    seconds=20.0,
     sample=3,
     exact=1_000,
     texts=500,
@@ -51,6 +51,7 @@ QUICK = Effort(
     enough=100,
     random_orders=1,
     expansions=10,
+    evaluations=3,
 )
 _FUSION = (
     *("axpydot", "atax", "bicgk", "sgemv", "sgemvt", "sscal"),

@@ -6,6 +6,7 @@ import ctypes
 import json
 from dataclasses import replace
 from itertools import count, pairwise
+from math import inf
 
 import pytest
 from kernelscape.runtime.cpu import streams
@@ -180,8 +181,12 @@ def test_an_element_that_is_counted_again_and_again_takes_what_was_calibrated(cp
     probe = open_probe(cpu.machine.probe_library())
     counted = probe.ks_atomic_i32
     counted.restype, counted.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int64]
-    rounds = [(counted(1, n), again(16 * n)) for _ in range(200)]
-    calibrated, taken = map(min, zip(*rounds, strict=True))
+    calibrated = taken = inf
+    for _ in range(20):  # where other work is in the way, least times come late
+        for _ in range(200):
+            calibrated, taken = min(calibrated, counted(1, n)), min(taken, again(16 * n))
+        if calibrated < 1.05 * taken:
+            break
     assert 0 < calibrated < 1.05 * taken
 
 
