@@ -132,7 +132,7 @@ def list_command(talk: Talk) -> None:
     default=200,
     help="Random descents for the estimate; 0: none.",
 )
-@click.option("--profile", help="The GPU, where there is none: h200, a100, rtx4090.")
+@click.option("--profile", help="The GPU, where there is none: h200, h100, a100, rtx4090.")
 @talks
 def show(
     talk: Talk,
@@ -174,7 +174,7 @@ def show(
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
-@click.option("--profile", help="With it: the GPU, where there is none: h200, a100, rtx4090.")
+@click.option("--profile", help="With it: the GPU, where there is none: h200, h100, a100, rtx4090.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
 def run(

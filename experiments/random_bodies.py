@@ -4,7 +4,8 @@
 
 Bodies have branches, indices from data, windows, scatters of every operator and type, while loops, rows of data, triangles,
 loops of time and reductions, at extents from 0 to 1009, some on infinities and NaN: testing/random_bodies.py has them by number.
-The ways are gcc and clang, with one thread, two and three, each late once, and emulator: CUDA text with threads in three orders.
+The ways are gcc and clang, with one thread, two and three, each late once; emulator: CUDA text with threads in three orders; and
+cuda: such text on the GPU of this machine.
 Ways of `steps` are of sequences with loops of time, ranges of steps and of triangles, and sweeps (testing/random_steps.py), two
 candidates each, of which values are drawn that are seldom otherwise; Python itself says what must come out.
 A run goes on behind the last body of the way, up to --n or for about --seconds, and keeps each batch; --again begins anew.
@@ -24,7 +25,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..testing import checking, gpu_checking, random_steps
+from ..space.targets.target import Target
+from ..testing import checking, gpu_checking, gpu_running, random_steps
 from ..testing.batches import Work, faults
 from ..testing.checked_bodies import Drawn, drawn, machine
 from ..testing.random_bodies import Body, body
@@ -40,14 +42,20 @@ WAYS = {
     "gcc": "C, on one thread, two and three, each late once",
     "clang": "the same by another compiler",
     "emulator": "CUDA text on the emulator, threads in three orders",
+    "cuda": "CUDA text on the GPU of this machine",
     "steps-gcc": "sequences with loops of time, as C",
     "steps-emulator": "the same as CUDA text",
+    "steps-cuda": "the same text on the GPU of this machine",
 }
 _STEPS = "steps-"  # begins ways of sequences with loops of time
 
 
-def is_emulated(way: str) -> bool:
-    return way.removeprefix(_STEPS) == "emulator"
+def target_of(way: str, number: int) -> Target:
+    """The machine that candidates of a body are for."""
+    kind = way.removeprefix(_STEPS)
+    if kind == "emulator":
+        return gpu_checking.target()
+    return gpu_running.target() if kind == "cuda" else machine(number)
 
 
 def body_of(way: str, number: int) -> Body:
@@ -76,6 +84,20 @@ def on_emulator(made: Sequence[Drawn], stem: Path, batch: int) -> list[str]:
     return [gpu_checking.check(s, d.inputs, stem) for s, d in zip(sources, made, strict=True)]
 
 
+def on_gpu(made: Sequence[Drawn], stem: Path, batch: int) -> list[str]:
+    """What is wrong with candidates on the GPU of this machine."""
+    del batch
+
+    def run(loaded: gpu_running.Loaded, number: int) -> str:
+        said = (loaded.call(inputs) for inputs in made[number].inputs)
+        return next((f"{what} (inputs {k})" for k, what in enumerate(said) if what), "")
+
+    return gpu_running.faults([gpu_checking.source_of(d.candidate) for d in made], run, stem)
+
+
+_ON: dict[str, Faults] = {"emulator": on_emulator, "cuda": on_gpu}
+
+
 def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[str, Any]:
     """What came of some bodies: counts, and what is wrong by number."""
     made: list[Drawn] = []
@@ -84,7 +106,7 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
     n = 2 if way.startswith(_STEPS) else 1
     for b in bodies:
         try:
-            here = drawn(b, gpu_checking.target() if is_emulated(way) else machine(b.number), n)
+            here = drawn(b, target_of(way, b.number), n)
         except Exception as e:  # whatever the product says to a body is an answer
             said[b.number] = f"{type(e).__name__}: {e}"
             continue
@@ -92,7 +114,8 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
         counts["rounded"] += sum(not d.inputs for d in here)
         made += [d for d in here if d.inputs]
     traits = Counter(t for d in made for t in (*d.body.traits, *d.traits))
-    check = on_emulator if is_emulated(way) else of_compiler(way.removeprefix(_STEPS))
+    kind = way.removeprefix(_STEPS)
+    check = _ON.get(kind) or of_compiler(kind)
     for d, what in zip(made, check(made, stem, batch) if made else (), strict=True):
         if what:
             said[d.body.number] = what.replace(f"{stem.parent}/", "")
@@ -212,6 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="begin with body 0 again")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
+    if given.way.endswith("cuda") and (absent := gpu_running.why_not()):
+        parser.error(absent)
     if given.way == "clang" and not shutil.which("clang"):
         parser.error("there is no clang on this machine: install it, or take --way gcc")
     return 1 if run(given.way, given.n, given.seconds, given.results, given.again) else 0

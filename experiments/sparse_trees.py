@@ -5,9 +5,10 @@
 
 Programs store, add, activate, deactivate, append, empty lists, and loop over every level, on trees to a depth of four. Values,
 lists and active cells of every level are compared behind each step. Each tree runs in a process of its own.
-Ways are compiled, lowered, interpreted; decided: sequences of calls as C of random decisions; and emulated: as CUDA text of random
-decisions, on the emulator. Way sequences is both of these on the same programs, of which the interpreter of trees is asked, too: it
-goes on behind the last tree, up to --examples or for about --seconds, and keeps each batch.
+Ways are compiled, lowered, interpreted; decided: sequences of calls as C of random decisions; emulated: as CUDA text of random
+decisions, on the emulator; and cuda: as such text on the GPU of this machine. Way sequences is decided and emulated on the same
+programs, of which the interpreter of trees is asked, too. Sequences go on behind the last tree of a --seed, up to --examples or for
+about --seconds, and each batch is kept.
 Writes experiments/results/sparse_trees.md, a row a way; the exit status is 1 where any program is wrong. 1,000 programs on 50 trees
 take about six minutes compiled, which is mostly the compiler.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ..kernels.language.calling import interpreted
+from ..testing import gpu_running
 from ..testing.calling import in_child
 from ..testing.sparse_batches import Found
 from ..testing.sparse_batches import run as run_batch
@@ -41,9 +43,10 @@ WAYS = {
     "interpreted": "as they are, in the interpreter of trees",
     "decided": "as sequences, C of random decisions, over three periods, each thread late, against the reference",
     "emulated": "as sequences, CUDA text of random decisions, on the emulator, over three periods, against the reference",
+    "cuda": "the same on the GPU of this machine, twice",
 }
-AS_SEQUENCES = ("decided", "emulated")
-SEQUENCES = "sequences"  # both of these
+AS_SEQUENCES = ("decided", "emulated", "cuda")
+SEQUENCES = "sequences"  # the first two of these
 _TREES = 8  # of a batch, whose texts are compiled at once
 _PROGRAMS = 3  # of a tree
 _OPTIMISED = 4  # each so manyth batch is compiled with optimisation, which takes twice as long
@@ -186,8 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=240.0, help="of sequences")
     parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
+    if given.way == "cuda" and (absent := gpu_running.why_not()):
+        parser.error(absent)
     if given.way in (SEQUENCES, *AS_SEQUENCES):
-        ways = AS_SEQUENCES if given.way == SEQUENCES else (given.way,)
+        ways = AS_SEQUENCES[:2] if given.way == SEQUENCES else (given.way,)
         n_wrong = run_sequences(ways, given.examples, given.seed, given.seconds, given.results)
     elif given.trees < 1 or given.examples < given.trees:
         parser.error("give at least one tree, and as many examples as trees")

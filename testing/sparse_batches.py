@@ -13,7 +13,7 @@ from ..codegen.c.source import Source
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.offload.pipeline import normalise
-from . import checking, gpu_checking, sparse_candidates, sparse_periods
+from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods
 from .calling import Arrays
 from .sparse_candidates import Values, Work
 from .sparse_programs import Part, Tree, World, drawn_parts, drawn_tree
@@ -120,8 +120,9 @@ def _with_room(
 def _source(
     way: str, problem: Problem, number: int, rng: np.random.Generator, values: Values
 ) -> Source | None:
-    if way == "emulated":
-        candidate = sparse_candidates.drawn(problem, gpu_checking.target(), rng, values)
+    if way in ("emulated", "cuda"):
+        machine = gpu_checking.target() if way == "emulated" else gpu_running.target()
+        candidate = sparse_candidates.drawn(problem, machine, rng, values)
         return gpu_checking.source_of(candidate) if candidate is not None else None
     candidate = sparse_candidates.drawn(problem, sparse_candidates.machine(number), rng, values)
     return checking.source_of(candidate) if candidate is not None else None
@@ -136,7 +137,7 @@ def run(
     n_programs: int = 3,
     n_parts: int = PARTS,
 ) -> dict[str, Found]:
-    """What came of the programs of some trees, "decided" and "emulated", by way."""
+    """What came of the programs of some trees, "decided", "emulated" and "cuda", by way."""
     found = {way: Found() for way in ways}
     made = [x for k in trees for x in works_of(k, ways, found, n_programs, n_parts)]
     for way in ways:
@@ -146,6 +147,8 @@ def run(
             continue
         if way == "emulated":
             said = sparse_candidates.faults_emulated(works, stem)
+        elif way == "cuda":
+            said = sparse_candidates.faults_on_gpu(works, stem)
         else:
             flags = sparse_periods.PLAINLY if plainly else ()
             said = sparse_candidates.faults_built(works, stem, flags)

@@ -27,7 +27,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd
 from ..space.choices import PARALLEL
 from ..space.targets.target import Target
-from . import checking, gpu_checking, sparse_periods
+from . import checking, gpu_checking, gpu_running, sparse_periods
 from .calling import Arrays, InputSet, Judge, in_child
 from .joining import entry_of, joined
 from .sparse_periods import PLAINLY
@@ -38,6 +38,7 @@ OF_TREES = (
 MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector
 NOT_COUNTED = ("order", "size")
 _CHILD_S = 300.0
+_TIMES_ON_A_GPU = 2
 
 Values = Counter[tuple[str, str]]
 """How often each value of each kind of choices was drawn."""
@@ -59,6 +60,18 @@ class Work:
             said = sparse_periods.run_built(built, self.recording, self.before, self.wanted, n)
             if said:
                 return f"{said}, {n} threads"
+        return ""
+
+    def run_on_gpu(self, loaded: gpu_running.Loaded) -> str:
+        """What is wrong with a text on a GPU, twice: threads have another order each time."""
+
+        def call(inputs: InputSet, judge: Judge, _: int) -> str:
+            return loaded.call(inputs, judge)
+
+        for _ in range(_TIMES_ON_A_GPU):
+            said = sparse_periods.through_periods(call, self.recording, self.before, self.wanted)
+            if said:
+                return in_terms_of_trees(self.recording.trees, said)
         return ""
 
     def run_emulated(self, library: Path, number: int) -> str:
@@ -140,6 +153,12 @@ def faults_emulated(works: Sequence[Work], stem: Path) -> list[str]:
         return (None, f"{made}") if isinstance(made, Failure) else (made.path, "")
 
     return _faults(works, stem, build, Work.run_emulated)
+
+
+def faults_on_gpu(works: Sequence[Work], folder: Path, device: str = "cuda") -> list[str]:
+    """What is wrong with each CUDA text on the GPU of this machine, "" where nothing is."""
+    sources = [w.source for w in works]
+    return gpu_running.faults(sources, lambda x, k: works[k].run_on_gpu(x), folder, device)
 
 
 def _faults(

@@ -31,7 +31,7 @@ class Gpu:
         return _profile_of(gpu()) if self.is_here else self._sheet
 
 
-_SHEETS = {"H200": "h200", "A100": "a100", "RTX 4090": "rtx4090"}
+_SHEETS = {"H200": "h200", "H100 80GB HBM3": "h100", "A100": "a100", "RTX 4090": "rtx4090"}
 # Lanes for float32 a multiprocessor, and how many of them a float64 takes, by major and minor number of the architecture.
 _LANES = {(7, 5): (64, 32), (8, 0): (64, 2), (9, 0): (128, 2), (10, 0): (128, 2)}
 _OTHER_LANES = (128, 2)  # no chip has more

@@ -219,7 +219,7 @@ def test_data_sheets_are_targets(cuda, name, tmp_path):
 
 
 def test_an_unknown_data_sheet_is_a_sentence():
-    with pytest.raises(DeviceError, match="there are h200, a100, rtx4090"):
+    with pytest.raises(DeviceError, match="there are h200, h100, a100, rtx4090"):
         open_device("cuda", DeviceOptions(profile="voodoo"))
 
 
