@@ -16,9 +16,12 @@ from ..kernels.offload.pipeline import normalise
 from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods
 from .calling import Arrays
 from .sparse_candidates import Values, Work
-from .sparse_programs import Part, Tree, World, drawn_parts, drawn_tree
+from .sparse_drawn import Part, Tree, drawn_parts, drawn_tree
+from .sparse_periods import nothing
+from .sparse_programs import Emptied, World
 
 PARTS = 3  # of a program, at most
+_Made = tuple[tuple[Part, ...], Recording, Arrays, list[Arrays], Emptied | None]
 _TRIES = 20  # for a program that leaves room in its tree for three periods
 
 
@@ -35,12 +38,15 @@ class Found:
     values: Values = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
 
-    def add(self, parts: tuple[Part, ...], has_repeat: bool) -> None:
+    def add(self, program: Program, has_repeat: bool) -> None:
         """Counts a program."""
+        parts = program.parts
         self.programs += 1
         self.calls += sum(p.times * len(p.calls) for p in parts)
         self.words.update(what for p in parts for what, _ in p.calls)
         self.words["a repeat"] += has_repeat
+        self.words["deactivate_all by the host"] += program.emptied is not None
+        self.words["a tree with offsets"] += any(program.tree.least)
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,15 @@ class Program:
     number: int
     tree: Tree
     parts: tuple[Part, ...]
+    emptied: Emptied | None = None  # between periods
 
     def __str__(self) -> str:
         calls = " ".join(
             f"{p.times}x{p.slope}{[*p.calls]}" if p.times > 1 else f"{[*p.calls]}"
             for p in self.parts
         )
-        return f"tree {self.number} {self.tree}: {calls}"
+        between = f", node {self.emptied.node} emptied" if self.emptied else ""
+        return f"tree {self.number} {self.tree}: {calls}{between}"
 
 
 def works_of(
@@ -81,12 +89,12 @@ def works_of(
             made = _with_room(world, rng, n_parts)
             if made is None:
                 return
-            parts, recording, before, wanted = made
-            program, problem = Program(number, tree, parts), None
+            parts, recording, before, wanted, emptied = made
+            program, problem = Program(number, tree, parts, emptied), None
             said = world.interpreted(parts, wanted[0])
             for way in ways:
                 one = found[way]
-                one.add(parts, bool(recording.repeats))
+                one.add(program, bool(recording.repeats))
                 if said:
                     one.wrong.append(f"{program}: {said} by the interpreter of trees")
                 try:
@@ -98,20 +106,27 @@ def works_of(
                 if source is None:
                     one.dead_ends += 1
                 else:
-                    yield way, program, Work(source, recording, before, wanted)
+                    yield (
+                        way,
+                        program,
+                        Work(source, recording, before, wanted, emptied or nothing),
+                    )
     finally:
         world.end()
 
 
-def _with_room(
-    world: World, rng: np.random.Generator, n_parts: int
-) -> tuple[tuple[Part, ...], Recording, Arrays, list[Arrays]] | None:
-    """A program, recorded, with the states it begins with, and those that it leaves; None where all fill a tree."""
+def _with_room(world: World, rng: np.random.Generator, n_parts: int) -> _Made | None:
+    """A program, recorded, with the states it begins with, those that it leaves, and what the host does between two periods, which
+    is something in a quarter of the programs. None where all fill a tree.
+    """
     for _ in range(_TRIES):
         parts = drawn_parts(rng, n_parts)
         recording, before = world.recorded(parts)
+        number = int(rng.integers(4 * len(world.sparse)))
+        emptied = world.emptied(recording, number) if number < len(world.sparse) else None
         try:
-            return parts, recording, before, sparse_periods.periods(recording, before)
+            wanted = sparse_periods.periods(recording, before, between=emptied or nothing)
+            return parts, recording, before, wanted, emptied
         except AssertionError:
             continue
     return None

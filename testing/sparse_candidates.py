@@ -22,15 +22,16 @@ from ..kernels.language.record import Recording
 from ..kernels.sparse.naming import in_terms_of_trees
 from ..runtime.device import open_device
 from ..runtime.worker.outcome import Failure
-from ..space.backbone import OUTER
+from ..space.backbone import INNER, OUTER
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd
-from ..space.choices import PARALLEL
+from ..space.choices import PARALLEL, VECTOR
+from ..space.families.stores import STREAM
 from ..space.targets.target import Target
 from . import checking, gpu_checking, gpu_running, sparse_periods
 from .calling import Arrays, InputSet, Judge, in_child
 from .joining import entry_of, joined
-from .sparse_periods import PLAINLY
+from .sparse_periods import PLAINLY, Between, nothing
 
 OF_TREES = (
     "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "schedule", "scatter",
@@ -46,18 +47,23 @@ Values = Counter[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Work:
-    """A text, and the states that it must leave behind each period, in the form in which they are compared."""
+    """A text, and the states that it must leave behind each period, in the form in which they are compared. `between` two periods
+    the host may change them.
+    """
 
     source: Source
     recording: Recording
     before: Arrays
     wanted: Sequence[Arrays]
+    between: Between = nothing
 
     def run_built(self, library: Path, number: int) -> str:
         """What is wrong with a text as the n-th of a library of C, with one thread and more, each of which is late."""
         built = checking.Build(self.source, library, "", entry_of(self.source, number))
         for n in range(1, self.source.n_threads + 1 if self.source.team else 2):
-            said = sparse_periods.run_built(built, self.recording, self.before, self.wanted, n)
+            said = sparse_periods.run_built(
+                built, self.recording, self.before, self.wanted, n, self.between
+            )
             if said:
                 return f"{said}, {n} threads"
         return ""
@@ -84,7 +90,9 @@ class Work:
             def call(inputs: InputSet, judge: Judge, period: int, turn: int = turn) -> str:
                 return emulated.call(inputs, judge, (turn + period) % n_orders, turn)
 
-            said = sparse_periods.through_periods(call, self.recording, self.before, self.wanted)
+            said = sparse_periods.through_periods(
+                call, self.recording, self.before, self.wanted, self.between
+            )
             if said:
                 return f"{in_terms_of_trees(self.recording.trees, said)}, orders from {turn}"
         return ""
@@ -100,8 +108,9 @@ def machine(number: int) -> Target:
 def drawn(
     problem: Problem, target: Target, rng: np.random.Generator, values: Values
 ) -> Candidate | None:
-    """A random candidate: all choices about trees first, also values that are never better, and threads in two of three. None for a
-    dead end. Counts what was drawn. Raises ValueError where the space is empty.
+    """A random candidate: all choices about trees first, also values that are never better, threads in two of three, a loop of
+    vectors in two of three where there may be one, and stores around the caches in half of these. None for a dead end. Counts what
+    was drawn. Raises ValueError where the space is empty.
     """
     space = build_space(problem, target)
     made = space.open_root()
@@ -110,6 +119,12 @@ def drawn(
     outer = [v for d, v in space.variables.kind.items() if d.level == OUTER]
     if outer and rng.integers(3):
         made = _decided(made, int(rng.choice(outer)), PARALLEL)
+    inner = [v for d, v in space.variables.kind.items() if d.level == INNER]
+    inner = [v for v in inner if VECTOR in made.values(v)]
+    if inner and rng.integers(3):
+        made = _decided(made, int(rng.choice(inner)), VECTOR)
+        for var in space.variables.cache.values() if rng.integers(2) else ():
+            made = _decided(made, var, STREAM)
     about = [int(v) for v in space.searchable if space.choices[int(v)].kind in OF_TREES]
     for var in map(int, rng.permutation(about)):
         made = _decided(made, var, int(rng.choice(made.values(var))))

@@ -32,11 +32,22 @@ PLAINLY = (
 _SECONDS = 60.0
 
 
-def periods(recording: Recording, before: Arrays, n: int = N_PERIODS) -> list[Arrays]:
+Between = Callable[[Arrays], Arrays]
+"""What the host does to states between two periods."""
+
+
+def nothing(state: Arrays) -> Arrays:
+    """The host leaves states as they are."""
+    return state
+
+
+def periods(
+    recording: Recording, before: Arrays, n: int = N_PERIODS, between: Between = nothing
+) -> list[Arrays]:
     """What is right behind each period, in the form in which it is compared."""
     state, found = before, []
-    for _ in range(n):
-        state = run_reference(recording, state, {})
+    for period in range(n):
+        state = run_reference(recording, between(state) if period else state, {})
         found.append(canonical(recording.trees, state))
     return found
 
@@ -88,7 +99,12 @@ def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folde
 
 
 def run_built(
-    built: checking.Build, recording: Recording, before: Arrays, wanted: Sequence[Arrays], n: int
+    built: checking.Build,
+    recording: Recording,
+    before: Arrays,
+    wanted: Sequence[Arrays],
+    n: int,
+    between: Between = nothing,
 ) -> str:
     """What is wrong with a built text over all periods, with so many threads, and each of them late."""
     library = ctypes.CDLL(str(built.library))
@@ -104,7 +120,7 @@ def run_built(
     for late in range(-1, n if has_delays and n > 1 else 0):
         if has_delays:
             ctypes.c_int.in_dll(library, "late_thread").value = late
-        said = through_periods(call, recording, before, wanted)
+        said = through_periods(call, recording, before, wanted, between)
         if said:
             return f"{said}, thread {late} late"
     return ""
@@ -115,8 +131,11 @@ def through_periods(
     recording: Recording,
     before: Arrays,
     wanted: Sequence[Arrays],
+    between: Between = nothing,
 ) -> str:
-    """What is wrong in any period, each of which begins with what the one before has left. `call` is also given its number."""
+    """What is wrong in any period, each of which begins with what the one before and the host have left. `call` is also given its
+    number.
+    """
     kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
     state = before
     for period, want in enumerate(wanted):
@@ -133,5 +152,5 @@ def through_periods(
         said = call(InputSet(state, {}, {}, 0.0, 0.0, kept), judge, period)
         if said:
             return f"{said} in period {period}"
-        state = left
+        state = between(left)
     return ""

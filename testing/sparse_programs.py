@@ -3,7 +3,8 @@
 A tree is a chain of nodes over two axes with fields in the last one; a list along a third axis hangs below one of its nodes, and
 what loops carry over goes to a second tree. Kernels loop over fields and over nodes of every level, over lists and over plain
 ranges; they store, add, read around their cells, activate, deactivate, append, and use the step of a repeat. Numbers stay so small
-that all sums are exact in every type, and what iterations share has no order.
+that all sums are exact in every type, and what iterations share has no order. Fields may have offsets: their first
+index is not 0 then.
 """
 
 from __future__ import annotations
@@ -15,88 +16,33 @@ from typing import Any
 import numpy as np
 
 from ..kernels.fields.canonical import SOUND, canonical
+from ..kernels.fields.storage import TreeStorage
 from ..kernels.language.record import Recording, record_program
+from ..kernels.sparse.recorded import UsedTree
 from .calling import Arrays
+from .sparse_drawn import Part, Tree
 
 ks: Any = import_module(__package__.partition(".")[0])  # programs of users see it whole
 
-Cell = tuple[int, int]
-Call = tuple[str, int]
-WORDS = (
-    "store", "add", "fill", "bump", "settle", "around", "corners", "grow", "spread", "drop", "thin", "renew", "carry", "down",
-    "down", "up", "append", "append", "sum_lists", "lengths", "empty", "look", "active", "total", "plain", "steps",
-)  # fmt: skip
-KINDS = ("dense", "bitmasked", "pointer", "hash")
-TYPES = ("i32", "i32", "f32", "f32", "f64", "i64", "i16", "u8")
-_MOST_CELLS = 160  # of a tree, active or not
 _LONGEST = 8  # list
+_PARTICLES = 24
 _MOST = 50  # the largest number that is read by what multiplies numbers
 
 
 @dataclass(frozen=True)
-class Tree:
-    """Two trees: `beside` is the level of the first that lists are at, in chunks of `chunk`; `width` are components of a field."""
+class Emptied:
+    """What the host's `deactivate_all` of a node does to the states of a sequence. `sections`: those of its tree before."""
 
-    chain: tuple[tuple[str, Cell], ...]
-    other: tuple[tuple[str, Cell], ...]
-    beside: int
-    chunk: int
-    dtype: str
-    width: int
+    used: UsedTree
+    node: int
+    sections: Arrays
 
-    @property
-    def shape(self) -> Cell:
-        rows = columns = 1
-        for _, (n, m) in self.chain:
-            rows, columns = rows * n, columns * m
-        return rows, columns
-
-
-@dataclass(frozen=True)
-class Part:
-    """Calls in order, `times` times: the number of each grows by its `slope` from time to time."""
-
-    times: int
-    slope: int
-    calls: tuple[Call, ...]
-
-
-def drawn_tree(rng: np.random.Generator) -> Tree:
-    """A tree to a depth of four, with a node at least whose cells may be inactive; leaves of one cell up to four by eight."""
-    while True:
-        chain = [_node(rng) for _ in range(rng.integers(1, 5))]
-        if rng.integers(2):
-            leaf = int(rng.choice([1, 2, 3, 4])), int(rng.choice([2, 4, 5, 8]))
-            chain[-1] = str(rng.choice(["dense", "dense", "bitmasked"])), leaf
-        if rng.integers(4) == 0:  # words of masks, groups of entries of tables
-            at = int(rng.integers(len(chain)))
-            chain[at] = chain[at][0], (int(rng.integers(1, 4)), int(rng.integers(9, 17)))
-        tree = Tree(
-            tuple(chain),
-            tuple(_node(rng) for _ in range(rng.integers(1, 3))),
-            int(rng.integers(len(chain))),
-            int(rng.integers(1, 6)),
-            str(rng.choice(TYPES)),
-            int(rng.choice([1, 1, 2, 3])),
-        )
-        if any(kind != "dense" for kind, _ in chain) and np.prod(tree.shape) <= _MOST_CELLS:
-            return tree
-
-
-def _node(rng: np.random.Generator) -> tuple[str, Cell]:
-    return str(rng.choice(KINDS)), (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
-
-
-def drawn_parts(rng: np.random.Generator, most: int = 3) -> tuple[Part, ...]:
-    """Up to `most` parts of one call or two, a third of the programs with a repeat among them."""
-    found = []
-    at = int(rng.integers(most)) if rng.integers(3) == 0 else -1
-    for k in range(int(rng.integers(1, most + 1))):
-        n = int(rng.integers(1, 3))
-        calls = tuple((str(rng.choice(WORDS)), int(rng.integers(0, 40))) for _ in range(n))
-        times, slope = (int(rng.choice([2, 3, 4])), int(rng.integers(2))) if k == at else (1, 0)
-        found.append(Part(times, slope, calls))
-    return tuple(found)
+    def __call__(self, state: Arrays) -> Arrays:
+        """The states behind it, those that are given stay."""
+        here = {key: a.copy() for key, a in self.sections.items()}
+        here |= {key: state[name].copy() for key, name in self.used.sections}
+        TreeStorage(self.used.layout, here).deactivate_all(self.node)
+        return state | {name: here[key] for key, name in self.used.sections}
 
 
 class World:
@@ -112,15 +58,17 @@ class World:
         for kind, extents in tree.chain:
             node = getattr(node, kind)(ks.ij, extents)
             self.nodes.append(node)
-        node.place(self.x, self.y, *([self.v] if self.v is not None else []))
+        fields = [self.x, self.y, *([self.v] if self.v is not None else [])]
+        node.place(*fields, offset=tree.least[:2])
         self.lists = self.nodes[tree.beside].dynamic(ks.k, _LONGEST, chunk_size=tree.chunk)
-        self.lists.place(self.items)
+        self.lists.place(self.items, offset=tree.least)
         node = ks.root
         for kind, extents in tree.other:
             node = getattr(node, kind)(ks.ij, extents)
         node.place(self.other)
         self.seen = [ks.field(ks.i32, n.shape) for n in self.nodes]
-        self.plain = ks.field(dtype, self.x.shape)
+        self.plain, self.rest = (ks.field(dtype, self.x.shape) for _ in range(2))
+        self.grid, self.at = ks.field(ks.i32, (9, 7)), ks.field(ks.i32, _PARTICLES)
         self.sums = ks.field(ks.i64, 2)
         self.sparse = [k for k, n in enumerate(self.nodes) if n.kind != "dense"]
         self.kernels: dict[str, Any] = {}
@@ -128,29 +76,30 @@ class World:
         self._write_loops()
         self._write_cells()
         self._write_reads()
+        self._write_dense()
 
     def _keep(self, *kernels: Any) -> None:
         self.kernels |= {k.name: k for k in kernels}
 
     def _write_stores(self) -> None:
         x, y, lists = self.x, self.y, self.lists
-        rows, columns = x.shape
+        (rows, columns), (a, b, _) = x.shape, self.tree.least
 
         @ks.kernel
         def store(c: ks.i32):
             for k in range(3):
-                x[(c + 2 * k) % rows, (3 * c + k) % columns] = c % 40 + 1
+                x[(c + 2 * k) % rows + a, (3 * c + k) % columns + b] = c % 40 + 1
 
         @ks.kernel
         def add(c: ks.template()):
             for k in range(4):
-                y[(c + k // 2) % rows, c % columns] += k + 1
+                y[(c + k // 2) % rows + a, c % columns + b] += k + 1
 
         @ks.kernel
         def fill(c: ks.i32):
             for i, j in ks.ndrange(rows, columns):
                 if (i + 2 * j + c) % 5 == 0:
-                    x[i, j] = (i + j) % 20
+                    x[i + a, j + b] = (i + j) % 20
 
         @ks.kernel
         def append(c: ks.i32):
@@ -166,7 +115,7 @@ class World:
 
     def _write_loops(self) -> None:
         x, y, v, width = self.x, self.y, self.v, self.tree.width
-        rows, columns = x.shape
+        (rows, columns), (a, b, _) = x.shape, self.tree.least
 
         @ks.kernel
         def bump():
@@ -198,12 +147,12 @@ class World:
         def grow(c: ks.i32):
             for i, j in x:
                 if (i + j + c) % 3 == 0:
-                    y[(i + 1) % rows, (j + 2) % columns] += 1
+                    y[(i + 1 - a) % rows + a, (j + 2 - b) % columns + b] += 1
 
         @ks.kernel
         def spread():
             for i, j in x:
-                if x[i, j] > 1 and i + 1 < rows:
+                if x[i, j] > 1 and i + 1 < rows + a:
                     ks.atomic_max(x[i + 1, j], 1)
 
         @ks.kernel
@@ -212,7 +161,24 @@ class World:
                 if (i + t) % 2 == 0:
                     y[i, j] += x[i, j] + t
 
-        self._keep(bump, settle, around, corners, grow, spread, steps)
+        @ks.kernel
+        def grouped():
+            for cell in ks.grouped(x):
+                y[cell] += x[cell] + ks.max(cell.sum(), 0)
+
+        @ks.kernel
+        def near(c: ks.i32):
+            ks.block_local(x)
+            for i, j in x:
+                y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1] + c % 4
+
+        @ks.kernel
+        def unique():
+            for i, j in x:
+                k = ks.loop_unique(rows - 1 - i + 2 * a)
+                y[k, j] += x[i, j]
+
+        self._keep(bump, settle, around, corners, grow, spread, steps, grouped, near, unique)
 
     def _write_cells(self) -> None:
         x, nodes = self.x, self.nodes
@@ -248,11 +214,16 @@ class World:
                 if ks.is_active(nodes[c], [i, j]):
                     self.seen[c][i, j] += 2
 
-        self._keep(drop, thin, renew, look, active)
+        @ks.kernel
+        def groups(c: ks.template()):
+            for cell in ks.grouped(nodes[c]):
+                self.seen[c][cell] += cell[0] + 1
+
+        self._keep(drop, thin, renew, look, active, groups)
 
     def _write_reads(self) -> None:
         x, y, other, items, lists = self.x, self.y, self.other, self.items, self.lists
-        n, m = self.tree.chain[-1][1]
+        (n, m), (a, b, _) = self.tree.chain[-1][1], self.tree.least
         p, q = other.shape
 
         @ks.kernel
@@ -268,12 +239,13 @@ class World:
         @ks.kernel
         def up():
             for i, j in other:
-                x[i, j % m] = ks.min(other[i, j], _MOST)
+                if i < x.shape[0]:
+                    x[i + a, j % m + b] = ks.min(other[i, j], _MOST)
 
         @ks.kernel
         def sum_lists():
             for i, j, k in items:
-                self.sums[0] += ks.cast(items[i, j, k], ks.i64) * (k + 1) // (k + 1)
+                self.sums[0] += ks.cast(items[i, j, k], ks.i64) * (k + 9) // (k + 9)
 
         @ks.kernel
         def lengths():
@@ -288,16 +260,41 @@ class World:
         @ks.kernel
         def plain():
             for i, j in self.plain:
-                self.plain[i, j] = x[i, j] + 2 * y[i, j]
+                self.plain[i, j] = x[i + a, j + b] + 2 * y[i + a, j + b]
 
         self._keep(carry, down, up, sum_lists, lengths, total, plain)
+
+    def _write_dense(self) -> None:
+        x, grid, at = self.x, self.grid, self.at
+
+        @ks.kernel
+        def smooth(c: ks.i32):
+            for i, j in self.plain:
+                self.rest[i, j] = ks.min(self.plain[i, j], _MOST) + c
+
+        @ks.kernel
+        def deposit():
+            for i, j in x:
+                p, q = ks.cast(x[i, j], ks.i32) % 8, (i + j) % 6
+                for k, m in ks.static(ks.ndrange(2, 2)):
+                    grid[p + k, q + m] += k + m + 1
+
+        @ks.kernel
+        def particles(c: ks.i32):
+            for k in at:
+                p = at[k] % 7
+                for m in ks.static(range(3)):
+                    grid[p + m, 0] += m + 1
+                at[k] += k + c
+
+        self._keep(smooth, deposit, particles)
 
     def call(self, what: str, c: int) -> None:
         """One call. What it does with its number follows from the kernel."""
         kernel = self.kernels[what]
         if what in ("drop", "thin", "renew"):
             kernel(c, self.nodes[self.sparse[c % len(self.sparse)]])
-        elif what in ("look", "active"):
+        elif what in ("look", "active", "groups"):
             kernel(c % len(self.nodes))
         elif [*kernel.parameters]:
             kernel(c)
@@ -315,6 +312,16 @@ class World:
         """A program, and the states that it begins with."""
         recording, arrays = record_program(lambda: self.run(parts), ())
         return recording, {name: np.array(a) for name, a in arrays.items()}
+
+    def emptied(self, recording: Recording, number: int) -> Emptied | None:
+        """What the host's `deactivate_all` of a node of the first tree does; None where the program does not use the tree."""
+        node = self.nodes[self.sparse[number % len(self.sparse)]]
+        structure = node.structure
+        used = [u for u in recording.trees if u.tree.name == structure.tree.name]
+        if not used:
+            return None
+        sections = {name: a.copy() for name, a in structure.storage.arrays.items()}
+        return Emptied(used[0], structure.numbers[id(node)], sections)
 
     def interpreted(self, parts: tuple[Part, ...], wanted: Arrays) -> str:
         """Where the interpreter of trees, which the lowering to plain arrays has no part in, leaves other cells or values than are

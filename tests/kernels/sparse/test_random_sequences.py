@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.testing import sparse_batches
-from kernelscape.testing.sparse_programs import Part, Tree, World
+from kernelscape.testing.sparse_drawn import Part, Tree
+from kernelscape.testing.sparse_programs import World
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
