@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from ..kernels.ir import kernel as ir
-from ..kernels.ir.task import ArrayInfo, Problem
+from ..kernels.ir.task import ArrayInfo, Problem, TreeParts
 from ..kernels.ir.walk import (
     blocks,
     children,
@@ -54,7 +54,8 @@ def problem_of(kernel: ir.KernelIR) -> Problem:
         ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")
         for a in kernel.arrays
     )
-    return Problem(kernel.name, arrays, kernel.scalars, (), "")
+    parts = TreeParts(shared=kernel.shared)
+    return Problem(kernel.name, arrays, kernel.scalars, (), "", parts=parts)
 
 
 class _Lowering:
@@ -337,7 +338,8 @@ class _Lowering:
     def add_up(self, copies: Copies) -> None:
         """The copies are added to their array, a part of it by each thread, and given back."""
         array, name = c.Id(self.names[copies.array.name]), f"launch_{len(self.functions)}"
-        body = added(self.w, copies, array, self.plan.cores)
+        n_shared = self.problem.parts.n_shared(copies.array.name)
+        body = added(self.w, copies, array, self.plan.cores, n_shared)
         named = (*parameters(self.problem, body, self.names), copies.parameter)
         self.functions.append(c.Function(name, named, body, True, thread_parameters=named))
         run = c.RunClosed(name, (array, c.Id(copies.name)), (array.name,))

@@ -50,20 +50,31 @@ def declared(w: Builder, array: ArrayInfo, stem: str, cores: int, is_small: c.CE
     return made
 
 
-def added(w: Builder, copies: Copies, array: c.CExpr, cores: int) -> tuple[c.CStmt, ...]:
-    """What a thread of a team adds up: its part of the elements, copy by copy."""
+def added(
+    w: Builder, copies: Copies, array: c.CExpr, cores: int, n_shared: int = 0
+) -> tuple[c.CStmt, ...]:
+    """What a thread of a team adds up: its part of the elements, copy by copy; without the first `n_shared` of each row."""
     k, slot, begin, end = (w.fresh(stem) for stem in ("k", "slot", "begin", "end"))
     w.used -= {k, slot, begin, end}
-    n, tid, dtype = c.number(copies.n_elements), c.Id("tid"), copies.array.dtype
-    place = Value(c.Index(array, c.Id(k)), dtype)
-    copy = c.Index(c.Id(copies.name), c.add(c.Bin("*", c.Id(slot), n), c.Id(k)))
+    tid, dtype = c.Id("tid"), copies.array.dtype
+    n = copies.array.shape[-1] if n_shared else copies.n_elements
+    n_rows, rest = copies.n_elements // max(n, 1), c.number(n - n_shared)
+    row = w.fresh("row")
+    w.used -= {row}
+    first = c.linear(((c.Id(row), n),) if n_rows > 1 else (), n_shared)
+    at = c.add(first, c.Id(k)) if n_shared else c.Id(k)
+    place = Value(c.Index(array, at), dtype)
+    before = c.Bin("*", c.Id(slot), c.number(copies.n_elements))
+    copy = c.Index(c.Id(copies.name), c.add(before, at))
     add = c.Assign(place.x, w.combine("add", place, Value(copy, dtype)).x)
-    each = c.For(k, c.Id(begin), c.Id(end), 1, (add,), independent=True)
+    each: c.CStmt = c.For(k, c.Id(begin), c.Id(end), 1, (add,), independent=True)
+    if n_rows > 1:
+        each = c.For(row, c.Num("0"), c.number(n_rows), 1, (each,))
     ends = ((begin, tid), (end, c.Bin("+", tid, c.Num("1"))))
     return (
         *(
             c.Declare(
-                "long", name, c.Bin("/", c.Bin("*", n, who), c.Id("n_threads")), constant=True
+                "long", name, c.Bin("/", c.Bin("*", rest, who), c.Id("n_threads")), constant=True
             )
             for name, who in ends
         ),

@@ -485,7 +485,8 @@ class KernelIR:
     """One instantiated kernel: `body` is its statements at top level, each outermost `For` a parallel range-for.
 
     A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays, whose leaf loops are `independent`: their
-    iterations are parallel by definition, too; indices of `trusted` arrays are right.
+    iterations are parallel by definition, too; indices of `trusted` arrays are right. `shared`: arrays with first elements of each
+    row that inactive cells share and nobody writes, and how many these are.
     """
 
     name: str
@@ -498,3 +499,4 @@ class KernelIR:
     placed: tuple[Placed, ...] = ()
     independent: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
+    shared: tuple[tuple[str, int], ...] = ()

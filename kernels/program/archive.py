@@ -53,7 +53,7 @@ _CLASSES: dict[str, type[Any]] = {
 _LATER = {
     "Update": frozenset({"result"}),
     "ArrayParam": frozenset({"is_list"}),
-    "KernelIR": frozenset({"trees", "placed", "independent", "trusted"}),
+    "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
     "Recording": frozenset({"trees", "repeats"}),
     "Repeat": frozenset({"index"}),
@@ -61,7 +61,7 @@ _LATER = {
 }
 # Fields that say what is checked no more: no file says so.
 _NEVER = {
-    "KernelIR": frozenset({"trusted"}),
+    "KernelIR": frozenset({"trusted", "shared"}),
     "ArrayParam": frozenset({"is_list"}),
     "UsedTree": frozenset({"appended"}),
 }
@@ -154,7 +154,7 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
         (trees[tree].arrays.get(key), name) for name, tree, key in lowered.sections if tree in trees
     ]
     given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
-    is_same = replace(lowered.ir, trusted=()) == replace(call.ir, trusted=())
+    is_same = replace(lowered.ir, trusted=(), shared=()) == call.ir
     if not is_same or any(given.get(name) != array for array, name in places):
         raise ArchiveError(
             f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"

@@ -45,7 +45,7 @@ from ..ir.walk import (
 from .cells import I64, Block, Cells, Found, Names, number
 from .derived import ActivationSite
 from .halo import Staged, around, windows
-from .layout import Layout, pools_below
+from .layout import Layout, n_shared, pools_below
 from .loops import CellLoops
 from .lowered import Lowered
 from .near import Leaf, offsets
@@ -145,6 +145,7 @@ class _Lowering:
             placed=(),
             independent=tuple(self.cell_loops.independent),
             trusted=tuple(p.name for p in added),
+            shared=self._shared(),
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
@@ -152,6 +153,12 @@ class _Lowering:
         loops = tuple((k, tops[id(s)]) for k, s in enumerate(lowered.body) if id(s) in tops)
         ends = len(first.statements), len(last.statements)
         return Lowered(lowered, sections, *ends, lists, loops, windows(lowered.body, self.made))
+
+    def _shared(self) -> tuple[tuple[str, int], ...]:
+        """Arrays with elements that inactive cells share, and how many these are in front of each row."""
+        every = self.names.arrays.items()
+        counts = ((name, n_shared(self.layouts[tree], key)) for name, (tree, key) in every)
+        return tuple((name, n) for name, n in counts if n)
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
         """Nodes of which a statement may change what is active."""

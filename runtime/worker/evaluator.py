@@ -47,55 +47,10 @@ from .messages import (
     TimeFunction,
 )
 from .outcome import Failure, Measurement, Protocol
-from .verify import Expected, find_mismatch
+from .placed_sets import Kept, PlacedSet, place_sets
+from .verify import find_mismatch
 
 Array = NDArray[Any]
-
-
-class _Set:
-    """One input set on the device, where `as_numpy` says. Outputs and in-place arrays are shared
-    between sets, read-only inputs are not.
-    """
-
-    def __init__(
-        self,
-        runner: AbstractRunner,
-        roles: dict[str, str],
-        files: SetFiles,
-        shared: dict[tuple[str, int], AbstractArray],
-        *,
-        kept: Mapping[str, int] | None = None,
-        turn: int = -1,
-    ) -> None:
-        """`kept`: of arrays, first elements of each row that nobody may write. One row of them ends with a page, another in each
-        `turn`: only whole pages can be protected. -1: the set that is timed, which lies as a user's arrays do, all of it free.
-        """
-        self.kept, as_numpy = dict(kept or {}), turn < 0
-        self.scalars = files.scalars
-        self.arrays: dict[str, AbstractArray] = {}
-        self.contents: dict[str, Array] = {n: _open(f) for n, f in files.arrays.items()}
-        self.expected: dict[str, Expected] = {}
-        for name, contents in self.contents.items():
-            if roles[name] == "input":
-                self.arrays[name] = runner.allocate(
-                    contents.shape, contents.dtype, as_numpy=as_numpy
-                )
-                self.arrays[name].upload(contents)
-                self.arrays[name].freeze()
-                continue
-            border, row = None, turn
-            if name in self.kept:
-                row = turn % max(1, contents.size // max(1, contents.shape[-1]))
-                border = row * contents.shape[-1] + self.kept[name]
-            key = name, row if border is not None or as_numpy else 0
-            if key not in shared:
-                shared[key] = runner.allocate(
-                    contents.shape, contents.dtype, as_numpy=as_numpy, border=border
-                )
-            self.arrays[name] = shared[key]
-        for name, e in files.expected.items():
-            magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
-            self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
 
 
 class Evaluator:
@@ -106,7 +61,7 @@ class Evaluator:
         self._n_threads = n_threads
         self._roles: dict[str, str] = {}
         self._trees: tuple[UsedTree, ...] = ()
-        self._sets: list[_Set] = []
+        self._sets: list[PlacedSet] = []
         self._timed: SetFiles | None = None  # what set 0 was made of
         self._workspace: AbstractArray | None = None
 
@@ -151,16 +106,13 @@ class Evaluator:
         self._sets, self._workspace = [], None
         self._roles, self._trees = request.roles, request.trees
         self._timed = request.sets[0] if request.sets else None
-        shared: dict[tuple[str, int], AbstractArray] = {}
         parts = shared_parts(request.trees)
         kept = {name: n for name, (n, _) in parts.items()}
-        # What is timed lies where a user's arrays do; the others see that code is right on aligned ones too.
-        self._sets = [
-            _Set(self._runner, request.roles, s, shared, kept=kept if k else {}, turn=k - 1)
-            for k, s in enumerate(request.sets)
-        ]
+        self._sets = place_sets(self._runner, request.roles, request.sets, kept)
         limit_bytes = limit_memory(request.allowance_bytes) if self._runner.limits_memory else 0
-        return Ready(_spans(self._sets), limit_bytes, _shared_spans(self._sets, parts))
+        return Ready(
+            _spans(self._sets), limit_bytes, _shared_spans(self._sets, parts), len(self._verified)
+        )
 
     def _evaluate(
         self, artifact: Artifact, protocol: Protocol, verify: bool
@@ -224,16 +176,16 @@ class Evaluator:
                         outcomes[k] = one
         return [outcomes[k] for k in range(len(artifacts))]
 
-    def _aligned(self) -> list[_Set]:
+    def _aligned(self) -> list[PlacedSet]:
         """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
         if self._timed is None or not self._runner.placement_counts:
             return []
         with unlimited_memory(), suppress(MemoryError):
-            return [_Set(self._runner, self._roles, self._timed, {}, turn=0)]
+            return [PlacedSet(self._runner, self._roles, self._timed, {}, kept=Kept({}, 0))]
         return []
 
     @property
-    def _verified(self) -> list[_Set]:
+    def _verified(self) -> list[PlacedSet]:
         """Sets that expect something; of huge arguments the timed one does not."""
         return [s for s in self._sets if s.expected] or self._sets
 
@@ -257,7 +209,7 @@ class Evaluator:
         self,
         module: AbstractModule,
         workspace: AbstractArray | None,
-        sets: list[_Set],
+        sets: list[PlacedSet],
         protocol: Protocol | None,
     ) -> Failure | Measurement | None:
         """What is wrong, if anything. A candidate that is right on one set but hopelessly slow is not
@@ -280,12 +232,12 @@ class Evaluator:
             run_ns = elapsed_ns - (waited_ns() - waited_before_ns)
             wrong = self._find_wrong(s, workspace)
             if wrong is not None:
-                return Failure("wrong", f"input set {k}: {wrong}")
+                return Failure("wrong", f"input set {s.number}: {wrong}")
             if protocol is not None and protocol.is_hopeless(run_ns):
                 return Measurement(elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True)
         return None
 
-    def _find_wrong(self, s: _Set, workspace: AbstractArray | None) -> str | None:
+    def _find_wrong(self, s: PlacedSet, workspace: AbstractArray | None) -> str | None:
         arrays = {**s.arrays} if workspace is None else {**s.arrays, "workspace": workspace}
         for name, array in arrays.items():
             place = array.trespass()
@@ -311,7 +263,7 @@ class Evaluator:
         return None
 
     def _values(
-        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+        self, module: AbstractModule, s: PlacedSet, workspace: AbstractArray | None
     ) -> tuple[AbstractArray | int | float | bool, ...]:
         values: list[AbstractArray | int | float | bool] = []
         for a in module.artifact.arguments:
@@ -325,7 +277,7 @@ class Evaluator:
         return tuple(values)
 
     def _call_arguments(
-        self, module: AbstractModule, s: _Set, workspace: AbstractArray | None
+        self, module: AbstractModule, s: PlacedSet, workspace: AbstractArray | None
     ) -> CallArguments:
         restore = tuple(
             (array, s.contents[name])
@@ -374,18 +326,13 @@ def _outcomes(
     )
 
 
-def _open(path: str) -> Array:
-    array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
-
-
-def _spans(sets: list[_Set]) -> list[tuple[str, int, int]]:
+def _spans(sets: list[PlacedSet]) -> list[tuple[str, int, int]]:
     named = ((name, array.span) for s in sets for name, array in s.arrays.items())
     return [(name, *span) for name, span in named if span is not None]
 
 
 def _shared_spans(
-    sets: list[_Set], parts: Mapping[str, tuple[int, str]]
+    sets: list[PlacedSet], parts: Mapping[str, tuple[int, str]]
 ) -> list[tuple[str, int, int]]:
     """What inactive cells share: what to say of a write there, and its addresses."""
     found = []

@@ -80,11 +80,13 @@ Request = Prepare | Evaluate | Interleave | Probe | Calibrate | TimeFunction
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """Prepared (or started); `regions` are the address ranges of read-only inputs, to explain
     faults; `shared` are those of what inactive cells of sparse fields share, with what a write there means.
+    `n_verified`: runs that verify a candidate.
     """
 
     regions: list[tuple[str, int, int]]
     limit_bytes: int  # of private memory; 0: none
     shared: list[tuple[str, int, int]] = []
+    n_verified: int = 0
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):

@@ -176,7 +176,7 @@ class Worker(AbstractWorker):
         self._send_prepare()
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
-        n_runs = len(self._prepared.sets) if verify else 0
+        n_runs = self._ready.n_verified if verify else 0
         deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
         return self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
 

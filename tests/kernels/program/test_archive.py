@@ -52,7 +52,9 @@ def test_no_recording_is_refused(values: Any) -> None:
 
 def test_no_file_says_that_indices_are_right() -> None:
     values = json.loads(json.dumps(to_values(recording_of("axpydot"))))
-    assert not {"trees", "placed", "independent", "trusted"} & set(values["calls"][0]["ir"])
+    assert not {"trees", "placed", "independent", "trusted", "shared"} & set(
+        values["calls"][0]["ir"]
+    )
     values["calls"][0]["ir"]["trusted"] = ["x"]
     with pytest.raises(ArchiveError, match="says what is trusted"):
         from_values(values)

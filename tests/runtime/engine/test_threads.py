@@ -8,6 +8,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape import runtime
 from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
@@ -222,6 +223,41 @@ def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch)
         for _ in range(3):
             assert_same(engine, ir, arrays, [])
     engine.close()
+
+
+def test_copies_of_threads_leave_alone_what_inactive_cells_share(tmp_path, monkeypatch):
+    """Where zeros are added to the zeros of slot 0, a negative one turns."""
+    for name, ns in (("TEAM_PAYS_NS", 0.0), ("COPY_NS_PER_BYTE", 0.0), ("CAS_NS", 1e6)):
+        monkeypatch.setattr(work, name, ns)
+    ks.init(arch=ks.cpu)
+    v, x, at, n = ks.Vector.field(2, ks.f32), ks.field(ks.f32), ks.field(ks.i32), 1000
+    leaf = ks.root.pointer(ks.i, 6)
+    leaf.dense(ks.i, 8).place(v, x)
+    ks.root.dense(ks.i, n).place(at)
+
+    @ks.kernel
+    def tally():
+        ks.no_activate(leaf)
+        for k in at:
+            x[at[k]] += 1.0
+            v[at[k]][1] += 2.0
+
+    at.from_numpy(np.random.default_rng(3).integers(8, 24, n).astype(np.int32))
+    for k in range(8, 24):
+        x[k], v[k] = 1.0, [3.0, 4.0]
+    storage = leaf.structure.storage
+    ir = tally.instantiate()
+    (step,) = (s for s in default_plan(ir, CORES).steps if isinstance(s, LoopStep))
+    assert len(step.share.copied) == 2 and [n for _, n in ir.shared if n == 8]
+    for k in range(2):
+        storage.arrays[f"field{k}"][..., :8] = -0.0
+    engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
+    monkeypatch.setattr(runtime.engine, "_engine", engine)
+    tally()
+    for k in range(2):
+        assert np.signbit(storage.arrays[f"field{k}"][..., :8]).all()
+    engine.close()
+    ks.reset()
 
 
 def test_threads_compute_what_random_kernels_mean(engine):
