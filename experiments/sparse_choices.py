@@ -73,6 +73,7 @@ PROGRAMS = {
     "stencil7_4": Program(lambda n: stencil(n, 4, False), "staged", _TILES),
     "stencil27_8": Program(lambda n: stencil(n, 8, True), "staged", _TILES),
     "stencil27_4": Program(lambda n: stencil(n, 4, True), "staged", _TILES),
+    "copies7_8": Program(lambda n: stencil(n, 8, False), "unrolled", ("NONE", "ALL")),
     "grow": Program(grow, "activate", ("ACTIVATE", "ELEMENT"), multiple=256),
     "records": Program(lists, "record", ("SLOT_AND_COORDINATES", "CELL")),
     "look_ups": Program(look_ups, "directory", _DIRECTORIES),

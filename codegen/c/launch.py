@@ -46,6 +46,7 @@ from .compaction import compacted
 from .counted import counted_range, n_iterations
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
+from .leaf_rows import copies_in
 from .outline import has_loop, is_closed, outlined
 from .scatter import array_updated, body_writer, iterations_of
 from .scene import Scene
@@ -441,13 +442,16 @@ class LaunchWriter:
         """Bodies of several tasks, as the body of the first of them."""
         assert first.task.body is not None
         body = replace(first.task.body, statements=phase.statements)
-        self.statements(replace(first, task=replace(first.task, body=body)), ctx)
+        self.statements(replace(first, task=replace(first.task, body=body)), ctx, phase.tasks)
         for t in phase.tasks:
             for array in arrays_written(self.scene.plan.tasks[t].task):
                 self.scene.w.forget(array)
 
-    def statements(self, task: TaskPlan, ctx: Context) -> None:
-        """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector."""
+    def statements(self, task: TaskPlan, ctx: Context, tasks: Sequence[int] = ()) -> None:
+        """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector.
+
+        `tasks`: those of which it is the body, where they are several.
+        """
         if task.vector is not None:
             self.in_lanes(task, task.vector, ctx)
             return
@@ -458,6 +462,7 @@ class LaunchWriter:
             writer = body_writer(self.scene, task, variables, self.windows(task, inner))
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
+            writer.copies = copies_in(self.scene.plan, task, tasks or (task.index,))
             if task.compaction != "SERIAL":
                 body = task.task.body
                 assert body is not None

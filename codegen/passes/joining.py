@@ -52,7 +52,7 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
     for n in nodes:
         if isinstance(n, Body):
             as_first = _same_iterations(plan, run[0] if run else n.task, n.task, around)
-            if as_first is None:
+            if as_first is None or not _same_ways(plan, (*run, n.task)):
                 end()
                 as_first = _same_iterations(plan, n.task, n.task, around)
             if as_first is not None:
@@ -106,6 +106,11 @@ def _same_iterations(
             return None
         found[p.loop.name] = mates[0]
     return found
+
+
+def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
+    """Whether all loops inside of bodies that may be written in several ways are written in one, as those of one body are."""
+    return len({value for t in tasks for _, value in plan.places("unrolled", t)}) < 2
 
 
 def _statements(

@@ -29,7 +29,6 @@ from ...kernels.ir.kernel import (
     Local,
     LoopIndex,
     Print,
-    Select,
     SetLocal,
     Stmt,
     Store,
@@ -39,6 +38,7 @@ from ...kernels.ir.kernel import (
 )
 from ...kernels.ir.meeting import meet_in
 from ...kernels.ir.ranges import is_uneven, row_starts
+from ...kernels.ir.unrolling import copies_of, few_rows
 from ...kernels.ir.walk import children, local_changed, nested_statements, walk
 from ...kernels.offload.distribute import unique_loops
 from ...kernels.program import work
@@ -46,8 +46,6 @@ from .lanes import lanes_of, ranges_of
 from .thread_copies import copies_bytes
 from .waves import wave_at
 
-_MOST_COPIES = 8  # of a body that is written out, and of operations in all copies
-_MOST_COPIED_NODES = 4096
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
 
@@ -69,30 +67,12 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
             free = step.independent | _by_definition(ir, s)
             ranges = _ranges(ir, s, vector_bytes)
             lanes = None if ranges else _lanes(ir, s, vector_bytes)
-            made = replace(step, independent=free, lanes=lanes, ranges=ranges, copies=_copies(s))
+            copies = copies_of(few_rows(s.body))
+            made = replace(step, independent=free, lanes=lanes, ranges=ranges, copies=copies)
             steps.append(made)
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
-
-
-def _copies(loop: For) -> dict[str, int]:
-    """Loops over few rows are written out where their index decides something in the row: then it is decided before. The rows are
-    not, as compilers make vectors of loops only.
-    """
-    found: dict[str, int] = {}
-    for x in nested_statements(loop.body):
-        n = _constant(x.extent) if isinstance(x, For) else None
-        if not isinstance(x, For) or n is None or n > _MOST_COPIES:
-            continue
-        inside = list(nested_statements(x.body))
-        rows = [s for s in inside if isinstance(s, For)]
-        nodes = [e for s in inside for part in children(s) for e in walk(part)]
-        asked = (k for e in nodes if isinstance(e, Select) for k in walk(e.condition))
-        decides = any(isinstance(k, LoopIndex) and k.loop == x.loop for k in asked)
-        if len(rows) == 1 and decides and n * len(nodes) <= _MOST_COPIED_NODES:
-            found |= {x.loop: n, rows[0].loop: 1}
-    return found
 
 
 def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:

@@ -1,0 +1,24 @@
+"""What was decided of loops over few rows inside a body, as those of a leaf of a sparse field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kernels.ir.unrolling import copies_of, few_rows
+from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
+from ..plan import Plan, TaskPlan
+
+
+def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int]:
+    """How often the bodies of loops in a task's body are written out. `tasks`: those of which it is the body; several have been
+    decided alike (codegen/passes/joining.py), and loops of it other names than they had.
+    """
+    assert task.task.body is not None
+    values = {place: value for t in tasks for place, value in plan.places("unrolled", t)}
+    wanted = UNROLLED[ALL_COPIES]
+    if wanted not in values.values():
+        return {}
+    found = few_rows(task.task.body.statements)
+    if len(tasks) == 1:
+        found = tuple(x for x in found if values.get(place_of(task.task, x.loop)) == wanted)
+    return copies_of(found)

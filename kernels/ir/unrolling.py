@@ -1,0 +1,48 @@
+"""Loops over few rows whose index decides something in the row: written out, it is decided before.
+
+The rows themselves stay loops, as compilers make vectors of loops only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .kernel import Const, For, LoopIndex, Select, Stmt
+from .walk import children, nested_statements, walk
+
+_MOST_COPIES = 8  # of a body that is written out, and of operations in all copies
+_MOST_COPIED_NODES = 4096
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """A loop of `extent` iterations, each of which runs the loop `row` and no other one."""
+
+    loop: str
+    extent: int
+    row: str
+
+
+def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
+    """The loops in a body that can be written out and have an index that conditions in their rows ask for."""
+    found: list[FewRows] = []
+    for x in nested_statements(tuple(body)):
+        if not isinstance(x, For) or not isinstance(x.extent, Const):
+            continue
+        n = int(x.extent.value)
+        if not 0 < n <= _MOST_COPIES:
+            continue
+        inside = list(nested_statements(x.body))
+        rows = [s for s in inside if isinstance(s, For)]
+        nodes = [e for s in inside for part in children(s) for e in walk(part)]
+        asked = (k for e in nodes if isinstance(e, Select) for k in walk(e.condition))
+        decides = any(isinstance(k, LoopIndex) and k.loop == x.loop for k in asked)
+        if len(rows) == 1 and decides and n * len(nodes) <= _MOST_COPIED_NODES:
+            found.append(FewRows(x.loop, n, rows[0].loop))
+    return tuple(found)
+
+
+def copies_of(rows: Sequence[FewRows]) -> dict[str, int]:
+    """How often the bodies of loops are written out where these are: a row once, which keeps it a loop."""
+    return {name: n for x in rows for name, n in ((x.loop, x.extent), (x.row, 1))}

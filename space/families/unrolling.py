@@ -1,0 +1,79 @@
+"""Whether loops over few rows are written out (loop unrolling; Allen and Kennedy, 2001, section 8.4).
+
+What the index of such a loop decides in its row is known in each copy, as in which leaf the row beside it is: compilers make vectors
+of the rows then, which conditions in them prevent. Of CPUs alone: compilers of GPUs write short loops out themselves.
+
+No term of the bound counts it: copies save nothing that is sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...kernels.ir.body import Body
+from ...kernels.ir.task import Task
+from ...kernels.ir.unrolling import few_rows
+from ..backbone import INNER
+from ..draft import Draft, Family, Phrases, all_but, bits
+from ..targets.kind import CPU
+from .leaf_tiles import IN_ROWS, IN_TILE
+from .tiling import DIM_KIND, VECTOR
+
+ALL_COPIES, NO_COPIES = range(2)
+UNROLLED = (
+    "ALL",  # all iterations, one behind the other
+    "NONE",  # a loop, of which the compiler decides
+)
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        for loop in dict.fromkeys(x for body in bodies_of(task) for x in loops_of(body)):
+            place = place_of(task, loop)
+            s.v.of_places["unrolled"][t, place] = s.b.add("unrolled", (place,), UNROLLED)
+
+
+def place_of(task: Task, loop: str) -> str:
+    """The name of a loop in a task's body, for people and decisions."""
+    return f"{task.name}.{loop}"
+
+
+def bodies_of(task: Task) -> Iterator[Body]:
+    """The forms of a task's body, its own first."""
+    if task.body is not None:
+        yield task.body
+        yield from (body for _, body in (*task.body.trees.others, *task.body.trees.forms))
+
+
+def loops_of(body: Body) -> list[str]:
+    """The loops of a body that can be written out."""
+    return [x.loop for x in few_rows(body.statements)]
+
+
+def forms_have_them(s: Draft) -> None:
+    """Coherence: in a form of the body without the loop, or in lanes, there is nothing to write out, which is the first value."""
+    for (t, place), var in s.v.of_places["unrolled"].items():
+        task = s.problem.tasks[t]
+        assert task.body is not None
+        trees = task.body.trees
+        for tiled, body in trees.forms:
+            if place in (place_of(task, loop) for loop in loops_of(body)):
+                continue
+            others = [
+                (s.v.of_places["staged"][t, x.name], bits(IN_ROWS if x.name in tiled else IN_TILE))
+                for x in trees.tiles
+            ]
+            s.b.clause("rows of this form", [(var, bits(ALL_COPIES)), *others])
+        for d in s.dims_at(t, INNER):
+            alone = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
+            s.b.clause("rows of one iteration", [(var, bits(ALL_COPIES)), alone])
+
+
+PHRASES = Phrases(
+    "unrolled",
+    "loops",
+    {"NONE": "is a loop of which the compiler decides how often it is written out"},
+    {"NONE": "not written out"},
+)
+
+FAMILY = Family("unrolling", {CPU: (forms_have_them,)}, declare, (PHRASES,))
