@@ -1,7 +1,7 @@
 """Whether loops over few rows are written out (loop unrolling; Allen and Kennedy, 2001, section 8.4).
 
-What the index of such a loop decides in its row is known in each copy, as in which leaf the row beside it is: compilers make vectors
-of the rows then, which conditions in them prevent. Of CPUs alone: compilers of GPUs write short loops out themselves.
+What the index of such a loop decides in its row is known in each copy, as in which leaf the row beside it is. Compilers make
+vectors of the rows then, which conditions in them prevent. Of CPUs alone: compilers of GPUs write short loops out themselves.
 
 No term of the bound counts it: copies save nothing that is sure.
 """
