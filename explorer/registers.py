@@ -45,22 +45,26 @@ class Registers:
 
     def note(self, launches: Launches) -> None:
         """Learn from a candidate's launches."""
-        self.model.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in launches)
+        known = (x for x in launches if x.tasks)
+        self.model.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in known)
 
     def launches(self, candidate: Candidate, source: Source, report: BuildReport) -> Launches:
-        """Every launch of a compiled candidate, beside what the space counts: of the tasks of a launch the one with most."""
+        """Every launch of a compiled candidate, beside what the space counts: of the tasks of a launch the one with most. What
+        converts trees into a layout is none of the tasks that the space knows.
+        """
         counted = self._bounder.registers(candidate)
+        tasks = [tuple(t for t in x.tasks if t < len(counted)) for x in source.launches]
         return tuple(
             LaunchRecord(
                 kernel=x.kernel,
-                tasks=launch.tasks,
+                tasks=known,
                 threads=x.block[0] * x.block[1] * x.block[2],
-                counted=max((counted[t] for t in launch.tasks), default=0),
+                counted=max((counted[t] for t in known), default=0),
                 registers=x.registers,
                 spill_bytes=x.spill_bytes,
                 shared_bytes=x.shared_bytes,
             )
-            for launch, x in zip(source.launches, report.launches, strict=True)
+            for known, x in zip(tasks, report.launches, strict=True)
         )
 
     def recall(self, records: Iterable[EvaluationRecord]) -> None:

@@ -76,7 +76,9 @@ class Work:
             return loaded.call(inputs, judge)
 
         for _ in range(_TIMES_ON_A_GPU):
-            said = sparse_periods.through_periods(call, self.recording, self.before, self.wanted)
+            said = sparse_periods.through_periods(
+                call, self.recording, self.before, self.wanted, self.between
+            )
             if said:
                 return in_terms_of_trees(self.recording.trees, said)
         return ""

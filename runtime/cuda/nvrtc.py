@@ -20,6 +20,9 @@ ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), 
 
 # Verbose ptxas is what tells of spills; the rest is the default, multiply-adds fused as on the CPU.
 OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v")
+# Where there is a driver NVRTC keeps what it compiled, and says nothing of it when it is asked again. Releases before 12.9 do
+# not know the word.
+_NO_CACHE = "--no-cache"
 _LOG_CHARACTERS = 6000
 
 
@@ -96,15 +99,28 @@ def supported() -> tuple[str, ...]:
     return tuple(f"sm_{k}" for k in numbers)
 
 
+@cache
+def _without_cache() -> tuple[str, ...]:
+    """The option that has every text compiled anew, where there is one."""
+    asked = _compile("", (_NO_CACHE,))
+    return (_NO_CACHE,) if asked.cubin is not None else ()
+
+
 def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compiled:
     """Compile CUDA text in this process to a cubin. Equal text and options give equal bytes."""
+    return _compile(
+        text, (f"--gpu-architecture={architecture}", *OPTIONS, *_without_cache(), *extra)
+    )
+
+
+def _compile(text: str, words: tuple[str, ...]) -> Compiled:
     nvrtc = library()
     program = ctypes.c_void_p()
     _check(
         nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None)
     )
     try:
-        options = [o.encode() for o in (f"--gpu-architecture={architecture}", *OPTIONS, *extra)]
+        options = [o.encode() for o in words]
         status = nvrtc.nvrtcCompileProgram(
             program, len(options), (ctypes.c_char_p * len(options))(*options)
         )

@@ -212,6 +212,7 @@ class TimedCalls:
     def __init__(self, module: CudaModule, args: CallArguments) -> None:
         self._cuda = driver()
         self._module = module
+        self._args = args  # launches hold addresses only
         self._restored = args.restore
         bound = module.bind(args.values)
         self._launches = [go for _, go in bound]

@@ -241,6 +241,10 @@ class Evaluator:
         arrays = {**s.arrays} if workspace is None else {**s.arrays, "workspace": workspace}
         for name, array in arrays.items():
             place = array.trespass()
+            if place is not None and self._roles.get(name) == "input":
+                # Inputs are made once: what comes next would be blamed for it.
+                said = f"input set {s.number}: memory {place} was written: {name}"
+                raise RunError(Failure("wrong", said), is_lost=True)
             if place is not None:
                 return f"memory {place} was written: {name}"
         found = {name: array.download() for name, array in s.arrays.items() if name in s.expected}
