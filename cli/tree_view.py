@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..kernels.fields.statistics import statistics_in
 from ..kernels.fields.storage import TreeStorage
+from ..kernels.ir.effects import arrays_written
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.sparse.recorded import UsedTree
@@ -18,7 +19,11 @@ def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> 
     """A table for each tree, of its nodes as the sequence finds them."""
     for used in recording.trees:
         if any(key not in used.arrays for key in _needed(used)):
-            yield f"{used.tree.name}: the kernels do not touch all of its states"
+            yield f"{used.tree.name}: its kernels do not take all that says which cells are active"
+            for k, node in enumerate(used.tree.nodes):
+                name = f"{node.kind} {'x'.join(map(str, node.extents))}"
+                indent = "  " * len(used.tree.path(k))
+                yield f"{indent}{name}  {_states(problem, used, k, None)}".rstrip()
             continue
         here = {key: arguments.arrays[name] for key, name in used.sections}
         names = [used.arrays.get(f"field{k}", "-") for k in range(len(used.fields))]
@@ -29,11 +34,21 @@ def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> 
         yield f"  {head.ljust(wide)}  states; cost of its list"
         for k, row in enumerate(rows):
             node = statistics.nodes[k]
-            states = [f"{s}{k}" for s in _STATES if f"{s}{k}" in used.arrays]
-            made = _made(problem, used, k)
-            cost = f"{made} x {node.cells} cells looked at" if made else ""
-            shared = f"{', '.join(states)}; {cost}".strip("; ")
-            yield f"  {row.ljust(wide)}  {shared}".rstrip()
+            looked_at = node.active if used.tree.nodes[k].has.directory else node.cells
+            yield f"  {row.ljust(wide)}  {_states(problem, used, k, looked_at)}".rstrip()
+
+
+def _states(problem: Problem, used: UsedTree, node: int, looked_at: int | None) -> str:
+    """The states of a node that the sequence has, and what its list costs. `looked_at`: cells that making it looks at,
+    of a hash node those that have a slot; None: unknown.
+    """
+    states = ", ".join(f"{s}{node}" for s in _STATES if f"{s}{node}" in used.arrays)
+    made = _made(problem, used, node)
+    if not made:
+        return states
+    return f"{states}; {made} x " + (
+        "its cells" if looked_at is None else f"{looked_at} cells looked at"
+    )
 
 
 def _needed(used: UsedTree) -> Iterator[str]:
@@ -49,4 +64,4 @@ def _needed(used: UsedTree) -> Iterator[str]:
 def _made(problem: Problem, used: UsedTree, node: int) -> int:
     """How often a run of the sequence makes the list of a node, where its cells have changed."""
     array = used.arrays.get(f"list{node}")
-    return sum(t.target.array == array for t in problem.tasks)
+    return sum(t.n_runs for t in problem.tasks if array in arrays_written(t))

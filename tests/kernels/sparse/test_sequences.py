@@ -1,5 +1,6 @@
 """Sequences of kernels on sparse fields: what becomes tasks, what is needless, what is kept in files."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -344,6 +345,32 @@ def test_the_trees_of_a_sequence_are_shown_with_what_their_lists_cost() -> None:
     assert lines[2].endswith("table0, list0; 1 x 4 cells looked at")
     assert "dense 8" in lines[3]
     assert "100.0%" in lines[3]
+
+
+def test_each_tree_is_shown_an_empty_one_and_one_that_is_only_looked_up_too() -> None:
+    x, y, z = (ks.field(ks.i32) for _ in range(3))
+    ks.root.hash(ks.ij, (64, 64)).dense(ks.ij, 2).place(x)
+    ks.root.pointer(ks.i, 4).hash(ks.i, 8).place(y)
+    ks.root.pointer(ks.i, 8).bitmasked(ks.i, 4).place(z)
+    for k in range(3):
+        x[40 * k, 9] = y[10 * k] = 1
+
+    @ks.kernel
+    def each() -> None:
+        for i, j in x:
+            x[i, j] += y[i % 32]
+        for i in z:
+            z[i] += 1
+
+    recording, arrays, problem = recorded(each)
+    text = "\n".join(tree_lines(recording, problem, Arguments(arrays, {})))
+    shown = {line.split()[0].strip(",:"): line for line in text.splitlines() if "tree" in line[:4]}
+    assert len(shown) == 3
+    assert sum("bytes in use" in line for line in shown.values()) == 2
+    assert sum("do not take all" in line for line in shown.values()) == 1
+    assert re.search(r"hash 64x64 +1 +4096 +3 .*keys0; 1 x 3 cells looked at", text)
+    assert re.search(r"pointer 8 +1 +8 +0 +0.0%.*; 1 x 8 cells looked at", text)
+    assert re.search(r"pointer 4  table0\n +hash 8  table1, keys1", text)
 
 
 def test_what_is_known_of_a_loop_stays_with_it() -> None:
