@@ -20,8 +20,8 @@ def tree_lines(recording: Recording, problem: Problem, arguments: Arguments) -> 
     for used in recording.trees:
         if any(key not in used.arrays for key in _needed(used)):
             yield f"{used.tree.name}: its kernels do not take all that says which cells are active"
-            for k, node in enumerate(used.tree.nodes):
-                name = f"{node.kind} {'x'.join(map(str, node.extents))}"
+            for k, n in enumerate(used.tree.nodes):
+                name = f"{n.kind} {'x'.join(map(str, n.extents))}"
                 indent = "  " * len(used.tree.path(k))
                 yield f"{indent}{name}  {_states(problem, used, k, None)}".rstrip()
             continue

@@ -25,11 +25,12 @@ from ..kernels.fields.following import AbstractFollower
 from ..kernels.interpret.kernel import evaluate_scalar
 from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
+from ..kernels.ir.structure import StructureTree
 from ..kernels.language.calling import run_at_once
 from ..kernels.language.record import Call
 from ..kernels.program.archive import ArchiveError
 from ..kernels.sparse.layout import FULL, OUTSIDE
-from ..kernels.sparse.pools import FULL_TEXT, OUTSIDE_TEXT
+from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions
@@ -158,20 +159,30 @@ class _Match:
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
         given = {**zeros, **self.scalars, **self.arrays}
         run = partial(s.tuned, *(given[name] for name in s.parameters))
-        counters = [given[t.arrays["counters"]] for t in s.trees if "counters" in t.arrays]
-        claims = [memoryview(of_tree[-1]) for of_tree in counters]
+        claims = [
+            (memoryview(given[t.arrays["counters"]][-1]), t.tree)
+            for t in s.trees
+            if "counters" in t.arrays
+        ]
         return partial(_claimed, s.name, run, claims) if claims else run
 
 
-def _claimed(name: str, run: Callable[[], object], claims: Sequence[Any]) -> None:
+def _claimed(
+    name: str, run: Callable[[], object], claims: Sequence[tuple[Any, StructureTree]]
+) -> None:
     """A run on sparse fields, of which some writes may not have been made: the last counters of each tree say so."""
     run()
-    for of_tree in claims:
-        outside, full = of_tree[OUTSIDE], of_tree[FULL]
-        if outside or full:
-            for k in range(len(of_tree)):
-                of_tree[k] = 0
-            raise AssertionError(f"{name}: {OUTSIDE_TEXT if outside else FULL_TEXT}")
+    if not any(of_tree[OUTSIDE] or of_tree[FULL] for of_tree, _ in claims):
+        return
+    said = [
+        OUTSIDE_TEXT if of_tree[OUTSIDE] else full_text(tree)
+        for of_tree, tree in claims
+        if of_tree[OUTSIDE] or of_tree[FULL]
+    ]
+    for of_tree, _ in claims:
+        for k in range(len(of_tree)):
+            of_tree[k] = 0
+    raise AssertionError(f"{name}: {said[0]}")
 
 
 def _is_same(a: Any, b: Any) -> bool:

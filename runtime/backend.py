@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .building.artifact import Artifact, BuildReport
 from .device import DeviceError
 from .worker.outcome import Failure, Measurement, Protocol
+from .worker.verify import has_extremes
 
 if TYPE_CHECKING:
     from ..codegen.c.dialect import Dialect
@@ -142,11 +143,18 @@ class AbstractCaller(ABC):
 @dataclass(frozen=True)
 class CallArguments:
     """Values for one module and, for the arrays that the sequence updates in place, the contents
-    to start from.
+    to start from. Of `claims` the last row is 0 as long as calls could do all that they should.
     """
 
     values: tuple[AbstractArray | int | float | bool, ...]
     restore: tuple[tuple[AbstractArray, Array], ...] = ()
+    claims: tuple[AbstractArray, ...] = ()
+
+    def drifted(self) -> bool:
+        """Whether repeated calls have left the states that one is timed on: a tree is full, or numbers are not ordinary."""
+        if any(array.download()[-1].any() for array in self.claims):
+            return True
+        return any(has_extremes(array.download()) for array, _ in self.restore)
 
 
 class AbstractMemoryProbe(ABC):

@@ -129,8 +129,7 @@ class _Lowering:
         made = self.block(self.ir.body, is_top=True)
         makers = {id(s): (top, tree, n) for top, (s, tree, n) in self.makers}
         last = Block(self.names, self.ir.where)
-        for tree in sorted(self.pools.may_fail):
-            self.pools.check(last, tree, self.ir.name)
+        self.pools.check(last, self.ir.name)
         added = tuple(
             ArrayParam(
                 name, self.layouts[tree].sections[key].dtype, self.layouts[tree].sections[key].shape

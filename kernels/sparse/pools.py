@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.kernel import Assert, DType, Expr, Local, LoopIndex, SetLocal, While
 from ..ir.simplify import binary, cast, compare, const, select, unary
+from ..ir.structure import StructureTree
 from .cells import I64, U32, U64, Block, Cells, Found, number, plus, quotient, times
 from .directory import claim, clear
 from .layout import (
@@ -29,7 +30,15 @@ from .layout import (
 )
 
 OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there"
-FULL_TEXT = "a tree of sparse fields is full: cells that had no room were not written"
+
+
+def full_text(tree: StructureTree) -> str:
+    """That cells of a tree had no room."""
+    nodes = ", ".join(f"{n.kind} {' x '.join(map(str, n.extents))}" for n in tree.nodes)
+    return (
+        f"a tree of sparse fields is full ({nodes}): cells that had no room were not written; "
+        "make others inactive before, or its nodes larger"
+    )
 
 
 class Pools:
@@ -57,14 +66,17 @@ class Pools:
         last = len(self.cells.layouts[tree].tree.nodes)
         self.set_counter(b, tree, last, column, number(1))
 
-    def check(self, b: Block, tree: str, kernel: str) -> None:
-        """The call ends with an error where a write was not made; the next one begins anew."""
-        last = len(self.cells.layouts[tree].tree.nodes)
-        for column, text in ((OUTSIDE, OUTSIDE_TEXT), (FULL, FULL_TEXT)):
-            seen = b.hold("failed", self.cells.counter(tree, last, column))
-            self.set_counter(b, tree, last, column, number(0))
-            made = compare("eq", seen, number(0))
-            b.put(Assert(made, f"kernel {kernel}: {text}", (), b.where))
+    def check(self, b: Block, kernel: str) -> None:
+        """The call ends with an error where a write was not made; the next one begins anew, in all trees."""
+        made = list[tuple[Expr, str]]()
+        for tree in sorted(self.may_fail):
+            t = self.cells.layouts[tree].tree
+            for column, text in ((OUTSIDE, OUTSIDE_TEXT), (FULL, full_text(t))):
+                seen = b.hold("failed", self.cells.counter(tree, len(t.nodes), column))
+                self.set_counter(b, tree, len(t.nodes), column, number(0))
+                made.append((compare("eq", seen, number(0)), text))
+        for is_made, text in made:
+            b.put(Assert(is_made, f"kernel {kernel}: {text}", (), b.where))
 
     def note_change(self, b: Block, tree: str, node: int) -> None:
         """Lists that cells of the node are in are old from now on."""

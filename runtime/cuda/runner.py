@@ -16,7 +16,6 @@ from ..building.artifact import Artifact
 from ..measure.timing import Sampler, interleave
 from ..signature import fitting_array
 from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
-from ..worker.verify import has_extremes
 from .driver import driver, enter_context, explain, gpu
 from .graph import Graph, GraphError
 from .memory import CudaArray
@@ -213,7 +212,7 @@ class TimedCalls:
         self._cuda = driver()
         self._module = module
         self._args = args  # launches hold addresses only
-        self._restored = args.restore
+        self._restored, self._drifted = args.restore, args.drifted
         bound = module.bind(args.values)
         self._launches = [go for _, go in bound]
         self._calls_a_graph = max(1, _LAUNCHES_A_GRAPH // max(1, len(self._launches)))
@@ -273,6 +272,3 @@ class TimedCalls:
         for array, contents in self._restored:
             array.upload(contents)
         self.run(1)
-
-    def _drifted(self) -> bool:
-        return any(has_extremes(array.download()) for array, _ in self._restored)

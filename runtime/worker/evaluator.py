@@ -288,7 +288,9 @@ class Evaluator:
             for name, array in s.arrays.items()
             if self._roles[name] == "inout"
         )
-        return CallArguments(self._values(module, s, workspace), restore)
+        counters = [used.arrays.get("counters", "") for used in self._trees]
+        claims = tuple(s.arrays[n] for n in counters if self._roles.get(n, "input") != "input")
+        return CallArguments(self._values(module, s, workspace), restore, claims)
 
     def _time_function(self, request: TimeFunction) -> Measurement:
         function: Any = importlib.import_module(request.module)

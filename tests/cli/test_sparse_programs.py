@@ -160,7 +160,7 @@ def test_trees_are_shown(explore) -> None:
     ("grown", "function", "wrong"),
     [
         (17, "step", "index of a sparse field is outside"),
-        (7, "collecting", "sparse fields is full"),
+        (7, "collecting", "sparse fields is full (pointer 2, dynamic 3)"),
     ],
 )
 @pytest.mark.compiler

@@ -102,3 +102,33 @@ def test_a_million_activations_and_deactivations_leave_no_slot_behind() -> None:
         if k.startswith(("field", "mask", "table")):
             assert not section[..., :4096].any()
     ks.reset()
+
+
+def test_what_one_call_could_not_write_is_said_once_of_several_trees() -> None:
+    """Both are full, and an index is outside; the next call begins anew."""
+    ks.init(arch=ks.cpu)
+    x, y, z = (ks.field(ks.i32) for _ in range(3))
+    first = ks.root.pointer(ks.i, 2).dynamic(ks.j, 8, chunk_size=2)
+    first.place(x)
+    second = ks.root.pointer(ks.i, 2).dynamic(ks.j, 4)
+    second.place(y)
+    ks.root.pointer(ks.i, 8).place(z)
+
+    @ks.kernel
+    def collect(n: ks.i32, at: ks.i32):
+        for i in range(n):
+            ks.append(first, 0, i)
+            ks.append(second, 0, 10 + i)
+            z[at] = i
+
+    with pytest.raises(AssertionError, match=r"full \(pointer 2, dynamic 8\)"):
+        collect(12, 30)
+    collect(0, 0)
+    assert x.to_numpy()[0].tolist() == list(range(8))  # nothing is lost
+    assert y.to_numpy()[0].tolist() == list(range(10, 14))
+    first.deactivate_all()
+    with pytest.raises(AssertionError, match=r"full \(pointer 2, dynamic 4\)"):
+        collect(1, 0)
+    collect(0, 0)
+    assert x.to_numpy()[0].tolist() == [0] * 8 and z[0] == 0
+    ks.reset()

@@ -133,3 +133,32 @@ def test_what_a_row_ends_with_may_be_written(prepared: Any) -> None:
     built = device.builder.build(planted(source, name, 2 * shape[-1] - 2))
     assert isinstance(built, Artifact), built
     assert isinstance(worker.evaluate(built, QUICK), Measurement)
+
+
+def test_a_tree_that_fills_up_is_timed_by_as_many_calls_as_it_has_room_for(tmp_path: Any) -> None:
+    ks.init(arch=ks.cpu)
+    x = ks.field(ks.i32)
+    items = ks.root.pointer(ks.i, 2).dynamic(ks.j, 40, chunk_size=8)
+    items.place(x)
+
+    @ks.kernel
+    def collect() -> None:
+        for i in range(6):
+            ks.append(items, 1, i)
+
+    recording, arrays = record_program(collect, ())
+    given = Arguments({name: np.array(a) for name, a in arrays.items()}, {})
+    ks.reset()
+    problem = normalise(recording)
+    device = open_device("cpu", DeviceOptions(build_folder=tmp_path))
+    candidate = None
+    while not isinstance(candidate, Candidate):
+        root = build_space(problem, checking.target(1, 32)).root()
+        candidate = checking.random_candidate(root, np.random.default_rng(1))
+    built = device.builder.build(checking.source_of(candidate))
+    assert isinstance(built, Artifact), built
+    with Worker(device) as worker:
+        rng = np.random.default_rng(0)
+        worker.prepare(make_input_sets(recording, problem, given, rng, n_sets=1))
+        found = worker.evaluate(built, QUICK)
+    assert isinstance(found, Measurement) and found.n_calls <= 5  # and one before, of 6 of 40 cells
