@@ -27,6 +27,7 @@ from .gpu_cases import BICGK, MATMUL, NEEDS_COMPILER, case_of, decided, gpu, roo
 
 pytestmark = NEEDS_COMPILER
 QUICK = Protocol(sample_ns=1e3, min_samples=1, max_samples=1, budget_ns=1e3)
+LONGEST = 20_000  # characters of a random text: others take seconds each
 BARRIER = "__syncthreads();"  # as functions say it that kernels call, which are text
 MISSED = c.If(
     c.Bin("==", c.Bin("%", c.Id("threadIdx.x"), c.Num("2")), c.Num("0")), (c.Barrier(),)
@@ -173,6 +174,19 @@ def test_a_partial_tile_that_is_taken_for_a_whole_one_is_named(evaluate):
     assert_caught(found, "outside", "beyond", "past", "bounds")
 
 
+@cache
+def waiting(name):
+    """A case with the programs of four random candidates that have barriers."""
+    case = case_of(name, 4)
+    rng, root = np.random.default_rng(2), root_of(case.problem)
+    drawn = (random_candidate(root, rng) for _ in range(200))
+    programs = (program_of(one) for one in drawn if isinstance(one, Candidate))
+    waiting = (p for p in programs if any(map(is_barrier, nodes(p))))
+    found = list(islice((p for p in waiting if len(gpu.printed(p).text) <= LONGEST), 4))
+    assert len(found) == 4
+    return case, found
+
+
 @pytest.mark.parametrize("planted", [None, MISSED], ids=["missing", "missed"])
 @pytest.mark.parametrize("name", ["sgemvt", "gemver", "matmul", "atax"])
 def test_barriers_of_random_candidates(name, planted, evaluate):
@@ -180,12 +194,8 @@ def test_barriers_of_random_candidates(name, planted, evaluate):
 
     It need not matter: a thread may read what it wrote itself, and some loops do not run at these sizes.
     """
-    case = case_of(name, 4)
-    rng, root = np.random.default_rng(2), root_of(case.problem)
-    drawn = (random_candidate(root, rng) for _ in range(200))
-    programs = (program_of(one) for one in drawn if isinstance(one, Candidate))
-    waiting = list(islice((p for p in programs if any(map(is_barrier, nodes(p)))), 4))
-    changed = [with_barriers(p, planted) for p in waiting]
+    case, programs = waiting(name)
+    changed = [with_barriers(p, planted) for p in programs]
     failures = [f for one in changed if isinstance(f := evaluate(case, one), Failure)]
     assert failures
     for found in failures:
