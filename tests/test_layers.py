@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,21 @@ SOURCES = sorted(
     for p in (ROOT / folder).rglob("*.py")
     if p.parent.name not in GPU_BACKENDS
 )
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Each file is parsed once, which takes longer than to look at it."""
+    return ast.parse(path.read_text())
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -58,17 +70,15 @@ def test_contracts_of_import_linter() -> None:
     assert done == cli.EXIT_STATUS_SUCCESS
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_compilers_of_this_process_come_through_doors(path: Path) -> None:
-    packages = {m.split(".")[0] for m in imported(path)}
+def test_compilers_of_this_process_come_through_doors() -> None:
     for package, doors in DOORS.items():
-        assert package not in packages or str(path.relative_to(ROOT)) in doors
+        found = {name_of(p) for p in SOURCES if package in {m.split(".")[0] for m in imported(p)}}
+        assert found <= doors, package
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_settings_alone_reads_our_variables(path: Path) -> None:
-    if path.name != "settings.py":
-        assert '"KERNELSCAPE_' not in path.read_text()
+def test_settings_alone_reads_our_variables() -> None:
+    reading = [name_of(p) for p in SOURCES if '"KERNELSCAPE_' in p.read_text()]
+    assert [name for name in reading if Path(name).name != "settings.py"] == []
 
 
 def test_every_package_is_installed() -> None:
@@ -79,17 +89,14 @@ def test_every_package_is_installed() -> None:
             assert f'"kernelscape.{".".join(parts)}"' in listed
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
-)
-def test_tests_of_others_ask_whether_a_backend_for_gpus_is_here(path: Path) -> None:
-    if not path.relative_to(ROOT).as_posix().startswith(OWN_TESTS):
-        named = [
-            n.module or ""
-            for n in ast.parse(path.read_text()).body
-            if isinstance(n, ast.ImportFrom)
-        ]
-        assert not [m for m in named if any(f"runtime.{b}" in m for b in GPU_BACKENDS)]
+def test_tests_of_others_ask_whether_a_backend_for_gpus_is_here() -> None:
+    knowing = []
+    for path in TESTS:
+        body = () if name_of(path).startswith(OWN_TESTS) else tree(path).body
+        named = [n.module or "" for n in body if isinstance(n, ast.ImportFrom)]
+        if any(f"runtime.{b}" in m for m in named for b in GPU_BACKENDS):
+            knowing.append(name_of(path))
+    assert knowing == []
 
 
 def test_importing_the_package_imports_nothing() -> None:
@@ -117,23 +124,25 @@ def test_backends_for_gpus_can_be_removed(backend: str) -> None:
             assert not [m for m in all_imported(path) if backend in m.split(".")], path
 
 
-def all_imported(path: Path) -> Iterator[str]:
+@cache
+def all_imported(path: Path) -> tuple[str, ...]:
     """Modules by their absolute or relative names, names imported from them included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found: list[str] = []
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
+            found += (f"{node.module or ''}.{alias.name}" for alias in node.names)
+    return tuple(found)
 
 
-TESTS = sorted(p for p in (ROOT / "tests").rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", TESTS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_tests_import_no_experiment(path: Path) -> None:
+def test_tests_import_no_experiment() -> None:
     """What tests and experiments share is in testing/."""
-    if "experiments" not in path.relative_to(ROOT).parts:
-        assert not [m for m in all_imported(path) if "experiments" in m.split(".")]
+    others = [p for p in TESTS if "experiments" not in p.relative_to(ROOT).parts]
+    importing = [
+        name_of(p) for p in others if any("experiments" in m.split(".") for m in all_imported(p))
+    ]
+    assert importing == []
 
 
 def assert_all_are_installed(root: Path) -> None:
