@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ..kernels.ir.kernel import DType, Expr, For, KernelIR, Location, ReduceOp, Stmt, Update
 from ..kernels.ir.ranges import RowStarts
+from .c.asking import Asking
 from .c.lanes import Lanes
 from .c.wavefronts import Wave
 
@@ -48,7 +49,8 @@ class LoopStep:
 
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
     threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does; `ranges`: loops inside of
-    it that do. `copies`: how often the body of a loop is written out, where compilers do not decide it.
+    it that do. `copies`: how often the body of a loop is written out, where compilers do not decide it. `asking`: for what later
+    iterations touch.
     """
 
     loop: For
@@ -61,6 +63,7 @@ class LoopStep:
     lanes: Lanes | None = None
     copies: Mapping[str, int] = field(default_factory=dict)
     ranges: tuple[Lanes, ...] = ()
+    asking: Asking | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def words(step: ir.Stmt | LoopStep | WaveStep) -> str:
     parts += [f"updates of {array} in copies of threads" for array in step.share.copied]
     parts += [_SCHEDULES[step.share.schedule]] if step.share.schedule in _SCHEDULES else []
     parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
+    parts += ["asks for blocks ahead"] * (step.asking is not None)
     if step.lanes is not None:
         parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
     return f"line {step.loop.where.line}: " + ", ".join(parts)

@@ -203,6 +203,7 @@ class _Lowering:
     ) -> tuple[c.CStmt, ...]:
         """The iterations lo to hi of a nest of loops, counted over all of them."""
         writer.independent, writer.copies = step.independent, step.copies
+        writer.asking = step.asking
         *outer, last = loops
         name = self.w.fresh(last.loop)
         writer.v.loops[last.loop] = c.Id(name)

@@ -61,6 +61,7 @@ class Program:
 
 _LAYOUTS, _TILES = ("SOA", "AOS", "AOSOA"), ("ROWS", "HALO")
 _ORDERS = ("ROWS", "COLUMNS", "MORTON")
+_AHEAD = ("NONE", "ONE", "TWO", "FOUR")
 _DIRECTORIES = ("TABLE", "HASH")
 _ONE_BY_ONE = (("dim_kind(gather*.inner)", "ABSENT"),)  # without lanes
 _ANEW = (("listgen", "GENERATE"),)
@@ -74,6 +75,7 @@ PROGRAMS = {
     "stencil27_8": Program(lambda n: stencil(n, 8, True), "staged", _TILES),
     "stencil27_4": Program(lambda n: stencil(n, 4, True), "staged", _TILES),
     "copies7_8": Program(lambda n: stencil(n, 8, False), "unrolled", ("NONE", "ALL")),
+    "ahead7_8": Program(lambda n: stencil(n, 8, False), "prefetch_distance", _AHEAD),
     "grow": Program(grow, "activate", ("ACTIVATE", "ELEMENT"), multiple=256),
     "records": Program(lists, "record", ("SLOT_AND_COORDINATES", "CELL")),
     "look_ups": Program(look_ups, "directory", _DIRECTORIES),
@@ -86,7 +88,6 @@ PROGRAMS = {
     "lists": Program(lists, "listgen", ("GENERATE", "IF_CHANGED", "REUSE")),
 }
 _SIZES = {"far_reads": 512, "near_reads": 512, "grow": 1 << 18, "look_ups": 2048}
-_SIZES |= {"windows": 512, "rows": 512}
 _SIZES |= {"hashed": 2048, "hashed_scalar": 2048}
 _SIZES |= {"look_ups_scalar": 2048, "records": 512, "making": 512, "lists": 512}
 JOBS = tuple(Job(name, {"n": _SIZES.get(name, 128)}) for name in PROGRAMS)

@@ -35,7 +35,7 @@ from .sparse_periods import PLAINLY, Between, nothing
 
 OF_TREES = (
     "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "unrolled",
-    "schedule", "scatter",
+    "prefetch_distance", "schedule", "scatter",
 )  # fmt: skip
 MACHINES = ((2, 32), (2, 16), (3, 32), (2, 64), (1, 32))  # cores, bytes of a vector
 NOT_COUNTED = ("order", "size")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
 from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
 from . import csyntax as c
+from .asking import Asking
 from .block import Block, Builder
 from .body_values import BodyValues
 from .cprint import expression
@@ -42,6 +43,7 @@ class BodyWriter:
         self.is_free = False  # whether sums may be reordered
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
+        self.asking: Asking | None = None  # for what later iterations touch
         self.lanes: Lanes | None = None  # the loop that runs in lanes
         self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
         self.ranges: Mapping[str, Lanes] = {}  # loops inside that run in lanes, by name
@@ -76,6 +78,8 @@ class BodyWriter:
             match s:
                 case ir.SetLocal(name, value):
                     self.v.declare(name, value.dtype)
+                    if self.asking is not None:
+                        self.asking.declare(self.v, name)
                 case ir.LocalArray(name, extent, value) if name not in self.v.locals:
                     place = c.Id(self.w.fresh(name))
                     self.v.locals[name] = Value(place, value.dtype)
@@ -110,6 +114,8 @@ class BodyWriter:
                     self.w.write(
                         c.Assign(held.x, self.w.converted(self.v.evaluate(value), held.dtype).x)
                     )
+                    if self.asking is not None:
+                        self.write_all(self.asking.set(self.v, name))
                 case ir.UpdateLocal(name, op, value):
                     self.w.write(self.v.updated(self.v.locals[name], op, self.v.evaluate(value)))
                 case ir.LocalArray(name, extent, value):
@@ -145,6 +151,10 @@ class BodyWriter:
                     test = self.v.evaluate(condition).x
                     self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
 
+    def write_all(self, statements: Iterable[c.CStmt]) -> None:
+        for made in statements:
+            self.w.write(made)
+
     def nested(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
         self.w.blocks.append(Block())
         self.statements(body)
@@ -154,6 +164,8 @@ class BodyWriter:
         if isinstance(extent, ir.Const) and 1 < self.copies.get(loop, 0) == int(extent.value):
             self.write_out(loop, int(extent.value), body)
             return
+        if self.asking is not None:
+            self.write_all(self.asking.before(self.v, loop))
         name = self.w.fresh(loop)
         outer = self.v.loops.get(loop)
         self.v.loops[loop] = c.Id(name)

@@ -40,10 +40,10 @@ class BodyValues:
         self.loops: dict[str, c.CExpr] = {}
         self.locals: dict[str, Value] = {}
 
-    def declare(self, name: str, dtype: ir.DType) -> None:
+    def declare(self, name: str, dtype: ir.DType, variable: str = "") -> None:
         """Gives a local a variable that begins as 0, if it has none."""
         if name not in self.locals:
-            place = c.Id(self.w.fresh(name))
+            place = c.Id(self.w.fresh(variable or name))
             self.locals[name] = Value(place, dtype)
             self.w.write(c.Declare(type_name(dtype, 0), place.name, c.Num("0")))
 

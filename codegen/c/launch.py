@@ -46,7 +46,7 @@ from .compaction import compacted
 from .counted import counted_range, n_iterations
 from .guards import GuardWriter
 from .lanes import Lanes, LaneScope, LaneWriter
-from .leaf_rows import copies_in
+from .leaf_rows import asking_in, copies_in
 from .outline import has_loop, is_closed, outlined
 from .scatter import array_updated, body_writer, iterations_of
 from .scene import Scene
@@ -463,6 +463,7 @@ class LaunchWriter:
             vector_bytes = self.scene.target.vector_bytes
             writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
             writer.copies = copies_in(self.scene.plan, task, tasks or (task.index,))
+            writer.asking = asking_in(self.scene.plan, task, tasks or (task.index,))
             if task.compaction != "SERIAL":
                 body = task.task.body
                 assert body is not None

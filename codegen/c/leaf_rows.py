@@ -1,12 +1,15 @@
-"""What was decided of loops over few rows inside a body, as those of a leaf of a sparse field."""
+"""What was decided of rows inside a body, as those of a leaf of a sparse field."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...kernels.ir.ahead import blocks_of
 from ...kernels.ir.unrolling import copies_of, few_rows
+from ...space.families.prefetch_distance import DISTANCES
 from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
 from ..plan import Plan, TaskPlan
+from .asking import Asking
 
 
 def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int]:
@@ -22,3 +25,14 @@ def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int
     if len(tasks) == 1:
         found = tuple(x for x in found if values.get(place_of(task.task, x.loop)) == wanted)
     return copies_of(found)
+
+
+def asking_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> Asking | None:
+    """What a task's body asks for ahead; None where that is nothing. `tasks`: as above."""
+    assert task.task.body is not None
+    values = (plan.choice("prefetch_distance", t) for t in tasks)
+    distance = next((DISTANCES[value] for value in values if value), 0)
+    if not distance:
+        return None
+    found = blocks_of(task.loops[-1].loop.name, task.task.body.statements, plan.problem.array)
+    return Asking(found, distance) if found is not None else None

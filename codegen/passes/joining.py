@@ -109,8 +109,10 @@ def _same_iterations(
 
 
 def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
-    """Whether all loops inside of bodies that may be written in several ways are written in one, as those of one body are."""
-    return len({value for t in tasks for _, value in plan.places("unrolled", t)}) < 2
+    """Whether all that is decided of the insides of bodies is the same, as of one body."""
+    copies = {value for t in tasks for _, value in plan.places("unrolled", t)}
+    ahead = {value for t in tasks if (value := plan.choice("prefetch_distance", t))}
+    return len(copies) < 2 and len(ahead) < 2
 
 
 def _statements(

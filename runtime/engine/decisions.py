@@ -11,10 +11,12 @@ from functools import lru_cache
 from itertools import combinations
 from math import prod
 
+from ...codegen.c.asking import Asking
 from ...codegen.c.lanes import Lanes
 from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
 from ...codegen.lower_kernel import problem_of
 from ...kernels.ir.access import AccessSet
+from ...kernels.ir.ahead import blocks_of
 from ...kernels.ir.body import Closure, Reason, Site, analyse
 from ...kernels.ir.domain import BOX, UNBOUNDED, Loop
 from ...kernels.ir.kernel import (
@@ -46,6 +48,8 @@ from .lanes import lanes_of, ranges_of
 from .thread_copies import copies_bytes
 from .waves import wave_at
 
+_NEAR_BYTES = 1 << 18  # that a core has in its own cache, on any machine
+_AHEAD = 2  # iterations of a loop over a list: with one the lines come late, with more they gain nothing on Zen 3
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 
 
@@ -69,10 +73,23 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
             lanes = None if ranges else _lanes(ir, s, vector_bytes)
             copies = copies_of(few_rows(s.body))
             made = replace(step, independent=free, lanes=lanes, ranges=ranges, copies=copies)
-            steps.append(made)
+            steps.append(replace(made, asking=_asking(ir, s)))
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
+
+
+def _asking(ir: KernelIR, loop: For) -> Asking | None:
+    """Blocks that a list names are asked for ahead where they are beyond a cache."""
+    problem = problem_of(ir)
+    found = blocks_of(loop.loop, loop.body, problem.array)
+    if (
+        found is None
+        or not found.pay
+        or all(problem.array(x.array).size_bytes <= _NEAR_BYTES for x in found.rows)
+    ):
+        return None
+    return Asking(found, _AHEAD)
 
 
 def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:

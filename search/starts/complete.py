@@ -19,6 +19,7 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
+from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ..tree.ordering import open_in_order
 from .paying import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -381,6 +382,8 @@ class _Wanted:
             self.want(var, ch.ROWS, ch.WALK)
         for var in self.v.of_tasks["gathers"].values():
             self.want(var, ch.TRANSPOSED, ch.ONE_BY_ONE)
+        for t, var in self.v.of_tasks["prefetch_distance"].items():
+            self.want(var, *((AHEAD_TWO,) if self.blocks_pay(t) else ()), AHEAD_NONE)
         for sites in self.v.of_trees.values():
             for var in sites.values():
                 self.want(var, AS_IT_IS)
@@ -432,6 +435,13 @@ class _Wanted:
             shared = ch.PARTIALS if d.level == OUTER else ch.LANES
             first = (ch.ATOMIC, shared) if self.block.sums is Sums.ATOMIC else (shared,)
             self.want(var, *first, ch.SEQUENTIAL)
+
+    def blocks_pay(self, t: int) -> bool:
+        """Whether asking for the blocks that a task's list names is likely to save time."""
+        task = self.space.problem.tasks[t]
+        assert task.body is not None
+        found = blocks_in(self.space.problem, task, task.body)
+        return found is not None and found.pay
 
     def copies(self, o: Operand) -> tuple[int, ...]:
         """Where an operand is wanted to be read from."""

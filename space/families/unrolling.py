@@ -8,7 +8,8 @@ No term of the bound counts it: copies save nothing that is sure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from ...kernels.ir.body import Body
 from ...kernels.ir.task import Task
@@ -50,19 +51,29 @@ def loops_of(body: Body) -> list[str]:
     return [x.loop for x in few_rows(body.statements)]
 
 
+def _has_loop(loop: str, body: Body) -> bool:
+    return loop in loops_of(body)
+
+
+def of_other_forms(
+    s: Draft, t: int, has: Callable[[Body], bool]
+) -> Iterator[list[tuple[int, int]]]:
+    """For each form of a task's body that lacks something: what makes it another form."""
+    body = s.problem.tasks[t].body
+    for tiled, form in body.trees.forms if body is not None else ():
+        if not has(form):
+            assert body is not None
+            yield [
+                (s.v.of_places["staged"][t, x.name], bits(IN_ROWS if x.name in tiled else IN_TILE))
+                for x in body.trees.tiles
+            ]
+
+
 def forms_have_them(s: Draft) -> None:
     """Coherence: in a form of the body without the loop, or in lanes, there is nothing to write out, which is the first value."""
     for (t, place), var in s.v.of_places["unrolled"].items():
-        task = s.problem.tasks[t]
-        assert task.body is not None
-        trees = task.body.trees
-        for tiled, body in trees.forms:
-            if place in (place_of(task, loop) for loop in loops_of(body)):
-                continue
-            others = [
-                (s.v.of_places["staged"][t, x.name], bits(IN_ROWS if x.name in tiled else IN_TILE))
-                for x in trees.tiles
-            ]
+        loop = place.removeprefix(place_of(s.problem.tasks[t], ""))
+        for others in of_other_forms(s, t, partial(_has_loop, loop)):
             s.b.clause("rows of this form", [(var, bits(ALL_COPIES)), *others])
         for d in s.dims_at(t, INNER):
             alone = (s.v.kind[d], all_but(DIM_KIND, VECTOR))

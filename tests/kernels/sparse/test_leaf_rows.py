@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.lower_kernel import lower_kernel, problem_of
+from kernelscape.kernels.ir.ahead import blocks_of
+from kernelscape.kernels.ir.kernel import Binary, Const, DType, For, Load
+from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch
 from kernelscape.space.build import build_space
@@ -17,9 +22,11 @@ from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import fix
 from kernelscape.testing import checking, sparse_periods
 from kernelscape.testing.calling import Arrays
+from kernelscape.testing.sparse_candidates import machine
 from kernelscape.testing.syntax import nodes
 
 Recorded = tuple[Recording, Arrays]
+KINDS = ("staged", "unrolled", "prefetch_distance")
 
 
 @pytest.fixture
@@ -65,7 +72,19 @@ def rows() -> Iterator[Recorded]:
 
 
 def space_of(recording: Recording) -> Space:
-    return build_space(normalise(recording), checking.target(2, 32))
+    """On a machine whose cores have no caches of their own: all arrays are beyond them."""
+    return build_space(normalise(recording), machine(0))
+
+
+def choices_of_smooth(space: Space) -> list[Candidate]:
+    """All that can be decided of rows in the first loop."""
+    root = space.open_root()
+    found = [root] if isinstance(root, Candidate) else []
+    for var, x in enumerate(space.choices):
+        if x.kind in KINDS and x.objects[0].startswith("smooth"):
+            made = [child for candidate in found for _, child in candidate.expand(var)]
+            found = [one for one in made if isinstance(one, Candidate)]
+    return found
 
 
 def completed(space: Space) -> Candidate:
@@ -93,16 +112,79 @@ def test_loops_over_rows_with_neighbours_may_be_written_out(rows: Recorded) -> N
 
 def test_what_a_form_of_a_body_does_not_have_is_not_decided_of_it(rows: Recorded) -> None:
     """In tiles no index decides anything."""
-    space = space_of(rows[0])
-    found = list(sparse_periods.combinations(space, ["staged", "unrolled"]))
-    # Of each of the two loops: in rows, written out or not; in a tile.
-    assert len(found) == 3 * 3
+    # In rows, written out or not, with four distances; in a tile.
+    assert len(choices_of_smooth(space_of(rows[0]))) == 2 * 4 + 1
 
 
 def test_all_choices_of_rows_leave_what_the_reference_leaves(
     rows: Recorded, tmp_path: Path
 ) -> None:
     recording, before = rows
-    sources = sparse_periods.combined_sources(recording, ["staged", "unrolled"], 4)
-    assert len(sources) == 4
+    found = choices_of_smooth(space_of(recording))
+    rng = np.random.default_rng(1)
+    drawn = (checking.random_candidate(found[k], rng) for k in rng.permutation(len(found))[:5])
+    sources = [checking.source_of(x) for x in drawn if isinstance(x, Candidate)]
+    assert len({s.text for s in sources}) == 5
+    assert sum(c.PREFETCH in s.text for s in sources) > 2
     assert sparse_periods.fault(recording, before, sources, tmp_path) == ""
+
+
+@pytest.mark.parametrize(("value", "n_asked"), [("NONE", 0), ("ONE", 4 * 3), ("FOUR", 4 * 3)])
+def test_rows_of_later_blocks_are_asked_for(rows: Recorded, value: str, n_asked: int) -> None:
+    """Rows of one line, written out: of x and y in one loop, of y and z, with two lines a row, in the other."""
+    made = lower(completed(fix(space_of(rows[0]), [("prefetch_distance", value)])))
+    asked = [x for x in nodes(made) if isinstance(x, c.Call) and x.function == c.PREFETCH]
+    written = [x for x in asked if x.args[1] == c.Num("1")]
+    assert (len(asked), len(written)) == (n_asked * 5 // 3, n_asked)
+
+
+def test_what_later_iterations_touch_is_read_from_statements() -> None:
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ijk, 8).dense(ks.ijk, 8).place(x, y)
+
+    @ks.kernel
+    def smooth() -> None:
+        for i, j, k in x:
+            y[i, j, k] = x[i, j - 1, k] + x[i, j, k] - x[i, j, k + 1]
+
+    @ks.kernel
+    def own() -> None:
+        for i, j, k in x:
+            y[i, j, k] += 2 * x[i, j, k]
+
+    found = []
+    for kernel in (smooth, own):
+        ir = kernel.instantiate()
+        loops = [s for s in ir.body if isinstance(s, For)]
+        found.append(blocks_of(loops[-1].loop, loops[-1].body, problem_of(ir).array))
+    ks.reset()
+    blocks, nothing = found
+    assert nothing is None  # one stream from the begin of a leaf to its end
+    assert blocks is not None and blocks.pay
+    told = {(x.array[-6:], x.is_written): x for x in blocks.rows}
+    assert told.keys() == {("field0", False), ("field1", True)}
+    for row in told.values():
+        assert (row.n_bytes, row.step_bytes, row.block_bytes, row.n_lines) == (32, 32, 2048, 1)
+    # Behind the end of the list its last element stands for all others.
+    later = blocks.later(3)
+    (index,) = (e.indices[-1] for e in walk(later) if isinstance(e, Load))
+    assert isinstance(index, Binary) and (index.op, index.b) == ("min", Const(1024, DType.i64))
+
+
+@pytest.mark.parametrize(("cells", "n_asked"), [(8, 4 * 2), (4, 0)])
+def test_a_kernel_by_itself_asks_for_rows_of_large_leaves(cells: int, n_asked: int) -> None:
+    """Two rows of 32 bytes are a line: of two fields, in the copies of eight rows."""
+    ks.init(arch=ks.cpu)
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ijk, 64 // cells).dense(ks.ijk, cells).place(x, y)
+
+    @ks.kernel
+    def smooth() -> None:
+        for i, j, k in x:
+            y[i, j, k] = x[i, j - 1, k] + x[i, j, k]
+
+    made = lower_kernel(default_plan(smooth.instantiate(), 1))
+    ks.reset()
+    asked = [e for e in nodes(made) if isinstance(e, c.Call) and e.function == c.PREFETCH]
+    assert len(asked) == n_asked

@@ -1,0 +1,77 @@
+"""How far ahead a loop over a list asks for the blocks that the list names (prefetch distance: Mowry, Lam and Gupta, ASPLOS 1992).
+
+The cells of sparse fields lie in leaves, which a list may have in any order. Rows of a later leaf are asked for beside rows of the
+present one, so that lines arrive at the pace at which they are used (codegen/c/asking.py). Of CPUs alone: a GPU has other threads
+to run while one waits.
+
+No term of the bound counts it: what a loop surely reads and stores passes through memory, asked for or not.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...kernels.ir.ahead import Blocks, blocks_of
+from ...kernels.ir.body import Body
+from ...kernels.ir.task import Problem, Task
+from ..backbone import INNER
+from ..draft import Draft, Family, Phrases, all_but, bits
+from ..targets.kind import CPU
+from .tiling import DIM_KIND, VECTOR
+from .unrolling import bodies_of, of_other_forms
+
+AHEAD_NONE, AHEAD_ONE, AHEAD_TWO, AHEAD_FOUR = range(4)
+PREFETCH_DISTANCE = (
+    "NONE",  # the hardware finds out by itself
+    "ONE",  # the first cache is asked for rows of the block of the next iteration
+    "TWO",  # of the one behind it
+    "FOUR",
+)
+DISTANCES = {"NONE": 0, "ONE": 1, "TWO": 2, "FOUR": 4}
+
+
+def declare(s: Draft) -> None:
+    for t, task in enumerate(s.problem.tasks):
+        if any(has_blocks(s, task, body) for body in bodies_of(task)):
+            name = (task.name,)
+            s.v.of_tasks["prefetch_distance"][t] = s.b.add(
+                "prefetch_distance", name, PREFETCH_DISTANCE
+            )
+
+
+def has_blocks(s: Draft, task: Task, body: Body) -> bool:
+    """Whether a body touches blocks that a list names, beyond the cache that a core has to itself."""
+    found = blocks_in(s.problem, task, body)
+    return found is not None and any(s.is_beyond_own_cache(x.array) for x in found.rows)
+
+
+def blocks_in(problem: Problem, task: Task, body: Body) -> Blocks | None:
+    """The blocks that iterations of a task's innermost loop touch in one form of its body."""
+    if not task.loops:
+        return None
+    return blocks_of(task.loops[-1].name, body.statements, problem.array)
+
+
+def blocks_are_there(s: Draft) -> None:
+    """Coherence: a form of the body without blocks, and lanes, ask for nothing, which is the first value."""
+    for t, var in s.v.of_tasks["prefetch_distance"].items():
+        task = s.problem.tasks[t]
+        for others in of_other_forms(s, t, partial(has_blocks, s, task)):
+            s.b.clause("blocks of this form", [(var, bits(AHEAD_NONE)), *others])
+        for d in s.dims_at(t, INNER):
+            alone = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
+            s.b.clause("blocks of one iteration", [(var, bits(AHEAD_NONE)), alone])
+
+
+PHRASES = Phrases(
+    "prefetch_distance",
+    "loads",
+    {
+        "ONE": "asks for blocks one iteration ahead",
+        "TWO": "asks for blocks two iterations ahead",
+        "FOUR": "asks for blocks four iterations ahead",
+    },
+    {"ONE": "blocks one ahead", "TWO": "blocks two ahead", "FOUR": "blocks four ahead"},
+)
+
+FAMILY = Family("prefetch_distance", {CPU: (blocks_are_there,)}, declare, (PHRASES,))
