@@ -1,8 +1,21 @@
 """Several threads that change which cells are active, and pools that have what they began with."""
 
+from pathlib import Path
+
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.fields.canonical import unsound
+from kernelscape.kernels.fields.storage import TreeStorage
+from kernelscape.kernels.language.record import record_program
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.runtime.backend import AbstractModule
+from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.device import DeviceOptions, open_device
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import fix
+from kernelscape.testing import checking
 
 N_CELLS = 256
 
@@ -66,11 +79,14 @@ def test_threads_that_pass_each_other_find_one_slot(kind: str) -> None:
     ks.reset()
 
 
-def test_a_million_activations_and_deactivations_leave_no_slot_behind() -> None:
+@pytest.mark.parametrize(("above", "below"), [("pointer", "pointer"), ("hash", "hash")])
+def test_a_million_activations_and_deactivations_leave_no_slot_behind(
+    above: str, below: str
+) -> None:
     ks.init(arch=ks.cpu)
     x = ks.field(ks.i32)
-    upper = ks.root.pointer(ks.i, 16)
-    lower = upper.pointer(ks.i, 16)
+    upper = getattr(ks.root, above)(ks.i, 16)
+    lower = getattr(upper, below)(ks.i, 16)
     lower.bitmasked(ks.i, 4).place(x)
     n_steps = 200
     at, what = ks.field(ks.i32, n_steps), ks.field(ks.i32, n_steps)
@@ -132,3 +148,66 @@ def test_what_one_call_could_not_write_is_said_once_of_several_trees() -> None:
     collect(0, 0)
     assert x.to_numpy()[0].tolist() == [0] * 8 and z[0] == 0
     ks.reset()
+
+
+OF_TREES = [
+    ("pointer", ("compaction(over*)", "APPEND")),
+    ("hash", ("directory(tree0_0*)", "TABLE")),
+]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("kind", "way"), OF_TREES)
+def test_a_sequence_of_threads_leaves_no_slot_behind(
+    kind: str, way: tuple[str, str], tmp_path: Path
+) -> None:
+    """40,000 random changes; then two threads make the list, or look cells up, and activate cells of blocks that both meet."""
+    ks.init(arch=ks.cpu)
+    x, y, n = ks.field(ks.i32), ks.field(ks.i32), 200
+    upper = getattr(ks.root, kind)(ks.i, 16)
+    lower = getattr(upper, kind)(ks.i, 16)
+    lower.bitmasked(ks.i, 4).place(x)
+    getattr(ks.root, kind)(ks.i, 64).dense(ks.i, 16).place(y)
+    at, what = ks.field(ks.i32, n), ks.field(ks.i32, n)
+
+    @ks.kernel
+    def change() -> None:
+        for k in range(n):
+            if what[k] == 0:
+                x[at[k]] = 7
+            elif what[k] == 1:
+                ks.deactivate(lower, [at[k] // 4])
+            elif what[k] == 2:
+                ks.deactivate(upper, [at[k] // 64])
+
+    @ks.kernel
+    def over() -> None:
+        for i in x:
+            y[(i * 37) % 1024] += 1
+
+    recording, arrays = record_program(lambda: (change(), over()), ())
+    before = {name: np.array(a) for name, a in arrays.items()}
+    ks.reset()
+    space = fix(
+        build_space(normalise(recording), checking.target(2, 32)),
+        [("dim_kind(over*.outer)", "PARALLEL"), way],
+    )
+    made, generator = None, np.random.default_rng(1)
+    while not isinstance(made, Candidate):
+        made = checking.random_candidate(space.root(), generator)
+    source = checking.source_of(made)
+    assert source.team
+    device = open_device("cpu", DeviceOptions(build_folder=tmp_path))
+    built = device.builder.build(source)
+    assert isinstance(built, Artifact), built
+    module = device.runner.load(built)
+    assert isinstance(module, AbstractModule), module
+    values = [before[a.name] for a in source.arguments if a.kind == "array"]
+    for _ in range(200):
+        before["at"][:] = generator.integers(0, 1024, n)
+        before["what"][:] = generator.choice(3, n, p=[0.5, 0.49, 0.01])
+        module.run(values)
+    for used in recording.trees:  # what is in blocks that were given back last has slots until then
+        TreeStorage(used.layout, {k: before[array] for k, array in used.sections}).settle(0)
+    assert unsound(recording.trees, before) == ""
+    module.close()
