@@ -271,7 +271,8 @@ class Printer:
             self.hint(self.dialect.independent_loop)
         elif s.in_any_order:
             self.hint(self.dialect.free_loop)
-        if s.copies:
+        # gcc takes no pragma between `omp simd` and its loop.
+        if s.copies and not s.sums:
             self.hint(self.dialect.unrolled_loop.format(copies=s.copies))
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
         self.nested(s.body)

@@ -20,7 +20,7 @@ from . import memory
 from .conversion import element_values, number
 from .matrix import Matrix
 from .place import assigned_name, caller, fail
-from .program import current_program, settle
+from .program import current_program, settle_for_python
 from .sparse_cells import SparseCells
 from .statistics import TreeStatistics
 from .tree import Place, SNode
@@ -153,9 +153,9 @@ class AbstractLeaf(AbstractField):
         """The components before the indices, in C order: shape (*element_shape, *shape), with (1,) for shape ().
 
         It begins as zeros, and stays the same array until the program ends. What kernels that wait will write is written before.
-        LanguageError where the field is sparse.
+        LanguageError where the field is sparse, and in a sequence that is recorded.
         """
-        settle()
+        settle_for_python()
         return self.storage
 
     @property

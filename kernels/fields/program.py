@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from enum import Enum
 from importlib import import_module
@@ -138,10 +139,26 @@ def current_program() -> Program | None:
     return _current
 
 
+# Whether a sequence is recorded and has calls: they have not run, and no call of what is found would repeat what Python does.
+holds_calls: ContextVar[Callable[[], bool]] = ContextVar("holds_calls", default=lambda: False)
+
+
 def settle() -> None:
-    """Runs the kernels that wait, where any do: the host is about to look at fields, or has written to them."""
+    """Runs the kernels that wait, where any do."""
     if _current is not None and _current.follower is not None and _current.follower.waits:
         _current.follower.release()
+
+
+def settle_for_python() -> None:
+    """As `settle`, where Python is about to look at fields, or to write to them.
+
+    LanguageError in a sequence that is recorded, behind its first call.
+    """
+    if holds_calls.get()():
+        fail(
+            "a sequence only calls kernels, but Python reads or writes a field after the first call: do that before, or in a kernel"
+        )
+    settle()
 
 
 def needed_program(what: str) -> Program:

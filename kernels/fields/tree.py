@@ -292,9 +292,9 @@ class Structure:
     @property
     def storage(self) -> TreeStorage:
         """Its memory for Python: kernels that wait have run before."""
-        from .program import settle  # which knows trees
+        from .program import settle_for_python  # which knows trees
 
-        settle()
+        settle_for_python()
         return self.memory
 
     @property

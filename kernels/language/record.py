@@ -18,6 +18,7 @@ import numpy as np
 
 from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
+from ..fields.program import holds_calls
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
@@ -335,11 +336,15 @@ def record_program(
             bound.arguments[parameter.name] = _symbolic(
                 recorder, parameter.name, annotation, value, float_dtype, where
             )
-    with held_by(recorder):
-        if isinstance(fn, Kernel):
-            fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
-        else:
-            fn(*bound.args, **bound.kwargs)
+    token = holds_calls.set(lambda: recorder.has_calls)
+    try:
+        with held_by(recorder):
+            if isinstance(fn, Kernel):
+                fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
+            else:
+                fn(*bound.args, **bound.kwargs)
+    finally:
+        holds_calls.reset(token)
     if not recorder.has_calls:
         raise LanguageError(f"the sequence {label} calls no kernel", where)
     return recorder.recording(label), recorder.captured

@@ -7,6 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..fields.field import AbstractField
+from ..fields.node_cells import (
+    activate,
+    append,
+    deactivate,
+    is_active,
+    length,
+    n_indices,
+    rescale_index,
+)
 from ..fields.tree import SNode
 from ..ir.kernel import (
     Activate,
@@ -50,28 +59,6 @@ def _in_kernels(name: str, meaning: str) -> Callable[..., Any]:
     return only_in_kernels
 
 
-activate = _in_kernels(
-    "activate",
-    "`activate(node, indices)` makes a cell of a node active; it is zero where it was not.",
-)
-deactivate = _in_kernels(
-    "deactivate",
-    "`deactivate(node, indices)` makes a cell inactive, and all that is in it: it reads as zero. Of a dynamic node, all its cells.",
-)
-is_active = _in_kernels(
-    "is_active", "`is_active(node, indices)`: 1 where a cell is active, else 0."
-)
-append = _in_kernels(
-    "append",
-    "`append(node, indices, value)` adds a cell to a dynamic node; gives its index. The order of several is open.",
-)
-length = _in_kernels(
-    "length", "`length(node, indices)`: how many cells of a dynamic node are there."
-)
-rescale_index = _in_kernels(
-    "rescale_index",
-    "`rescale_index(a, b, indices)`: indices of a field or node as those of the cell of another.",
-)
 no_activate = _in_kernels(
     "no_activate",
     "`no_activate(x)` of a node or field: stores of the kernel in it do not activate, and are lost where it is inactive.",
@@ -157,7 +144,8 @@ def call(
     n_axes = len(cell.shape) if cell is not None else 0
     if len(indices) != n_axes:
         state.fail(
-            f"`{ast.unparse(node)}` takes {n_axes} indices of that node, not {len(indices)}", node
+            f"`{ast.unparse(node)}` takes {n_indices(n_axes)} of that node, not {len(indices)}",
+            node,
         )
     return _of_cell(state, expressions, target, snode, indices, given_values[2:], node)
 
@@ -176,7 +164,7 @@ def method(
     if len(given) != (target is append):
         _count(state, int(target is append), node)
     if len(indices) != len(base.shape) - 1:
-        state.fail(f"`{ast.unparse(node)}` needs {len(base.shape) - 1} indices before", node)
+        state.fail(f"`{ast.unparse(node)}` needs {n_indices(len(base.shape) - 1)} before", node)
     return _of_cell(state, expressions, target, snode, indices, given, node, base)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program, element_dtype
 from kernelscape.kernels.ir.kernel import DType
+from kernelscape.kernels.language.record import record_program
 
 
 def test_init_keeps_its_options():
@@ -86,3 +87,38 @@ def test_fields_end_with_their_program():
 
 def test_sync_returns():
     assert ks.sync() is None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x, _: x.__setitem__(1, 2),
+        lambda x, _: x[1],
+        lambda x, _: x.fill(1),
+        lambda _, node: node.deactivate_all(),
+    ],
+)
+def test_python_reads_and_writes_no_field_within_a_sequence(between):
+    ks.init()
+    x = ks.field(ks.f32)
+    node = ks.root.pointer(ks.i, 4)
+    node.place(x)
+    dense = ks.field(ks.f32, shape=4)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            x[i] += 1
+
+    def step(f):
+        n = int(dense[0]) + 1  # before the first call
+        for _ in range(n):
+            add()
+        between(f, node)
+        add()
+
+    for f in (x, dense):
+        with pytest.raises(ks.LanguageError, match=r"test_program.py:.*only calls kernels"):
+            record_program(lambda f=f: step(f), ())
+    add()
+    between(x, node)  # outside of one it may

@@ -404,12 +404,57 @@ def test_structs_are_appended_in_any_order_and_the_length_is_given() -> None:
         (lambda: ks.root.pointer(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
         (lambda: ks.root.pointer(ks.i, 0), "not positive"),
         (lambda: ks.root.dynamic(ks.ij, 4), "a dynamic node has one axis"),
-        (lambda: ks.activate(1, 2), "ks.activate was called outside a kernel"),
+        (lambda: ks.activate(1, 2), "ks.activate takes a node of a tree, or a field in one, not 1"),
+        (lambda: ks.no_activate(1), "ks.no_activate was called outside a kernel"),
     ],
 )
 def test_what_is_wrong_with_a_tree_is_one_sentence(use: Callable[[], None], sentence: str) -> None:
     with pytest.raises(ks.LanguageError, match=sentence):
         use()
+
+
+def test_words_about_cells_mean_the_same_outside_of_kernels() -> None:
+    x, q = ks.field(ks.f32), ks.field(ks.i32)
+    block = ks.root.pointer(ks.ij, (5, 3))
+    pixel = block.bitmasked(ks.ij, (3, 5))
+    pixel.place(x, offset=(-2, 4))
+    lists = ks.root.pointer(ks.j, 3).dynamic(ks.i, 9, chunk_size=2)
+    lists.place(q, offset=(-1, 5))
+    ks.activate(pixel, (4, 6))
+    assert (ks.is_active(block, [1, 1]), ks.is_active(x, (4, 6)), ks.is_active(block, (0, 1))) == (1, 1, 0)  # fmt: skip
+    x[2, 10] = 4
+    ks.deactivate(block, ks.rescale_index(x, block, (4, 6)))
+    assert (ks.is_active(pixel, (4, 6)), x[2, 10]) == (0, 0)
+    ks.activate(pixel, (4, 6))
+    assert x[2, 10] == 0
+    assert [ks.append(lists, 2, k * k) for k in range(5)] == list(range(5))
+    assert (ks.length(q, [2]), ks.length(lists, [1]), q[2, 7]) == (5, 0, 9)
+    ks.deactivate(lists, [2])
+    assert ks.length(lists, [2]) == 0
+    for use, sentence in [
+        (lambda: ks.append(block, [1, 1], 1), "takes a dynamic node, not a pointer one"),
+        (lambda: ks.activate(block, [5, 1]), "has indices 0 to 4 along axis 0, not 5"),
+        (lambda: ks.length(lists, [1, 2]), "takes 1 index of that node, not 2"),
+        (lambda: ks.deactivate(ks.root.dense(ks.i, 3), [1]), "a dense node are always active"),
+    ]:
+        with pytest.raises(ks.LanguageError, match=sentence):
+            use()
+
+
+def test_rows_that_are_written_out_and_only_add_up() -> None:
+    x = ks.field(ks.i32)
+    pixel = ks.root.pointer(ks.ijk, (1, 2, 2)).bitmasked(ks.ijk, (4, 2, 3))
+    pixel.place(x)
+
+    @ks.kernel
+    def counted() -> ks.i32:
+        n = 0
+        for i, j, k in ks.ndrange(4, 4, 6):
+            n += ks.is_active(pixel, [i, j, k]) * (i + k)
+        return n
+
+    x[1, 2, 5] = 1
+    assert counted() == 6
 
 
 def test_trees_in_use_get_no_more_fields() -> None:

@@ -1,0 +1,159 @@
+"""The cells of nodes, as Python asks for them and changes them: the words of kernels about sparse fields, called outside of one.
+
+Indices are those of the node's cells, without the offsets of fields, as in kernels.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .field import AbstractField, indices
+from .matrix import Matrix
+from .place import fail
+from .storage import Indices
+from .structs import Struct
+from .tree import SNode, Structure
+
+
+def activate(node: Any, at: Any) -> None:
+    """Makes a cell of a node active; it is zero where it was not."""
+    found = _node(node, "activate")
+    places = _places(found, at, "activate")
+    structure = found.structure
+    if structure is not None:
+        structure.storage.activate(_number(structure, found), places)
+
+
+def deactivate(node: Any, at: Any) -> None:
+    """Makes a cell inactive, and all that is in it; of a dynamic node all cells of a list."""
+    found = _node(node, "deactivate")
+    if found.has is None or not found.has.is_sparse:
+        fail(f"ks.deactivate: cells of a {found.kind} node are always active")
+    places = _places(_owner(found), at, "deactivate")
+    structure = found.structure
+    assert structure is not None
+    structure.storage.deactivate(_number(structure, found), places)
+
+
+def is_active(node: Any, at: Any) -> int:
+    """1 where a cell is active, else 0."""
+    found = _node(node, "is_active")
+    places = _places(found, at, "is_active")
+    structure = found.structure
+    if structure is None:
+        return 1
+    return int(structure.storage.find(_number(structure, found), places)[1][0])
+
+
+def length(node: Any, at: Any) -> int:
+    """How many cells of a dynamic node are there."""
+    found = _list(node, "length")
+    places = _places(_owner(found), at, "length")
+    structure = found.structure
+    assert structure is not None
+    return structure.storage.length(_number(structure, found), places)
+
+
+def append(node: Any, at: Any, value: Any) -> int:
+    """Adds a cell to a dynamic node; gives its index. Of several fields the value is a struct, or a list, of one for each.
+
+    In kernels the order of several is open.
+    """
+    found = _list(node, "append")
+    places = _places(_owner(found), at, "append")
+    fields = [x.leaf for x in found.below if x.leaf is not None]
+    values = [value] if len(fields) == 1 else _values(value)
+    if len(values) != len(fields):
+        fail(f"ks.append gives {len(values)} values to a cell that has {len(fields)}")
+    structure = found.structure
+    assert structure is not None
+    _, new = structure.storage.append(_number(structure, found), places)
+    own = dict(zip(_axes(_owner(found)), (int(x[0]) for x in places), strict=True))
+    own[found.axes[0]] = new
+    for field, value in zip(fields, values, strict=True):
+        offset = field.place.offset or (0,) * len(own)
+        field[tuple(own[a] + o for a, o in zip(sorted(own), offset, strict=True))] = value
+    return new
+
+
+def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
+    """Indices of a field or node as those of the cell of another."""
+    shapes = [x.shape if isinstance(x, AbstractField | SNode) else None for x in (a, b)]
+    if None in shapes:
+        fail("ks.rescale_index takes fields or nodes")
+    found = list(indices(at))
+    for k, (n, m) in enumerate(zip(*shapes, strict=False)):  # type: ignore[arg-type]
+        if k < len(found):
+            found[k] = found[k] // (n // m) if n > m else found[k] * (m // n)
+    return Matrix(found)
+
+
+def _node(x: Any, name: str) -> SNode:
+    """The node that an argument is: of a field, the node above."""
+    found = x.snode if isinstance(x, AbstractField | SNode) else None
+    if found is not None and found.kind == "place":
+        found = found.parent()
+    if found is None or found.kind == "root":
+        fail(f"ks.{name} takes a node of a tree, or a field in one, not {x!r}")
+    return found
+
+
+def _values(x: Any) -> list[Any]:
+    """What a value holds for each of several fields."""
+    if isinstance(x, Struct | list | tuple | Matrix):
+        return [y for item in x for y in (_values(item) if isinstance(item, Struct) else [item])]
+    return [x]
+
+
+def _list(x: Any, name: str) -> SNode:
+    found = _node(x, name)
+    if found.has is None or not found.has.length:
+        fail(f"ks.{name} takes a dynamic node, not a {found.kind} one")
+    return found
+
+
+def _owner(node: SNode) -> SNode | None:
+    """The node whose cells a word takes: of a list the one above, None the root."""
+    if node.has is None or not node.has.length:
+        return node
+    above = node.parent()
+    return None if above is None or above.kind == "root" else above
+
+
+def _places(node: SNode | None, at: Any, name: str) -> Indices:
+    """An index of a node's cells as arrays; LanguageError where it is outside."""
+    shape = node.shape if node is not None else ()
+    given = indices(at)
+    if len(given) != len(shape):
+        fail(f"ks.{name} takes {n_indices(len(shape))} of that node, not {len(given)}")
+    found = []
+    for axis, (i, extent) in enumerate(zip(given, shape, strict=True)):
+        try:
+            number = operator.index(i)
+        except TypeError:
+            fail(f"ks.{name} takes whole numbers as indices, not {i!r}")
+        if not 0 <= number < extent:
+            fail(f"ks.{name}: that node has indices 0 to {extent - 1} along axis {axis}, not {i}")
+        found.append(np.asarray([number]))
+    return found
+
+
+def n_indices(n: int) -> str:
+    """So many indices, in words."""
+    return "1 index" if n == 1 else f"{n} indices"
+
+
+def _axes(node: SNode | None) -> Sequence[int]:
+    found: set[int] = set()
+    while node is not None:
+        found |= set(node.axes)
+        node = node.parent()
+    return sorted(found)
+
+
+def _number(structure: Structure, node: SNode) -> int:
+    return structure.numbers[id(node)]
