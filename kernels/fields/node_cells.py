@@ -86,7 +86,7 @@ def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
     if None in shapes:
         fail("ks.rescale_index takes fields or nodes")
     found = list(indices(at))
-    for k, (n, m) in enumerate(zip(*shapes, strict=False)):  # type: ignore[arg-type]
+    for k, (n, m) in enumerate(zip(*shapes, strict=False)):
         if k < len(found):
             found[k] = found[k] // (n // m) if n > m else found[k] * (m // n)
     return Matrix(found)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .boxes import Boxes, activate_all, boxes_of
 from .matrix import Matrix
+from .one_cell import OneCell
 from .place import fail
 from .storage import TreeStorage
 
@@ -39,14 +42,14 @@ class SparseCells:
         assert structure is not None
         return SparseCells(structure, structure.fields[id(place)])
 
-    def find(self, index: tuple[int, ...]) -> tuple[int, bool]:
-        """The item of one cell, and whether it is active."""
-        item, active = self.storage.find(self.node, [np.asarray([i]) for i in index])
-        return int(item[0]), bool(active[0])
+    @cached_property
+    def _one(self) -> OneCell:
+        return OneCell(self.structure.memory, self.node)
 
     def read(self, index: tuple[int, ...]) -> Array:
         """The components of an element."""
-        item, active = self.find(index)
+        self.structure.settle()
+        item, active = self._one.find(index)
         if active:
             return np.asarray(self.values[..., item])
         return np.zeros(self.values.shape[:-1], self.values.dtype)
@@ -59,7 +62,8 @@ class SparseCells:
 
     def activated(self, index: tuple[int, ...]) -> int:
         """The item of a cell, which is active then."""
-        return int(self.storage.activate(self.node, [np.asarray([i]) for i in index])[0])
+        self.structure.settle()
+        return self._one.activate(index)
 
     def dense(self, shape: tuple[int, ...]) -> Array:
         """All elements: components, then indices; zero where inactive. LanguageError where that is more than there is memory."""
@@ -72,29 +76,38 @@ class SparseCells:
                 f"an array of all elements of this sparse field, {' x '.join(map(str, whole))}, takes {n_gib:,.0f} GiB, "
                 "more than there is memory: copy the active ones in a kernel"
             )
-        active = self.storage.active(self.node)
-        item, _ = self.storage.find(self.node, active)
-        place: tuple[Any, ...] = (..., *active)
-        result[place] = self.values[..., item]
+        boxes = boxes_of(self.storage, self.node)
+        for at in np.ndindex(*self.values.shape[:-1]):
+            boxes.in_space(result[at])[boxes.at] = boxes.in_memory(self.values[at])[boxes.items]
         return result
 
     def take(self, given: Array) -> None:
         """Sets the active elements from an array of all."""
-        active = self.storage.active(self.node)
-        item, _ = self.storage.find(self.node, active)
-        place: tuple[Any, ...] = (..., *active)
-        self.values[..., item] = given[place].astype(self.values.dtype)
+        boxes = boxes_of(self.storage, self.node)
+        active = boxes.active()
+        for at in np.ndindex(*self.values.shape[:-1]):
+            found = boxes.in_space(np.ascontiguousarray(given[at]))[boxes.at]
+            _set(self.values[at], boxes, active, found.reshape(-1, boxes.unit))
 
     def take_all(self, given: Array) -> None:
         """Sets all elements, which are active then."""
-        n = self.values.ndim - 1
-        indices = [x.ravel() for x in np.indices(given.shape[n:])]
-        item = self.storage.activate(self.node, indices)
-        self.values[..., item] = given.reshape(*given.shape[:n], -1).astype(self.values.dtype)
+        activate_all(self.storage, self.node)
+        self.take(given)
 
     def fill(self, value: Array) -> None:
         """Sets the active elements to one."""
-        starts, unit = self.storage.blocks(self.node)
-        n = self.storage.layout.items[self.node]
-        whole = self.values[..., :n].reshape(*self.values.shape[:-1], n // unit, unit)
-        whole[..., starts // unit, :] = value[..., None, None]
+        boxes = boxes_of(self.storage, self.node)
+        active = boxes.active()
+        for at in np.ndindex(*self.values.shape[:-1]):
+            _set(self.values[at], boxes, active, value[at])
+
+
+def _set(values: Array, boxes: Boxes, active: Array | None, new: Array) -> None:
+    """Gives active cells of boxes new values: one for all, or one for each cell, of shape (boxes, cells of a box)."""
+    whole = boxes.in_memory(values).reshape(-1, boxes.unit)
+    if active is None:
+        whole[boxes.items] = new
+    elif boxes.are_in_pool:
+        whole[boxes.items] = np.where(active, new, values.dtype.type(0))
+    else:  # the memory of cells that never were active stays untouched: it may be more than there is
+        whole[0, active[0]] = new if new.ndim == 0 else new[active]

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..sparse.layout import words
+from .boxes import boxes_of
 
 if TYPE_CHECKING:
     from .storage import TreeStorage
@@ -159,8 +160,9 @@ def _nodes(node: SNode) -> Iterator[SNode]:
 
 
 def _active(storage: TreeStorage, number: int) -> int:
-    starts, unit = storage.blocks(number)
-    return len(starts) * unit
+    boxes = boxes_of(storage, number)
+    active = boxes.active()
+    return len(boxes.items) * boxes.unit if active is None else int(active.sum())
 
 
 def _table_bytes(storage: TreeStorage, number: int, containers: int) -> int:

@@ -112,7 +112,7 @@ class TreeStorage:
                 w = container * words(node_k.cells) + cell // WORD
                 bits = np.uint64(1) << (cell % WORD).astype(np.uint64)
                 np.bitwise_or.at(self.arrays[f"mask{k}"], w, bits)
-                self._changed(k)
+                self.changed(k)
             if node_k.has.length:
                 np.maximum.at(self.arrays[f"length{k}"], container, cell + 1)
             if node_k.has.pool:
@@ -124,8 +124,8 @@ class TreeStorage:
                 wanted = self._chunks(k, np.unique(container)) if node_k.has.length else entry
                 new = np.unique(wanted[table[wanted] == 0])
                 if len(new):
-                    table[new] = self._taken(k, new)
-                    self._changed(k)
+                    table[new] = self.taken(k, new)
+                    self.changed(k)
                 if node_k.has.directory:
                     at = self._above(node, k, indices)
                     self.arrays[f"at{k}"][:, table[entry]] = [entry, *at]
@@ -155,7 +155,7 @@ class TreeStorage:
         entry = container[0] * node_k.entries + k // node_k.chunk
         table = self.arrays[f"table{node}"]
         if not table[entry]:
-            table[entry] = self._taken(node, entry[None])[0]
+            table[entry] = self.taken(node, entry[None])[0]
         self.arrays[f"length{node}"][container[0]] = k + 1
         return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
 
@@ -177,7 +177,7 @@ class TreeStorage:
                 w = item // node_k.cells * words(node_k.cells) + item % node_k.cells // WORD
                 bits = ~(np.uint64(1) << (item % node_k.cells % WORD).astype(np.uint64))
                 np.bitwise_and.at(self.arrays[f"mask{node}"], w[active], bits[active])
-            self._changed(node)
+            self.changed(node)
             self._clear_items(node, np.unique(item[active]))
             return
         container = np.zeros(len(item), np.int64)
@@ -219,7 +219,7 @@ class TreeStorage:
             for number, f in enumerate(self.layout.fields):
                 if f.node == k:
                     self.arrays[f"field{number}"][..., :n_items] = 0
-        self._changed(node)
+        self.changed(node)
 
     def used(self, node: int) -> tuple[int, int]:
         """So many containers and items, from the first on, may have been written."""
@@ -262,15 +262,20 @@ class TreeStorage:
         slot = self.arrays[f"table{node}"][upper * node_k.entries + cell // node_k.chunk]
         return slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk, found
 
+    def bits(self, node: int, containers: Array) -> Array:
+        """The mask of some containers of a node: whether each cell of each is active."""
+        cells = self.tree.nodes[node].cells
+        n = words(cells)
+        rows = self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)]
+        bits = np.unpackbits(rows.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+        return bits[:, :cells].view(bool)
+
     def _there(self, node: int, containers: Array) -> Array:
         """The active cells in some containers, numbered over all cells of these."""
         node_k, there = self.tree.nodes[node], None
         shape = len(containers), node_k.cells
         if node_k.has.mask:
-            n = words(node_k.cells)
-            rows = self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)]
-            bits = np.unpackbits(rows.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-            there = bits[:, : node_k.cells].astype(bool)
+            there = self.bits(node, containers)
         if node_k.has.length:
             there = np.arange(node_k.cells) < self.arrays[f"length{node}"][containers][:, None]
         if node_k.has.pool:
@@ -287,26 +292,10 @@ class TreeStorage:
         there = self.find(node, list(at))[0] == slots
         return slots[there], dict(zip(self.tree.axes(node), at[:, there], strict=True))
 
-    def blocks(self, node: int) -> tuple[Array, int]:
-        """The items of a node's active cells, as first ones of blocks of so many that lie side by side."""
-        starts, unit = np.zeros(1, np.int64), 1
-        for k in self.tree.path(node):
-            node_k = self.tree.nodes[k]
-            if node_k.has.directory:
-                starts, unit = self._hashed(k)[0], 1
-            elif node_k.has.pool and not node_k.has.length:
-                at = starts[:, None] * node_k.entries + np.arange(unit * node_k.entries)
-                slots = self.arrays[f"table{k}"][at.ravel()]
-                starts, unit = slots[slots != 0].astype(np.int64), 1
-            elif not node_k.has.is_sparse:
-                starts, unit = starts * node_k.cells, unit * node_k.cells
-            else:
-                return self.find(node, self.active(node))[0], 1
-        return starts, unit
-
     # --- pools
 
-    def _changed(self, node: int) -> None:
+    def changed(self, node: int) -> None:
+        """Lists of the node and of those below are not right any more."""
         self.arrays["counters"][list(self.tree.below(node)), CHANGED] = 1
 
     def settle(self, node: int) -> None:
@@ -327,7 +316,7 @@ class TreeStorage:
             items = freed[:, None] * node_k.chunk + np.arange(node_k.chunk)
             self._clear_items(k, items.ravel())
 
-    def _taken(self, node: int, entries: Array) -> Array:
+    def taken(self, node: int, entries: Array) -> Array:
         """Slots that nobody has, for entries of a table. LanguageError where there are too few: then no place of a hash node that
         was claimed for them is kept.
         """
@@ -356,7 +345,7 @@ class TreeStorage:
         n = int(row[FREED])
         self.arrays[f"freed{node}"][n : n + len(slots)] = slots
         row[FREED] = n + len(slots)
-        self._changed(node)
+        self.changed(node)
 
     def _clear(self, node: int, containers: Array) -> None:
         """Makes all cells of containers inactive."""
@@ -374,7 +363,7 @@ class TreeStorage:
         if node_k.has.mask:
             n = words(node_k.cells)
             self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)] = 0
-            self._changed(node)
+            self.changed(node)
         if not node_k.has.pool:
             items = containers[:, None] * node_k.cells + np.arange(node_k.cells)
             self._clear_items(node, items.ravel())

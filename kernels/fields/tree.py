@@ -292,10 +292,14 @@ class Structure:
     @property
     def storage(self) -> TreeStorage:
         """Its memory for Python: kernels that wait have run before."""
+        self.settle()
+        return self.memory
+
+    def settle(self) -> None:
+        """Has kernels that wait run."""
         from .program import settle_for_python  # which knows trees
 
         settle_for_python()
-        return self.memory
 
     @property
     def released(self) -> str:

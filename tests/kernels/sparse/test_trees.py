@@ -483,3 +483,44 @@ def test_loops_over_active_cells_stand_alone() -> None:
 
     with pytest.raises(ks.LanguageError, match="stands in no other loop"):
         inside()
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("pointer", "dense"),
+        ("bitmasked", "dense"),
+        ("pointer", "bitmasked"),
+        ("dense", "bitmasked", "dense"),
+        ("bitmasked", "pointer", "dense", "bitmasked"),
+        ("hash", "dense"),
+        ("pointer", "hash"),
+    ],
+)
+def test_whole_fields_are_their_cells_one_by_one(kinds: tuple[str, ...]) -> None:
+    """Arrays are copied in boxes of memory, elements by numbers of Python: both are what arrays of cells say."""
+    x = ks.Vector.field(2, ks.i32)
+    node, extents = ks.root, [(2, 3), (3, 1), (1, 2), (2, 2)]
+    for k, kind in enumerate(kinds):
+        node = getattr(node, kind)([ks.ij, ks.axes(1, 0)][k % 2], extents[k])
+    node.place(x)
+    cells, shape = x.cells, x.shape
+    every = [c.ravel() for c in np.indices(shape)]
+    wanted = np.zeros((*shape, 2), np.int32)
+    for c in [(0, 0), (1, 2), (shape[0] - 1, shape[1] - 1), (1, 1)]:
+        x[c] = [c[0] + 1, c[1] + 7]
+        wanted[c] = [c[0] + 1, c[1] + 7]
+        item, active = cells.storage.find(cells.node, [np.asarray([i]) for i in c])
+        assert active[0] and cells.values[:, item[0]].tolist() == wanted[c].tolist()
+    np.testing.assert_array_equal(x.to_numpy(), wanted)
+    active = cells.storage.find(cells.node, every)[1].reshape(*shape, 1)
+    given = np.arange(wanted.size, dtype=np.int32).reshape(wanted.shape) + 1
+    x.from_numpy(given)
+    np.testing.assert_array_equal(x.to_numpy(), np.where(active, given, 0))
+    x.fill([5, 6])
+    np.testing.assert_array_equal(x.to_numpy(), np.where(active, [5, 6], 0))
+    dense = ks.Vector.field(2, ks.i32, shape)
+    dense.from_numpy(given)
+    x.copy_from(dense)
+    np.testing.assert_array_equal(x.to_numpy(), given)
+    assert cells.storage.find(cells.node, every)[1].all()

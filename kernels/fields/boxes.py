@@ -1,0 +1,130 @@
+"""The cells of a node of a sparse tree as boxes that lie in memory one after the other: those below its last node with a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sparse.layout import WORD, words
+from .storage import TOP, TreeStorage
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The boxes of a node that are there. `at`: the coordinates of each, in boxes, by axis; `items`: its number in memory.
+    `heads`: boxes along each axis; `tails`: axis and extent of each dimension of a box, in the order of memory.
+    """
+
+    storage: TreeStorage
+    node: int
+    at: tuple[Array, ...]
+    items: Array
+    heads: tuple[int, ...]
+    tails: tuple[tuple[int, int], ...]
+
+    @property
+    def unit(self) -> int:
+        """Cells of a box."""
+        return prod(extent for _, extent in self.tails)
+
+    def in_memory(self, values: Array) -> Array:
+        """The values of items as (boxes, *box): a view. Boxes that are not there are in it, too."""
+        n = self.storage.layout.items[self.node]
+        return values[:n].reshape(n // self.unit, *(extent for _, extent in self.tails))
+
+    def in_space(self, elements: Array) -> Array:
+        """Contiguous elements by index as (*boxes, *box): a view."""
+        shape, where = list[int](), dict[tuple[int, int], int]()
+        for axis, head in enumerate(self.heads):
+            where[axis, -1] = len(shape)
+            shape.append(head)
+            for k, (of, extent) in enumerate(self.tails):
+                if of == axis:
+                    where[axis, k] = len(shape)
+                    shape.append(extent)
+        order = [where[axis, -1] for axis in range(len(self.heads))]
+        order += [where[axis, k] for k, (axis, _) in enumerate(self.tails)]
+        return elements.reshape(shape).transpose(*order)
+
+    def active(self) -> Array | None:
+        """Whether each cell of each box is active, of shape (boxes, unit); None where all are."""
+        t, masks = self.storage.tree, _masks(self.storage, self.node)
+        if not masks:
+            return None
+        found = np.ones((len(self.items), 1), bool)
+        for k, containers in _containers(self.storage, self.node, self.items):
+            cells, n = t.nodes[k].cells, found.shape[1]
+            bits: Array = np.ones(cells, bool)
+            if k in masks:
+                bits = self.storage.bits(k, containers).reshape(-1, n, cells)
+            found = (found[..., None] & bits).reshape(-1, n * cells)
+        return (
+            found if found.shape[1] == self.unit else found.repeat(self.unit // found.shape[1], 1)
+        )
+
+    @property
+    def are_in_pool(self) -> bool:
+        """Whether a pool holds them: then all their memory is that of cells which are there."""
+        return _head(self.storage, self.node) > 0
+
+
+def _masks(storage: TreeStorage, node: int) -> list[int]:
+    """The nodes within a box that have a mask."""
+    path = storage.tree.path(node)[_head(storage, node) :]
+    return [k for k in path if storage.tree.nodes[k].has.mask]
+
+
+def _containers(storage: TreeStorage, node: int, items: Array) -> Iterator[tuple[int, Array]]:
+    """The nodes within a box, to the last one that has a mask, each with its containers in the boxes `items`."""
+    path, last = storage.tree.path(node), storage.tree.last(node, "mask")
+    containers = items
+    for k in path[_head(storage, node) : path.index(last) + 1 if last >= 0 else 0]:
+        yield k, containers
+        if k != last:
+            cells = storage.tree.nodes[k].cells
+            containers = (containers[:, None] * cells + np.arange(cells)).ravel()
+
+
+def activate_all(storage: TreeStorage, node: int) -> None:
+    """Makes all cells of a node active."""
+    t, head = storage.tree, _head(storage, node)
+    if head:
+        upper = t.path(node)[head - 1]
+        storage.activate(upper, [x.ravel() for x in np.indices(t.shape(upper))])
+    for k, containers in _containers(storage, node, boxes_of(storage, node).items):
+        n, cells = words(t.nodes[k].cells), t.nodes[k].cells
+        if t.nodes[k].has.mask:
+            all_set = np.full(n, ~np.uint64(0))
+            all_set[-1] >>= np.uint64(-cells % WORD)
+            storage.arrays[f"mask{k}"][containers[:, None] * n + np.arange(n)] = all_set
+            storage.changed(k)
+
+
+def _head(storage: TreeStorage, node: int) -> int:
+    """So many nodes of the path are above the boxes: to the last one that has a pool."""
+    path, last = storage.tree.path(node), storage.tree.last(node, "pool")
+    return path.index(last) + 1 if last >= 0 else 0
+
+
+def boxes_of(storage: TreeStorage, node: int) -> Boxes:
+    """The boxes of a node that are there now."""
+    t, head = storage.tree, _head(storage, node)
+    path, axes = t.path(node), t.axes(node)
+    items, found = TOP
+    for k in path[:head]:
+        items, found = storage.active_in(k, items, found)
+    at = tuple(found.get(a, np.zeros(len(items), np.int64)) for a in axes)
+    heads = tuple(prod(t.split(node, a)[:head]) for a in axes)
+    tails = tuple(
+        (axes.index(a), extent)
+        for k in path[head:]
+        for a, extent in zip(t.nodes[k].axes, t.nodes[k].extents, strict=True)
+    )
+    return Boxes(storage, node, at, items, heads, tails)
