@@ -136,7 +136,7 @@ class TextLog:
         self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
         for line in space_lines(e.problem, e.space, e.prepare_s):
             self._write(line)
-        for line in closed_lines(closed_tasks(e.problem), e.space.profile is not None):
+        for line in closed_lines(closed_tasks(e.problem), e.space.is_for_input):
             self._write(line)
         for line in fixed_lines(e.space):
             self._write(line)

@@ -50,7 +50,7 @@ class Claims:
     ) -> Bound:
         """Take the bound of the root, on the scale that earlier sessions have left."""
         self.fixed = root.space.fixed
-        self.is_for_input = root.space.profile is not None
+        self.is_for_input = root.space.is_for_input
         whole = bounder.bound(root)
         lower_to_earlier(
             self.scale,

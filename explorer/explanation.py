@@ -175,7 +175,7 @@ def explain_run(path: str | Path) -> Explanation:
         )
     closed = closed_tasks(problem)
     if closed:
-        notes.append(f"{closed}; bounds count {counted_text(space.profile is not None)}")
+        notes.append(f"{closed}; bounds count {counted_text(space.is_for_input)}")
     if not target.calibrated:
         advice = f": run {device.machine.calibrated_by}" if device.machine.calibrated_by else ""
         notes.append(f"rates are guessed from a data sheet{advice}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..kernels.program.profile import Profile, counting
+from ..kernels.program.counting import counting
+from ..kernels.program.profile import Profile
 from ..runtime.apart import Stopped, over_after
 from ..runtime.records.folder import HEADER
 from ..runtime.records.loading import load_header
@@ -27,8 +28,8 @@ def known_profile(folder: Path) -> Profile | None:
 def take_profile(
     workload: Workload, limit_s: float | None, is_interrupted: Callable[[], bool]
 ) -> Profile | None:
-    """What one run of the reference on the first arguments counts. None where values decide nothing, or it takes too long: the
-    bound then counts what bodies do on any arguments. Raises Stopped once interrupted.
+    """What a run of the reference on the first arguments counts, and the next one. None where values decide nothing, or it takes
+    too long: the bound then counts what bodies do on any arguments. Raises Stopped once interrupted.
     """
     made = counting(workload.problem)
     if made is None:
@@ -37,14 +38,19 @@ def take_profile(
     reference = Reference(lambda: is_interrupted() or is_late())
     if reference.expected_ns(made.recording) > _MOST_S * 1e9:
         return None
-    arrays = {**workload.arguments.arrays, **made.arrays()}
+    arrays, scalars = {**workload.arguments.arrays, **made.arrays()}, workload.arguments.scalars
+    profile: Profile | None = None
     try:
         with np.errstate(all="ignore"):
-            found = reference.run(made.recording, arrays, workload.arguments.scalars, wide=False)
+            found = reference.run(made.recording, arrays, scalars, wide=False)
+            profile = made.read(arrays, found)
+            if not profile.is_settled:  # a first call may do once what later ones need not do
+                arrays = {**found, **made.arrays()}
+                found = reference.run(made.recording, arrays, scalars, wide=False)
+                profile = profile.and_then(made.read(arrays, found))
     except Stopped:
         if is_interrupted():
             raise
-        return None
     except (IndexError, AssertionError, MemoryError):
         return None  # of such arguments the input sets say what is wrong
-    return made.read(found)
+    return profile

@@ -80,6 +80,11 @@ class Space:
         key = self.model.key if self.whole is None else self.whole.model.key
         return key if self.profile is None else self.profile.keyed(key)
 
+    @property
+    def is_for_input(self) -> bool:
+        """Whether bounds count what bodies do on the arguments that are measured."""
+        return self.profile is not None and self.profile.is_sure
+
     def profiled(self, profile: Profile | None) -> Space:
         """The same space, bounded for the arguments that a profile is of."""
         return self if profile is None else replace(self, profile=profile)

@@ -17,6 +17,7 @@ from ..kernels.fields.canonical import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording, record_program
 from ..kernels.offload.pipeline import normalise
+from ..kernels.program.cell_by_cell import cell_by_cell
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate
@@ -110,7 +111,7 @@ def fault(
     root = fix(build_space(normalise(recording), gpu_checking.target()), decided).root()
     if not isinstance(root, Candidate):
         return f"the space is empty: {root}"
-    wanted = canonical(recording.trees, run_reference(recording, before, {}))
+    wanted = canonical(recording.trees, run_reference(cell_by_cell(recording), before, {}))
     kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
     inputs = [InputSet(before, {}, {}, 0.0, 0.0, kept)]
 

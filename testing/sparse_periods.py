@@ -18,6 +18,7 @@ from ..kernels.fields.canonical import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording
 from ..kernels.offload.pipeline import normalise
+from ..kernels.program.cell_by_cell import cell_by_cell
 from ..kernels.sparse.naming import shared_parts
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
@@ -45,9 +46,9 @@ def periods(
     recording: Recording, before: Arrays, n: int = N_PERIODS, between: Between = nothing
 ) -> list[Arrays]:
     """What is right behind each period, in the form in which it is compared."""
-    state, found = before, []
+    state, found, plain = before, [], cell_by_cell(recording)
     for period in range(n):
-        state = run_reference(recording, between(state) if period else state, {})
+        state = run_reference(plain, between(state) if period else state, {})
         found.append(canonical(recording.trees, state))
     return found
 

@@ -202,6 +202,7 @@ class TreeParts:
     tables: tuple[Table, ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
     """Arrays with first elements of each row that inactive cells share and nobody writes, and how many these are."""
+    structure: frozenset[str] = frozenset()  # arrays that say which cells are active, and where
 
     def n_shared(self, array: str) -> int:
         return dict(self.shared).get(array, 0)

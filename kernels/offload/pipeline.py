@@ -99,7 +99,10 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     logical = [x.logical.ir for x in recording.calls if x.logical is not None]
     records = lists_of(recording.trees, logical, arrays, done)
     shared = tuple((x, n) for x, (n, _) in shared_parts(recording.trees).items())
-    of_trees = TreeParts(leaves, records, tables_of(recording.trees, arrays, done), shared)
+    sections = [x for t in recording.trees for x in t.sections]
+    structure = frozenset(array for key, array in sections if not key.startswith("field"))
+    tables = tables_of(recording.trees, arrays, done)
+    of_trees = TreeParts(leaves, records, tables, shared, structure)
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     return replace(problem, key=problem_key(problem))
 

@@ -147,20 +147,25 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
         shape = (*f.components, *trees[p.tree].tree.shape(f.node))
         if (f.node, f.dtype, shape) != (p.node, array.dtype, array.shape):
             raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
+    given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     try:
-        lowered = lower_by_default(logical.ir, layouts_of(trees.values()), logical.numbers)
+        forms = [
+            lower_by_default(
+                logical.ir, layouts_of(trees.values()), logical.numbers, activates_once=once
+            )
+            for once in (True, False)  # earlier versions made cells active one by one
+        ]
     except LanguageError as e:
         raise ArchiveError(str(e)) from None
-    places = [
-        (trees[tree].arrays.get(key), name) for name, tree, key in lowered.sections if tree in trees
-    ]
-    given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
-    is_same = _without_claims(lowered.ir, lowered) == _without_claims(call.ir, lowered)
-    if not is_same or any(given.get(name) != array for array, name in places):
-        raise ArchiveError(
-            f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"
-        )
-    return lowered.ir
+    for lowered in forms:
+        sections = ((n, trees[tree], key) for n, tree, key in lowered.sections if tree in trees)
+        is_same = _without_claims(lowered.ir, lowered) == _without_claims(call.ir, lowered)
+        if is_same and all(given.get(n) == t.arrays.get(key) for n, t, key in sections):
+            newest = forms[0].ir  # which is what the program has now, and follows by
+            return newest if newest.arrays == lowered.ir.arrays else lowered.ir
+    raise ArchiveError(
+        f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"
+    )
 
 
 def _without_claims(kernel: KernelIR, lowered: Lowered) -> KernelIR:

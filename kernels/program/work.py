@@ -61,7 +61,7 @@ def task_ns(task: Task, profile: Profile | None = None) -> float:
         n_finished = prod(x.extent for x in task.loops if not x.is_reduction)
         finish_ns = 0.0 if task.finish is None else n_finished * _expression_ns(task.finish)
         return prod(x.extent for x in task.loops) * each_ns + finish_ns
-    known = None if profile is None else profile.of(task)
+    known = None if profile is None else profile.about(task)
     if known is not None:
         found = blocks_of(task.body.statements)
         counted = zip(found, known.entered, strict=True)

@@ -27,6 +27,7 @@ from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
 from ...kernels.language.record import Recording
+from ...kernels.program.cell_by_cell import cell_by_cell
 from ...kernels.program.flow import Flow, flow_of
 from .input_sets import InputSet, InputSets
 from .verify import (
@@ -135,6 +136,7 @@ def make_input_sets(
         from ..reference import Reference  # brings LLVM, see `Worker`
 
         reference = Reference()
+    recording = cell_by_cell(recording)
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1

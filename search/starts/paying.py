@@ -53,5 +53,5 @@ def _way(space: Space, t: int, array: str, time_ns: float) -> int:
 
 def _iterations(task: Task, space: Space) -> float:
     """Of the outermost loop."""
-    known = None if space.profile is None else space.profile.of(task)
+    known = None if space.profile is None else space.profile.about(task)
     return known.entered[0] if known is not None else float(task.loops[0].extent)

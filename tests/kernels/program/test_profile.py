@@ -13,8 +13,10 @@ from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.kernel import kernel, ndrange, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program import work
+from kernelscape.kernels.program.counting import counting
 from kernelscape.kernels.program.decided import followed
-from kernelscape.kernels.program.profile import Profile, TaskProfile, Touched, counting
+from kernelscape.kernels.program.profile import Profile, TaskProfile, Touched
 from kernelscape.search.bound.bodies import BodyOperations, body_bytes
 from kernelscape.search.bound.operations import SureOperations
 
@@ -69,13 +71,13 @@ def problem_of(fn: Any, *args: Any) -> Problem:
     return normalise(record_sequence(fn, args))
 
 
-def profile_of(problem: Problem, **arrays: Any) -> Profile:
+def profile_of(problem: Problem, scalars: dict[str, Any] | None = None, **arrays: Any) -> Profile:
     made = counting(problem)
     assert made is not None
     plain = {a.name for a in problem.arrays}
-    found = run_reference(made.recording, {**arrays, **made.arrays()}, {})
+    found = run_reference(made.recording, {**arrays, **made.arrays()}, scalars or {})
     assert plain < found.keys()
-    return made.read(found)
+    return made.read(arrays, found)
 
 
 def test_rows_of_a_sparse_matrix() -> None:
@@ -235,6 +237,28 @@ def halved(x: nd):
             x[i] = x[i] * 0.25
 
 
-def test_of_what_a_call_leaves_for_the_next_nothing_is_counted() -> None:
-    """Calls that are timed come after others: this one does nothing from the second on."""
-    assert counting(problem_of(halved, np.ones(8, np.float32))) is None
+@kernel
+def moved(x: nd, at: nd, by: int):
+    for i in range(x.shape[0]):
+        if at[i] == 0:
+            x[i] = x[i] + 1.0
+        at[i] = at[i] + by
+
+
+def test_counts_hold_where_a_call_leaves_what_decides_as_it_was() -> None:
+    """Calls that are timed come after others: of `halved` the second does nothing, and of what is counted once nothing holds."""
+    x = np.ones(8, np.float32)
+    problem = problem_of(halved, x)
+    profile = profile_of(problem, x=x)
+    assert profile.tasks[0].entered == (8, 8) and not profile.is_sure
+    assert SureOperations(profile).count(problem.tasks[0]) == SureOperations().count(
+        problem.tasks[0]
+    )
+    assert work.task_ns(problem.tasks[0], profile) > 0
+    at = np.arange(8, dtype=np.int32) % 3
+    for by, stays in ((0, True), (1, False)):
+        problem = problem_of(moved, x, at, by)
+        profile = profile_of(problem, {"by": by}, x=x, at=at)
+        assert profile.is_sure == stays
+        assert profile.tasks[0].entered[:2] == (8, 3)
+        assert (profile.of(problem.tasks[0]) is not None) == stays

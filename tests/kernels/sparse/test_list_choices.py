@@ -1,5 +1,6 @@
 """Choices about lists of active cells: who has them, what is taken without a search, what a user may fix, what runs."""
 
+import json
 import linecache
 from collections.abc import Iterator
 from math import prod
@@ -14,11 +15,15 @@ from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.reading import read_plan
+from kernelscape.kernels.fields.canonical import canonical
+from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
 from kernelscape.kernels.ir.on_trees import compactions
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.program.archive import from_values, to_values
+from kernelscape.kernels.program.cell_by_cell import cell_by_cell
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -339,7 +344,9 @@ def ways_of_body(recording: Recording) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("body", EACH_TIME)
 def test_cells_that_are_not_the_same_for_a_leaf_are_made_active_each_time(body: str) -> None:
-    assert ways_of_body(once_or_not(body)[0]) == ("ACTIVATE",)
+    recording, _ = once_or_not(body)
+    assert ways_of_body(recording) == ("ACTIVATE",)
+    assert cell_by_cell(recording) == recording  # as it runs when it is called by itself
 
 
 def test_leaves_of_which_cells_are_left_out_activate_each_time() -> None:
@@ -351,6 +358,15 @@ def test_leaves_of_which_cells_are_left_out_activate_each_time() -> None:
 def test_cells_that_are_the_same_for_a_leaf_are_made_active_once(body: str, tmp_path: Path) -> None:
     recording, before = once_or_not(body)
     assert ways_of_body(recording) == ("ACTIVATE", "ELEMENT")
+    each, plain = (run_reference(r, before, {}) for r in (cell_by_cell(recording), recording))
+    assert cell_by_cell(recording).calls[1].ir != recording.calls[1].ir
+    for kept in (
+        recording,
+        cell_by_cell(recording),
+    ):  # a run of this version, and of an earlier one
+        assert from_values(json.loads(json.dumps(to_values(kept)))) == recording
+    wanted = canonical(recording.trees, each)
+    np.testing.assert_equal(canonical(recording.trees, plain), wanted)
     space = fix(space_of(recording), [("activate(body*)", "ELEMENT")])
     outer = [("dim_kind(body*.outer)", "PARALLEL")]
     assert "once for each leaf" in " ".join(describe(drawn(space))["lists"])
