@@ -31,15 +31,15 @@ class Asking:
 
     def set(self, v: BodyValues, local: str) -> Iterator[c.CStmt]:
         """Sets it where the own one is set."""
-        if local == self.blocks.own:
+        if local == self.blocks.own and _LATER in v.locals:
             held = v.locals[_LATER]
             later = v.evaluate(self.blocks.later(self.distance))
             yield c.Assign(held.x, v.w.converted(later, held.dtype).x)
 
     def before(self, v: BodyValues, loop: str) -> Iterator[c.CStmt]:
-        """What asks for lines before a loop over a row."""
+        """What asks for lines before a loop over a row; nothing where lanes keep the number of the block to themselves."""
         for row in self.blocks.rows:
-            if row.loop == loop:
+            if row.loop == loop and _LATER in v.locals:
                 yield from _asked(v, row)
 
 
