@@ -17,7 +17,7 @@ from .c.names import RESERVED_CUDA, c_names
 from .c.scene import Scene
 from .c.source import KernelLaunch
 from .c.text import Program, arguments_of
-from .c.usage import identifiers, parameters, without_unused
+from .c.usage import identifiers, parameters, thread_parameters, threads_meet, without_unused
 from .c.vectors import Prelude, type_name
 from .loops.ir import Launch
 from .passes.nests import nests
@@ -27,6 +27,7 @@ from .plan import Plan
 from .program import decisions, named_in, place_temporaries, sentence
 from .reading import read_plan
 
+_RESTRICT = "__restrict__ "
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 
 
@@ -93,6 +94,8 @@ class _Lowering:
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
         seen, stored = identifiers(body)
+        # Behind a barrier a thread finds what others wrote. A compiler that takes such a pointer for the only one reads before it.
+        meet = threads_meet(body)
         opening = []
         for a in self.plan.problem.arrays:
             own = self.names[a.name]
@@ -100,15 +103,14 @@ class _Lowering:
                 kind = type_name(a.dtype, 0)
                 place = c.Bin("+", c.Id("workspace"), c.number(self.offsets[a.name]))
                 const = "" if own in stored else "const "
+                restrict = "" if own in stored and meet else _RESTRICT
                 start = c.CastTo(f"{kind} *", place)
-                opening.append(c.Declare(f"{const}{kind} *__restrict__ ", own, start))
+                opening.append(c.Declare(f"{const}{kind} *{restrict}", own, start))
         body = (*opening, *body)
         temporary = {self.names[name] for name in self.offsets}
-        named = tuple(
-            p
-            for p in parameters(self.plan.problem, body, self.names, "__restrict__ ")
-            if p.name not in temporary
-        )
+        find = thread_parameters if meet else parameters
+        found = find(self.plan.problem, body, self.names, _RESTRICT)
+        named = tuple(p for p in found if p.name not in temporary)
         comment = f"{comment}; {_configuration(kernel)}"
         self.functions.append(
             c.Function(name, named, body, False, comment, block_threads=kernel.n_threads)

@@ -39,7 +39,10 @@ def parameters(
 
 
 def thread_parameters(
-    problem: Problem, body: tuple[c.CStmt, ...], named: dict[str, str]
+    problem: Problem,
+    body: tuple[c.CStmt, ...],
+    named: dict[str, str],
+    restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
     """What each thread of a launch names.
 
@@ -49,8 +52,19 @@ def thread_parameters(
     """
     return tuple(
         p if p.type.startswith("const ") else replace(p, restrict="")
-        for p in parameters(problem, body, named)
+        for p in parameters(problem, body, named, restrict)
     )
+
+
+def threads_meet(body: tuple[c.CStmt | c.CExpr | int, ...]) -> bool:
+    """Whether threads wait for one another in a body: behind it a thread reads what others wrote."""
+    waiting: list[Any] = [body]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, c.Barrier | c.While):
+            return True
+        waiting += x if isinstance(x, tuple) else c.parts(x)
+    return False
 
 
 def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], set[str]]:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.c.cuda_vectors import CudaHelpers
+from kernelscape.codegen.c.usage import threads_meet
 from kernelscape.codegen.c.vectors import Prelude
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
@@ -57,6 +58,22 @@ def test_library_sequences_are_right(name, tmp_path):
         for candidate in drawn(root_of(case.problem), sizes, 1) if inputs else ():
             source = gpu.source_of(candidate)
             assert gpu.check(source, inputs, tmp_path) == "", source.text
+
+
+def test_what_threads_store_where_they_meet_has_other_pointers():
+    """A compiler that takes a pointer for the only one may read before a barrier what another thread writes."""
+    met = {True: 0, False: 0}
+    for name in ("bicgk", "gemver", "axpydot", "vadd"):
+        for candidate in drawn(root_of(case_of(name).problem), 3, 12):
+            for function in program_of(candidate).functions:
+                meet = threads_meet(function.body)
+                stored = [
+                    p for p in function.parameters if "*" in p.type and "const " not in p.type
+                ]
+                met[meet] += bool(stored)
+                assert all(bool(p.restrict) != meet for p in stored)
+                assert all(p.restrict for p in function.parameters if p.type.startswith("const "))
+    assert all(met.values())
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))

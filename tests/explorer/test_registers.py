@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.explain_view import explain_fields, explain_lines
+from kernelscape.codegen.c.source import KernelLaunch, Source
 from kernelscape.explorer import explanation as explanation_module
 from kernelscape.explorer import session as session_module
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
@@ -116,6 +117,17 @@ def test_reports_are_kept_beside_what_the_space_counts(runs):
         known = registers_of_tasks(r.launches, 1)
         assert known == [40.0]
         assert r.bound_ns == pytest.approx(bounder.ns(candidate, registers=known))
+
+
+def test_launches_that_convert_trees_are_no_tasks_of_the_space():
+    space = build_space(library_workload(load("matmul"), SIZES, "f32", 1).problem, gpu_target())
+    found = Registers(Reporter(40), space, Bounder(space))
+    candidate = space.root().complete()
+    launches = [KernelLaunch(f"k{t}", (1, 1, 1), (32, 1, 1), 0, (), (t,)) for t in (0, 1)]
+    source = Source("", "entry", (), 1, launches=tuple(launches))
+    reported = found.reports(candidate, source)
+    assert [x.tasks for x in reported.launches] == [(0,), ()]
+    assert found.model.n_reports == 1
 
 
 def test_a_run_is_explained_with_what_was_reported(runs, monkeypatch):

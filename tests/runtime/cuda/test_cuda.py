@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -307,6 +309,20 @@ class GraphLibrary:
 
 
 NS = 3000.0  # of a launch
+
+
+@compiled
+def test_arrays_of_timed_calls_stay_while_they_are_timed(stand_in):
+    given = [stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3)]
+    seen = [weakref.ref(a) for a in given]
+    run = cuda_runner.TimedCalls(loaded(stand_in), CallArguments((*given, 1.0))).run
+    del given
+    gc.collect()
+    assert all(a() is not None for a in seen)
+    assert run(1) > 0
+    del run
+    gc.collect()
+    assert all(a() is None for a in seen)
 
 
 @compiled

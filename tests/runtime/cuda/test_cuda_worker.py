@@ -49,6 +49,9 @@ class Stream(fake_pycuda.Stream):
             FAULT.unlink()
             if said == "endless":
                 time.sleep(1e6)
+            if said == "damage":  # an input
+                fake_pycuda.memset_d8(fake_pycuda.given[0] + 12, 0x11, 4)
+                return
             raise LogicError(said)
 """
 
@@ -87,6 +90,7 @@ def worker(driver, monkeypatch, tmp_path):
         ("misaligned address", "crash", "misaligned", 1),
         ("the launch timed out and was terminated", "timeout", "for its time", 1),
         ("endless", "timeout", "within", 1),
+        ("damage", "wrong", "inside a read-only input was written: x", 1),
         ("out of memory", "memory", "memory ran out", 0),
         ("invalid argument", "launch", "limits", 0),
     ],
