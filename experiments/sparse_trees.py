@@ -41,14 +41,13 @@ WAYS = {
     "compiled": "lowered to plain arrays, compiled by the engine, on all cores",
     "lowered": "lowered to plain arrays, in the interpreter of such kernels",
     "interpreted": "as they are, in the interpreter of trees",
-    "decided": "as sequences, C of random decisions, over three periods, each thread late, against the reference",
-    "emulated": "as sequences, CUDA text of random decisions, on the emulator, over three periods, against the reference",
+    "decided": "as sequences, C of random decisions, over three periods (long ones two), each thread late, against the reference",
+    "emulated": "as sequences, CUDA text of random decisions, on the emulator, over as many periods, against the reference",
     "cuda": "the same on the GPU of this machine, twice",
 }
 AS_SEQUENCES = ("decided", "emulated", "cuda")
 SEQUENCES = "sequences"  # the first two of these
 _TREES = 8  # of a batch, whose texts are compiled at once
-_PROGRAMS = 3  # of a tree
 _OPTIMISED = 4  # each so manyth batch is compiled with optimisation, which takes twice as long
 _OF_A_SEED = 1000  # trees of sequences
 
@@ -150,7 +149,7 @@ def run_sequences(
             first = max([least, *(s + _TREES for s in known if least <= s < least + _OF_A_SEED)])
             plainly = bool((first // _TREES) % _OPTIMISED)
             trees = range(first, first + _TREES)
-            found = run_batch(ways, trees, Path(scratch), plainly=plainly, n_programs=_PROGRAMS)
+            found = run_batch(ways, trees, Path(scratch), plainly=plainly)
             values["stamp"] = stamp()
             for way, one in found.items():
                 pieces[way].append(_piece(one, first, values["stamp"]["load_1min"]))

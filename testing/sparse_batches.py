@@ -16,13 +16,25 @@ from ..kernels.offload.pipeline import normalise
 from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods
 from .calling import Arrays
 from .sparse_candidates import Values, Work
-from .sparse_drawn import Part, Tree, drawn_parts, drawn_tree
+from .sparse_drawn import MOST_CELLS, Part, Tree, drawn_parts, drawn_tree
 from .sparse_periods import nothing
 from .sparse_programs import Emptied, World
 
-PARTS = 3  # of a program, at most
 _Made = tuple[tuple[Part, ...], Recording, Arrays, list[Arrays], Emptied | None]
+_FEW_CALLS = 8  # of more, which repeat, the interpreter of trees is not asked, and two periods are all: they take a second
 _TRIES = 20  # for a program that leaves room in its tree for three periods
+
+
+@dataclass(frozen=True)
+class Size:
+    """Programs of a tree, parts of a program at most, and cells of a tree at most."""
+
+    n_programs: int = 3
+    n_parts: int = 3
+    most_cells: int = MOST_CELLS
+
+
+LARGE = Size()
 
 
 @dataclass
@@ -42,7 +54,7 @@ class Found:
         """Counts a program."""
         parts = program.parts
         self.programs += 1
-        self.calls += sum(p.times * len(p.calls) for p in parts)
+        self.calls += _n_calls(parts)
         self.words.update(what for p in parts for what, _ in p.calls)
         self.words["a repeat"] += has_repeat
         self.words["deactivate_all by the host"] += program.emptied is not None
@@ -67,31 +79,34 @@ class Program:
         return f"tree {self.number} {self.tree}: {calls}{between}"
 
 
+def _n_calls(parts: Sequence[Part]) -> int:
+    return sum(p.times * len(p.calls) for p in parts)
+
+
 def works_of(
     number: int,
     ways: Sequence[str],
     found: Mapping[str, Found],
-    n_programs: int,
-    n_parts: int = PARTS,
+    size: Size,
 ) -> Iterator[tuple[str, Program, Work]]:
-    """The programs of a tree, each as a text of a random candidate of each way. What the interpreter of trees or the product says
-    to one that is wrong is among what was found.
+    """The programs of a tree, each as a text of a random candidate of each way. What the interpreter of trees, which is asked where
+    calls are few, or the product says to one that is wrong is among what was found.
     """
     rng = np.random.default_rng(number)
-    tree = drawn_tree(rng)
+    tree = drawn_tree(rng, size.most_cells)
     for one in found.values():
         one.trees += 1
         one.nodes += len(tree.chain) + len(tree.other)
     world = World(tree)
     try:
-        for _ in range(n_programs):
+        for _ in range(size.n_programs):
             world.begin(int(rng.integers(40)))
-            made = _with_room(world, rng, n_parts)
+            made = _with_room(world, rng, size.n_parts)
             if made is None:
                 return
             parts, recording, before, wanted, emptied = made
             program, problem = Program(number, tree, parts, emptied), None
-            said = world.interpreted(parts, wanted[0])
+            said = world.interpreted(parts, wanted[0]) if _n_calls(parts) <= _FEW_CALLS else ""
             for way in ways:
                 one = found[way]
                 one.add(program, bool(recording.repeats))
@@ -125,7 +140,8 @@ def _with_room(world: World, rng: np.random.Generator, n_parts: int) -> _Made | 
         number = int(rng.integers(4 * len(world.sparse)))
         emptied = world.emptied(recording, number) if number < len(world.sparse) else None
         try:
-            wanted = sparse_periods.periods(recording, before, between=emptied or nothing)
+            n = sparse_periods.N_PERIODS if _n_calls(parts) <= _FEW_CALLS else 2
+            wanted = sparse_periods.periods(recording, before, n, emptied or nothing)
             return parts, recording, before, wanted, emptied
         except AssertionError:
             continue
@@ -149,12 +165,11 @@ def run(
     folder: Path,
     *,
     plainly: bool = True,
-    n_programs: int = 3,
-    n_parts: int = PARTS,
+    size: Size = LARGE,
 ) -> dict[str, Found]:
     """What came of the programs of some trees, "decided", "emulated" and "cuda", by way."""
     found = {way: Found() for way in ways}
-    made = [x for k in trees for x in works_of(k, ways, found, n_programs, n_parts)]
+    made = [x for k in trees for x in works_of(k, ways, found, size)]
     for way in ways:
         here = [(program, work) for w, program, work in made if w == way]
         works, stem = [work for _, work in here], folder / f"{way}{trees.start}"

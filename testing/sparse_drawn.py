@@ -21,7 +21,7 @@ CALM = (
 )  # fmt: skip
 KINDS = ("dense", "bitmasked", "pointer", "hash")
 TYPES = ("i32", "i32", "f32", "f32", "f64", "i64", "i16", "u8")
-_MOST_CELLS = 160  # of a tree, active or not
+MOST_CELLS = 160  # of a tree, active or not
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Part:
     calls: tuple[Call, ...]
 
 
-def drawn_tree(rng: np.random.Generator) -> Tree:
+def drawn_tree(rng: np.random.Generator, most_cells: int = MOST_CELLS) -> Tree:
     """A tree to a depth of four, with a node at least whose cells may be inactive; leaves of one cell up to four by eight."""
     while True:
         chain = [_node(rng) for _ in range(rng.integers(1, 5))]
@@ -74,7 +74,7 @@ def drawn_tree(rng: np.random.Generator) -> Tree:
             int(rng.choice([1, 1, 2, 3])),
             _least(rng),
         )
-        if any(kind != "dense" for kind, _ in chain) and np.prod(tree.shape) <= _MOST_CELLS:
+        if any(kind != "dense" for kind, _ in chain) and np.prod(tree.shape) <= most_cells:
             return tree
 
 

@@ -12,6 +12,7 @@ from . import csyntax as c
 from .point import row_strides
 from .scatter import added, cleared
 from .scene import Scene
+from .triangles import maximum
 
 Statements = tuple[c.CStmt, ...]
 
@@ -171,7 +172,7 @@ def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
 
 
 def _flush(scene: Scene, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> c.CStmt:
-    """The tile is added to the array, as far as the array reaches."""
+    """The tile is added to the array, as far as the array reaches, and not to what inactive cells share."""
     w, array = scene.w, scene.plan.problem.array(x.array)
     buffer, _ = scene.scatters[task.index].tiles[x.array]
     names = [w.fresh(f"at_{axis}") for axis in range(len(x.tile))]
@@ -186,11 +187,15 @@ def _flush(scene: Scene, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr,
         there = c.add(there, _times(c.add(start, c.Id(name)), stride))
     place = c.Index(scene.global_array(x.array), there)
     body: c.CStmt = added(scene, x, place, c.Index(c.Id(buffer.name), here))
+    n_shared = scene.plan.problem.parts.n_shared(x.array)
     for axis in reversed(range(len(names))):
         n, most = c.number(x.tile[axis]), array.shape[axis]
         is_inside = x.scatter.window[axis].base is None
         end = n if is_inside else c.minimum(n, c.Bin("-", c.number(most), starts[axis]))
-        body = c.For(names[axis], c.Num("0"), end, 1, (body,))
+        begin: c.CExpr = c.Num("0")
+        if n_shared and axis == len(names) - 1:
+            begin = maximum(begin, c.Bin("-", c.number(n_shared), starts[axis]))
+        body = c.For(names[axis], begin, end, 1, (body,))
     return body
 
 

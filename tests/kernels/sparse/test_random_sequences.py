@@ -8,26 +8,38 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.testing import sparse_batches
-from kernelscape.testing.sparse_drawn import Part, Tree
+from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.space.build import build_space
+from kernelscape.space.decisions import fix
+from kernelscape.testing import checking, sparse_batches, sparse_candidates, sparse_periods
+from kernelscape.testing.sparse_drawn import WORDS, Part, Tree
 from kernelscape.testing.sparse_programs import World
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 WAYS = ("decided", "emulated")
-TREES = range(4)
+TREES = range(13)
+SIZE = sparse_batches.Size(n_programs=4, n_parts=1, most_cells=40)
+DRAWN = ("a repeat", "a tree with offsets", "deactivate_all by the host")
 # A list below pools, of which cells are inactive.
-LISTED = Tree((("hash", (1, 1)), ("pointer", (3, 3))), (("hash", (3, 1)),), 1, 3, "i32", 3)
+BESIDE = (("hash", (3, 1)),)
+LISTED = Tree((("hash", (1, 1)), ("pointer", (3, 3))), BESIDE, 1, 3, "i32", 3)
+TILES = (("scatter", "TILE"), ("scatter_cells", "64"))
 
 
 @pytest.mark.compiler
 @pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++")
 def test_texts_leave_what_the_reference_leaves(tmp_path: Path) -> None:
-    found = sparse_batches.run(WAYS, TREES, tmp_path, n_parts=1)
+    """A hundred of them: a call of the compiler for each target, and trees that several programs share."""
+    found = sparse_batches.run(WAYS, TREES, tmp_path, size=SIZE)
     assert [x.wrong for x in found.values()] == [[], []]
-    assert all(x.programs - x.dead_ends >= 3 * len(TREES) - 2 for x in found.values())
+    assert sum(x.programs - x.dead_ends for x in found.values()) >= 100
+    words = found["decided"].words
+    assert all(words[kind] for kind in DRAWN)
+    assert len({*WORDS} & {*words}) >= 24
 
 
 def test_a_list_of_a_cell_that_is_inactive_is_emptied_without_a_store() -> None:
@@ -39,3 +51,17 @@ def test_a_list_of_a_cell_that_is_inactive_is_emptied_without_a_store() -> None:
     (name,) = (a for key, a in recording.trees[0].sections if key == "length2")
     before[name][0] = 7
     assert run_reference(recording, before, {})[name][0] == 7
+
+
+@pytest.mark.compiler
+def test_tiles_of_scatters_are_not_added_to_what_inactive_cells_share(tmp_path: Path) -> None:
+    """Slot 0 of a pool lies in the first block; it is read-only here."""
+    world = World(Tree((("hash", (3, 2)), ("dense", (1, 11))), BESIDE, 1, 3, "f32", 1))
+    world.begin(23)
+    recording, before = world.recorded((Part(3, 0, (("add", 9),)),))
+    world.end()
+    space = fix(build_space(normalise(recording), sparse_candidates.machine(0)), TILES)
+    made = checking.random_candidate(space.root(), np.random.default_rng(1))
+    wanted = sparse_periods.periods(recording, before)
+    work = sparse_candidates.Work(checking.source_of(made), recording, before, wanted)
+    assert sparse_candidates.faults_built([work], tmp_path / "tiles") == [""]
