@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .field import AbstractField, AbstractLeaf
 
 Axes = tuple[int, ...]
+_MOST_ALONG = 1 << 31  # cells along an axis
 
 i, j, k, l = (0,), (1,), (2,), (3,)  # noqa: E741 - names of Taichi's
 ij, ik, il, jk, jl, kl = (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)
@@ -112,6 +113,13 @@ class SNode:
             extents = extents * len(numbers)
         if len(extents) != len(numbers):
             fail(f"{kind} is given {len(numbers)} axes and {len(extents)} dimensions")
+        along, is_sparse = self._along, KINDS[kind].is_sparse or self.is_sparse
+        for axis, extent in zip(numbers, extents, strict=True):
+            n = along.get(axis, 1) * extent
+            if is_sparse and n > _MOST_ALONG:
+                fail(
+                    f"{what} makes {n:,} cells along axis {axis}: indices are i32, so an axis has at most 2^31 cells"
+                )
         return SNode(kind, self, self.tree, (numbers, extents), chunk)
 
     @property
@@ -198,13 +206,18 @@ class SNode:
     @property
     def shape(self) -> tuple[int, ...]:
         """Cells along each axis that this node and those above it split, in the order of the axes."""
+        return tuple(extent for _, extent in sorted(self._along.items()))
+
+    @property
+    def _along(self) -> dict[int, int]:
+        """The same by axis."""
         extents: dict[int, int] = {}
         node: SNode | None = self
         while node is not None:
             for axis, extent in zip(node.axes, node.extents, strict=True):
                 extents[axis] = extents.get(axis, 1) * extent
             node = node._above
-        return tuple(extents[axis] for axis in sorted(extents))
+        return extents
 
     @property
     def snode(self) -> SNode:

@@ -403,6 +403,7 @@ def test_structs_are_appended_in_any_order_and_the_length_is_given() -> None:
     [
         (lambda: ks.root.pointer(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
         (lambda: ks.root.pointer(ks.i, 0), "not positive"),
+        (lambda: ks.root.pointer(ks.i, 1 << 20).dense(ks.i, 1 << 12), r"at most 2\^31 cells"),
         (lambda: ks.root.dynamic(ks.ij, 4), "a dynamic node has one axis"),
         (lambda: ks.activate(1, 2), "ks.activate takes a node of a tree, or a field in one, not 1"),
         (lambda: ks.no_activate(1), "ks.no_activate was called outside a kernel"),
