@@ -315,19 +315,28 @@ def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
                 continue
             if const % gcd(*(c for _, c in free)):
                 return False
+            ends = {n: _ends(c, bounds[n]) for n, c in free}
+            low = const + sum(x[0] for x in ends.values())
+            high = const + sum(x[1] for x in ends.values())
             for name, coefficient in free:
-                others = [(bounds[n], c) for n, c in free if n != name]
-                low = const + sum(min(c * b[0], c * b[1]) for b, c in others)
-                high = const + sum(max(c * b[0], c * b[1]) for b, c in others)
-                new = _quotient_range(-high, -low, coefficient)
-                narrowed = (max(bounds[name][0], new[0]), min(bounds[name][1], new[1]))
+                own, known = ends[name], bounds[name]
+                least, most = _quotient_range(own[1] - high, own[0] - low, coefficient)
+                narrowed = (max(known[0], least), min(known[1], most))
                 if narrowed[0] > narrowed[1]:
                     return False
-                if narrowed != bounds[name]:
-                    before = bounds[name][1] - bounds[name][0]
+                if narrowed != known:
                     bounds[name] = narrowed
+                    left = _ends(coefficient, narrowed)
+                    low, high = low + left[0] - own[0], high + left[1] - own[1]
+                    before = known[1] - known[0]
                     changed |= before < _NARROW or narrowed[1] - narrowed[0] < before * 7 // 8
     return True
+
+
+def _ends(coefficient: int, bounds: tuple[int, int]) -> tuple[int, int]:
+    """The least and the largest value of a term."""
+    a, b = coefficient * bounds[0], coefficient * bounds[1]
+    return (a, b) if a < b else (b, a)
 
 
 def _quotient_range(low: int, high: int, divisor: int) -> tuple[int, int]:
