@@ -191,7 +191,11 @@ def test_cells_beyond_the_slots_leave_no_place_behind_when_all_are_cleared(
 def test_hash_nodes_that_are_too_large_are_refused(axes, n: int, sentence: str) -> None:
     ks.init(arch=ks.cpu)
     x = ks.field(ks.i32)
-    ks.root.hash(axes, n).place(x)
-    with pytest.raises(ks.LanguageError, match=sentence):
+
+    def use() -> None:
+        ks.root.hash(axes, n).place(x)
         x[(0,) * len(axes)] = 1
+
+    with pytest.raises(ks.LanguageError, match=sentence):
+        use()
     ks.reset()
