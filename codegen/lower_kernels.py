@@ -94,8 +94,10 @@ class _Lowering:
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
         seen, stored = identifiers(body)
-        # Behind a barrier a thread finds what others wrote. A compiler that takes such a pointer for the only one reads before it.
-        meet = threads_meet(body)
+        # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
+        # own. A compiler that takes such a pointer for the only one reads before the barrier.
+        is_one = len(tasks) <= 1 and all(self.plan.tasks[t].task.is_structured for t in tasks)
+        meet = threads_meet(body) and not is_one
         opening = []
         for a in self.plan.problem.arrays:
             own = self.names[a.name]
