@@ -144,8 +144,13 @@ def this_machine() -> str:
     return take_conditions().machine
 
 
+def file_key(machine: str) -> str:
+    """The key of a machine in names of files."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", machine)
+
+
 def _raw_file(name: str, place: Path, key: str) -> Path:
-    return place / "raw" / f"{name}.{re.sub(r'[^A-Za-z0-9]+', '-', key)}.json"
+    return place / "raw" / f"{name}.{file_key(key)}.json"
 
 
 def _machines(place: Path) -> dict[str, dict[str, Any]]:

@@ -1,20 +1,23 @@
 """Texts of GPUs in which parts of trees lie otherwise than programs have them: the compiler of CUDA takes them."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from kernelscape.codegen.reading import read_plan
 from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.runtime.building.artifact import BuildReport
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import fix
-from kernelscape.testing import checking
+from kernelscape.testing import checking, sparse_emulation
 from kernelscape.testing.sparse_trees import Shape
 
 from .gpu_cases import gpu, nvrtc_is_there
 
 pytest.importorskip("kernelscape.runtime.cuda")
-from kernelscape.runtime.cuda.nvrtc import compile_text
-from kernelscape.testing import sparse_emulation
 
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (4, 2))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
@@ -28,7 +31,7 @@ WAYS = [
 
 
 @pytest.mark.skipif(not nvrtc_is_there(), reason="no NVRTC")
-def test_converted_trees_are_taken_by_the_compiler_of_cuda() -> None:
+def test_converted_trees_are_taken_by_the_compiler_of_cuda(tmp_path: Path) -> None:
     sources = []
     for shape, calls, decided in WAYS:
         recording, _ = sparse_emulation.recorded(shape, calls)
@@ -42,10 +45,11 @@ def test_converted_trees_are_taken_by_the_compiler_of_cuda() -> None:
         ]
         assert len(converting) >= len(decided) - 1  # tiles and orders of leaves go together
         sources.append(gpu.source_of(candidate))
-    # One run for all: each text has names of its own.
-    texts = [s.text.replace('extern "C"', "") for s in sources]
-    whole = "\n".join(f"namespace text{k} {{\n{text}\n}}" for k, text in enumerate(texts))
     # 550: old values of updates of masks that nobody looks at.
-    made = compile_text(whole, "sm_90", (*sources[0].flags, "--diag-suppress=550"))
-    assert made.cubin is not None and made.log == ""
-    assert len(made.reports) == sum(len(s.launches) for s in sources)
+    device = open_device("cuda", DeviceOptions(build_folder=tmp_path, profile="h200"))
+    for source in sources:
+        quiet = replace(source, flags=(*source.flags, "--diag-suppress=550"))
+        report = device.reporter.report(quiet)
+        assert isinstance(report, BuildReport), report
+        assert report.warnings == ""
+        assert len(report.launches) == len(source.launches)
