@@ -6,49 +6,19 @@ takes a table for each of n^3 / 6 triples of objects, so that this is for small 
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ortools.sat.python import cp_model
 
 from .declarations import Budget, Clause, Counter, Group, Table, Term
 from .model import Model
 from .order import INVERSE, triples
 
 Domains = npt.NDArray[np.uint32]
-
-
-def _without_pandas(name: str) -> ModuleType:
-    """A module of OR-tools without what it has for series, of which nothing is used here: pandas takes 0.4 s to load, which is most
-    of what the module takes. Others who import it get a whole one.
-    """
-    if "pandas" in sys.modules or name in sys.modules:
-        return importlib.import_module(name)
-    spare = ModuleType("pandas")
-    spare.__dict__.update({kind: type(kind, (), {}) for kind in ("Index", "Series")})
-    package, _, own = name.rpartition(".")
-    importlib.import_module(package)
-    sys.modules["pandas"] = spare
-    try:
-        return importlib.import_module(name)
-    except (AttributeError, ImportError):  # another version, which asks for more of pandas
-        del sys.modules["pandas"]
-        return importlib.import_module(name)
-    finally:
-        if sys.modules.get("pandas") is spare:
-            del sys.modules["pandas"], sys.modules[name]
-            delattr(sys.modules[package], own)
-
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-else:
-    cp_model = _without_pandas("ortools.sat.python.cp_model")
 
 
 class _Encoding:

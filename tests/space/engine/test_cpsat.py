@@ -1,8 +1,5 @@
 """CP-SAT on the same declarations: counts of known spaces, best completions."""
 
-import subprocess
-import sys
-
 import pytest
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.builder import ModelBuilder
@@ -57,21 +54,3 @@ def test_nothing_to_complete():
     assert cpsat.complete(space.model, domains) is None
     assert cpsat.complete(space.model, domains) is None
     assert cpsat.complete(space.model, space.model.initial) is not None
-
-
-def test_pandas_is_left_to_those_who_use_it():
-    """It takes most of the time that OR-tools take to load; what others import is whole."""
-    program = """
-import sys
-from kernelscape.space.engine import cpsat
-assert not [m for m in sys.modules if m.partition(".")[0] == "pandas"]
-import pandas
-from ortools.sat.python import cp_model
-assert cp_model is not cpsat.cp_model
-model = cp_model.CpModel()
-xs = model.new_int_var_series("x", pandas.Index(["a", "b"]), 2, 2)
-solver = cp_model.CpSolver()
-assert solver.solve(model) == cp_model.OPTIMAL
-assert solver.values(xs).tolist() == [2, 2]
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
