@@ -129,6 +129,7 @@ _PUBLIC = {
     "append": "kernels.fields.node_cells",
     "length": "kernels.fields.node_cells",
     "rescale_index": "kernels.fields.node_cells",
+    "get_addr": "kernels.fields.addresses",
     "no_activate": "kernels.language.sparse",
     "loop_unique": "kernels.language.sparse",
     "block_local": "kernels.language.sparse",

@@ -28,8 +28,6 @@ REASONS: Final = {
     name: f"{subject} are not there yet"
     for subject, names in _MISSING.items()
     for name in names.split()
-} | {
-    "get_addr": "where elements lie is chosen for each kernel, so they have no addresses; compare indices"
 }
 
 # Names of `taichi.math`, for `from taichi.math import *`.

@@ -27,9 +27,6 @@ FILE = "taichi_behaviours"
 LIMIT_S = 240.0  # of one file with one of the two
 # Why what differs is left as it is.
 _MORE = "More is allowed here: it means what it means in Python."
-_ADDRESSES = (
-    "Where elements lie is chosen for each kernel: they have no addresses, and `get_addr` says so."
-)
 REASONS: dict[str, str] = {
     "casts:true_and_false_are_numbers": "Sums of truth values are whole numbers here; Taichi's have one bit, so that 1 + 1 is 0.",
     "conditions:ternaries_evaluate_one_side": "As in Python; Taichi evaluates both sides and their side effects.",
@@ -49,8 +46,6 @@ REASONS: dict[str, str] = {
     "sparse_activation:activation_of_a_leaf_activates_all_above_it": (
         "Taichi makes the cell active in the container that all inactive cells above share."
     ),
-    "sparse_activation:addresses_of_cells_that_lie_side_by_side": _ADDRESSES,
-    "sparse_activation:addresses_of_inactive_cells_are_those_of_zeros": _ADDRESSES,
     "sparse_activation:deactivated_cells_of_bitmasked_nodes_keep_what_they_had": (
         "What is deactivated begins anew with zero, whatever the node; Taichi clears the bit only."
     ),

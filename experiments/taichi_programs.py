@@ -41,6 +41,7 @@ _HASHED = (
 )
 REASONS = {
     "algorithm/marching_squares": _HASHED,
+    "algorithm/print_offset": "shows where elements lie: nested dense nodes are one array here, row by row, and tiles in Taichi",
     "algorithm/mgpcg": "residuals are 10^-7 of the first one, so they are the rounding of sums; the solution is equal to 10^-5",
     "real_func/algorithm/marching_squares": _HASHED,
 }

@@ -27,6 +27,7 @@ from ..ir.kernel import (
     For,
     If,
     IsActive,
+    Item,
     KernelIR,
     Length,
     Load,
@@ -376,5 +377,5 @@ class _Writer:
                 return self.value(y) if same else build.bitcast(self.value(y), type_of(dtype))
             case Accumulator():
                 raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
-            case IsActive() | Length():
+            case IsActive() | Length() | Item():
                 raise TypeError("a kernel on sparse fields is lowered first")

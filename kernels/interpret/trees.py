@@ -19,6 +19,7 @@ from ..ir.kernel import (
     Expr,
     ForActive,
     IsActive,
+    Item,
     KernelIR,
     Length,
     Load,
@@ -94,6 +95,10 @@ class _TreeRun(AbstractRun):
                     return np.bool_(False)
                 cell = self.cell(x.tree, x.node, x.indices)
                 return self.trees[x.tree].find(x.node, cell)[1][0]
+            case Item():
+                inside = self.is_inside(x.tree, x.node, x.indices)
+                cell = [np.asarray([int(self.value(i)) if inside else 0]) for i in x.indices]
+                return np.int64(self.trees[x.tree].find(x.node, cell)[0][0])
             case Length():
                 above = self.trees[x.tree].tree.nodes[x.node].parent
                 if not self.is_inside(x.tree, above, x.indices):

@@ -241,6 +241,18 @@ class Length:
 
 
 @dataclass(frozen=True)
+class Item:
+    """Where the cell of a tree's node at these indices lies in the arrays of the node's fields, along their last axis. An inactive
+    one below a pointer, hash or dynamic node has an item of zeros; what lies outside has any item that is there.
+    """
+
+    tree: str
+    node: int
+    indices: tuple[Expr, ...]
+    dtype: DType = DType.i64
+
+
+@dataclass(frozen=True)
 class Accumulator:
     """The finished value of a task's reduction; appears only in `Task.finish` (kernels/ir/task.py)."""
 
@@ -262,6 +274,7 @@ Expr = (
     | Bitcast
     | IsActive
     | Length
+    | Item
     | Accumulator
 )
 

@@ -31,6 +31,7 @@ from .kernel import (
     ForActive,
     If,
     IsActive,
+    Item,
     KernelIR,
     Length,
     Load,
@@ -217,6 +218,8 @@ class _Printer:
                 return "acc"
             case IsActive():
                 return f"is_active({self.cell(x.tree, x.node, x.indices)})"
+            case Item():
+                return f"item({self.cell(x.tree, x.node, x.indices)})"
             case Length():
                 return f"length({self.cell(x.tree, x.node, x.indices)})"
             case Cast(x=y, dtype=dtype):

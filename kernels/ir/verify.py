@@ -26,6 +26,7 @@ from .kernel import (
     ForActive,
     If,
     IsActive,
+    Item,
     KernelIR,
     Length,
     Load,
@@ -209,7 +210,7 @@ class _Checker:
 
     def _cell(
         self,
-        x: Activate | Deactivate | Append | IsActive | Length,
+        x: Activate | Deactivate | Append | IsActive | Length | Item,
         loops: set[str],
         bound: dict[str, DType],
     ) -> None:
@@ -327,7 +328,7 @@ class _Checker:
                 self._expr(y, loops, bound)
                 if DType.bool_ in (y.dtype, dtype) or y.dtype.size_bytes != dtype.size_bytes:
                     self._fail(f"the bits of `{show_expr(y)}`, {y.dtype.name}, are no {dtype.name}")
-            case IsActive() | Length():
+            case IsActive() | Length() | Item():
                 self._cell(x, loops, bound)
             case Accumulator():
                 self._fail("an Accumulator appears outside Task.finish")

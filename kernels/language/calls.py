@@ -18,6 +18,7 @@ from ..ir.kernel import Const, DType, LocalArray
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random, sparse
+from .addresses import address, get_addr
 from .complex_numbers import ComplexType, complex_annotation, is_complex
 from .func import BoundFunc, Func
 from .function_calls import FunctionCalls, element_type
@@ -130,6 +131,8 @@ class Calls:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` can only stand as the range of a for loop", node
             )
+        if target is get_addr:
+            return address(self._state, self._expr, node)
         if sparse.is_call(target):
             return sparse.call(self._state, self._expr, target, node, is_statement)
         if isinstance(target, DType) and len(node.args) == 1 and not node.keywords:

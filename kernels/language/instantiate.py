@@ -20,6 +20,7 @@ from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
 from ..sparse.default import lower_by_default
 from ..sparse.recorded import Logical, UsedTree
+from .addresses import NOTHING, Hidden
 from .calling import Fields
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
@@ -47,14 +48,12 @@ MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
 @dataclass(frozen=True)
 class Instance:
-    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array; `draws`
-    says whether it takes a seed.
-    """
+    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array."""
 
     ir: KernelIR
     fields: tuple[tuple[str, Any], ...] = ()
     results: Results | None = None
-    draws: bool = False
+    hidden: Hidden = NOTHING
     logical: KernelIR | None = None  # on sparse fields, where `ir` is what it was lowered to
     views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
     structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
@@ -176,16 +175,17 @@ def _walk(
         results, body = frame.returns.in_arrays(body, state.default_float)
     hidden = results.arrays if results is not None else ()
     seed = (state.seed,) if state.seed is not None else ()
+    addresses = tuple(state.addresses.values())
     ir = KernelIR(
         parsed.name,
         (*arrays, *captured, *hidden),
-        (*scalars, *seed),
+        (*scalars, *seed, *(a.param for a in addresses)),
         body,
         where,
         subject.fast_math,
     )
     fields = tuple((param.name, source) for param, source in state.captured.values())
-    instance = Instance(ir, fields, results, state.seed is not None)
+    instance = Instance(ir, fields, results, Hidden(state.seed is not None, addresses))
     return state, _on_trees(state, instance) if state.structures and is_final else instance
 
 

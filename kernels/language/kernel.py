@@ -244,8 +244,9 @@ class Kernel:
         arrays.update((name, field.storage) for name, field in instance.fields)
         returned = {} if instance.results is None else instance.results.allocated()
         arrays.update(returned)
-        if instance.draws:
+        if instance.hidden.draws:
             scalars[SEED] = _next_seed()
+        scalars.update(instance.hidden.bound())
         given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
         if recorder is not None:
@@ -255,6 +256,7 @@ class Kernel:
                     " call it outside of one",
                     where,
                 )
+            instance.hidden.refuse_addresses()
             settle()  # what fields hold by now is the input of the sequence
             held = instance.held
             recorder.hold(ir, list(given.values()), list(scalars.values()), where, held)

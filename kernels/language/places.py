@@ -9,6 +9,7 @@ from ..ir.kernel import (
     DType,
     Expr,
     IsActive,
+    Item,
     Length,
     Load,
     Local,
@@ -270,7 +271,7 @@ class Places:
 
     def before_activation(self, array: str, value: Expr, node: ast.AST) -> Expr:
         """A value that is stored to a sparse field, as it is before the element becomes active."""
-        asks = any(isinstance(e, IsActive | Length) for e in walk(value))
+        asks = any(isinstance(e, IsActive | Length | Item) for e in walk(value))
         return (
             self.in_local("kept", Typed(value), node).expr
             if asks and array in self._state.placed

@@ -108,7 +108,7 @@ class QuickCalls:
         """Takes the kind of a call that has just run; those with seeds, structs or one array twice are left to the slow way.
         `followed` takes such calls where a program follows what was found.
         """
-        is_plain = ir is instance.ir and not instance.draws and len(args) == len(signature)
+        is_plain = ir is instance.ir and not instance.hidden.draws and len(args) == len(signature)
         if not is_plain or len(self._known) >= _MOST or not all(map(_is_known, args, signature)):
             return
         caller = followed or quick_caller(ir)
@@ -123,6 +123,7 @@ class QuickCalls:
             if isinstance(argument, ArrayArgument | ScalarArgument)
         }
         fields = {name: field.storage for name, field in instance.fields}
+        fields |= instance.hidden.bound()
         parameters = [*(a.name for a in ir.arrays), *(p.name for p in ir.scalars)]
         places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
         widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}

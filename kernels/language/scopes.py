@@ -19,6 +19,7 @@ from .values import LocalVar, Typed, Value
 
 if TYPE_CHECKING:
     from ..fields.tree import Structure
+    from .addresses import Address
     from .results import Returns
 
 
@@ -109,6 +110,7 @@ class Pass:
     )
     draws: str = ""  # the local that counts random numbers; "" where none was drawn
     seed: Param | None = None  # the argument that random numbers begin with
+    addresses: dict[str, Address] = field(default_factory=dict)  # where arrays begin, by array
     is_debug: bool = False
     structures: dict[str, Structure] = field(
         default_factory=dict

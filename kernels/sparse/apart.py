@@ -15,6 +15,7 @@ from ..ir.kernel import (
     For,
     ForActive,
     IsActive,
+    Item,
     Length,
     Stmt,
 )
@@ -33,7 +34,7 @@ def activated(s: Stmt) -> frozenset[str]:
         for y in every
         for e in children(y)
         for x in walk(e)
-        if isinstance(x, IsActive | Length)
+        if isinstance(x, IsActive | Length | Item)
     }
     changed = {x.tree for x in every if isinstance(x, Append | Deactivate)}
     found = {x.tree for x in every if isinstance(x, Activate)}

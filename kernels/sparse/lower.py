@@ -22,6 +22,7 @@ from ..ir.kernel import (
     ForActive,
     If,
     IsActive,
+    Item,
     KernelIR,
     Length,
     Load,
@@ -230,7 +231,7 @@ class _Lowering:
 
     def repeat(self, b: Block, s: While) -> None:
         """A `while`, whose condition is computed at the end of a round where it looks for keys of hash nodes."""
-        used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length)}
+        used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length | Item)}
         used |= {self.placed[x.array].tree for x in loads(s.condition) if x.array in self.placed}
         if not any(n.has.directory for tree in used for n in self.tree(tree).nodes):
             b.put(While(self.expr(s.condition, None), tuple(self.block(s.body)), s.where))
@@ -316,6 +317,13 @@ class _Lowering:
             case IsActive():
                 indices = [self.expr(i, b) for i in e.indices]
                 return self.cells.is_active(e.tree, e.node, indices, b)
+            case Item():
+                own = self._own_item(e.tree, e.node, e.indices)
+                if own is not None:
+                    return own
+                indices = [self.expr(i, b) for i in e.indices]
+                held = indices if b is None else [b.hold("i", i) for i in indices]
+                return self.cells.find(e.tree, e.node, held, block=b).item
             case Length():
                 indices = [self.expr(i, b) for i in e.indices]
                 is_long = self.cells.has_directory(e.tree, e.node)

@@ -12,6 +12,7 @@ from ..ir.kernel import (
     Deactivate,
     Expr,
     IsActive,
+    Item,
     Length,
     Stmt,
     Store,
@@ -62,7 +63,7 @@ def still_active(active: Mapping[Cell, T], s: Stmt) -> dict[Cell, T]:
         if not any(
             names & set(locals_read(i))
             or any(x.array in arrays for x in loads(i))
-            or (is_change and any(isinstance(x, IsActive | Length) for x in walk(i)))
+            or (is_change and any(isinstance(x, IsActive | Length | Item) for x in walk(i)))
             for i in key[2]
         )
     }

@@ -1,0 +1,51 @@
+"""Where elements of fields lie in the memory of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .element_fields import ScalarField
+from .field import AbstractField, AbstractLeaf
+from .place import fail
+from .program import settle_for_python
+from .tree import SNode
+
+
+def get_addr(field: Any, at: Any) -> int:
+    """The address of an element, in bytes: of a vector, matrix or struct that of its first number.
+
+    `field` is a field, or its node. An inactive element of a pointer node has the address of the zeros that are read there.
+    In kernels it is a u64. It holds until the program ends. LanguageError for anything else, and for indices outside.
+    """
+    settle_for_python()
+    leaf = field_at(field)
+    if leaf is None:
+        fail(f"ks.get_addr takes a field, or the node of one, not {field!r}")
+    cells = leaf.cells
+    item: tuple[int, ...]
+    if cells is None:
+        item = leaf.index(at)
+    else:
+        places = [np.asarray([i]) for i in leaf.index(at)]
+        item = (int(cells.storage.find(cells.node, places)[0][0]),)
+    component: tuple[int, ...] = (0,) * len(leaf.element_shape)
+    if isinstance(leaf, ScalarField) and leaf.whole is not None:
+        component, leaf = leaf.component, leaf.whole
+    values = memory_of(leaf)
+    steps = zip((*component, *item), values.strides, strict=True)
+    return values.ctypes.data + sum(i * step for i, step in steps)
+
+
+def field_at(x: object) -> AbstractLeaf | None:
+    """The field that is meant: itself, that of a node, of structs the first member; None where it is none."""
+    if isinstance(x, SNode):
+        return x.leaf
+    return x.leaves()[0] if isinstance(x, AbstractField) else None
+
+
+def memory_of(leaf: AbstractLeaf) -> NDArray[Any]:
+    """The array that all elements of a field lie in: its components, then its elements or, where it is sparse, its items."""
+    return leaf.storage if leaf.cells is None else leaf.cells.values
