@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
+from operator import attrgetter, is_not
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .kernel import (
@@ -40,7 +41,7 @@ from .ops import OPS
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Expr | Stmt)
-
+_EXPRESSIONS = frozenset(get_args(Expr))
 
 _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
@@ -58,14 +59,35 @@ def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
     return _PARTS[kind]
 
 
+_OPERANDS: dict[type[Any], Callable[[Any], tuple[Expr, ...]]] = {}  # what reads them, by kind
+
+
 def children(node: Expr | Stmt) -> tuple[Expr, ...]:
     """The expressions that a node has as operands, in the order of its fields; of a statement not those nested in it."""
-    found: list[Expr] = []
-    for name, is_block, many in _parts(node):
-        if not is_block:
-            x = getattr(node, name)
-            found.extend(e for e in x if not isinstance(e, str)) if many else found.append(x)
-    return tuple(found)
+    kind = type(node)
+    found = _OPERANDS.get(kind)
+    if found is None:
+        found = _OPERANDS[kind] = _reader_of_operands(node)
+    return found(node)
+
+
+def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
+    """A function made for the kind of a node: all that reads programs asks it, millions of times."""
+    names = [(name, many) for name, is_block, many in _parts(node) if not is_block]
+    if not names:
+        return lambda _: ()
+    if not any(many for _, many in names):
+        read: Callable[[Any], Any] = attrgetter(*(name for name, _ in names))
+        return read if len(names) > 1 else lambda x: (read(x),)
+
+    def operands(x: Any) -> tuple[Expr, ...]:
+        found: list[Expr] = []
+        for name, many in names:
+            held = getattr(x, name)
+            found.extend(e for e in held if not isinstance(e, str)) if many else found.append(held)
+        return tuple(found)
+
+    return operands
 
 
 def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
@@ -80,23 +102,32 @@ def with_blocks(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]])
 
 
 def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], Stmt]) -> N:
-    """The node with its operands and nested statements replaced."""
+    """The node with its operands and nested statements replaced: an expression itself where they stay the same; statements, which
+    passes tell apart by identity, are always made anew.
+    """
     new: dict[str, Any] = {}
     for name, is_block, many in _parts(node):
         old = getattr(node, name)
         on = on_stmt if is_block else on_expr
-        new[name] = tuple(x if isinstance(x, str) else on(x) for x in old) if many else on(old)
-    return replace(node, **new) if new else node
+        now: Any = tuple(x if isinstance(x, str) else on(x) for x in old) if many else on(old)
+        if any(map(is_not, now, old)) if many else now is not old:
+            new[name] = now
+    if new or (_parts(node) and type(node) not in _EXPRESSIONS):
+        return replace(node, **new)
+    return node
 
 
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """`e` with its operands replaced by `parts` (same order and number as `children(e)`)."""
-    left = iter(parts)
-    return mapped(e, lambda _: next(left), _same)
-
-
-def _same(s: Stmt) -> Stmt:
-    return s
+    """`e` with its operands replaced by `parts` (same order and number as `children(e)`); another object, which may be known by its
+    identity.
+    """
+    left, new = iter(parts), dict[str, Any]()
+    for name, _, many in _parts(e):
+        old = getattr(e, name)
+        new[name] = (
+            tuple(x if isinstance(x, str) else next(left) for x in old) if many else next(left)
+        )
+    return replace(e, **new) if new else e
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -105,7 +136,8 @@ def walk(e: Expr) -> Iterator[Expr]:
     while left:
         e = left.pop()
         yield e
-        left.extend(reversed(children(e)))
+        if inner := children(e):
+            left.extend(reversed(inner))
 
 
 def size(e: Expr) -> int:
@@ -155,8 +187,8 @@ class Renaming:
             case LoopIndex():
                 found = self.loops.get(e.loop, e)
                 return replace(found, dtype=e.dtype) if isinstance(found, LoopIndex) else found
-            case Load():
-                e = replace(e, array=self.arrays.get(e.array, e.array))
+            case Load() if e.array in self.arrays:
+                e = replace(e, array=self.arrays[e.array])
         return mapped(e, self.apply, self.apply_stmt)
 
     def apply_stmt(self, s: Stmt) -> Stmt:
@@ -166,9 +198,10 @@ class Renaming:
         match s:
             case For():
                 index = self.loops.get(s.loop)
-                s = replace(s, loop=index.loop if isinstance(index, LoopIndex) else s.loop)
-            case Store() | Update():
-                s = replace(s, array=self.arrays.get(s.array, s.array))
+                if isinstance(index, LoopIndex):
+                    s = replace(s, loop=index.loop)
+            case Store() | Update() if s.array in self.arrays:
+                s = replace(s, array=self.arrays[s.array])
         return mapped(s, self.apply, self.apply_stmt)
 
 
