@@ -39,6 +39,9 @@ from .joining import entry_of, joined
 # are none, all functions on vectors are static.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
 FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-fPIC")
+# Most of what is wrong with a text shows without an optimiser, which takes half of a compiler's time. What tells it too much, such
+# as `restrict`, and warnings of what is read before it is set, show with one alone: some texts of each kind are compiled by FLAGS.
+PLAINLY = ("-O0",)
 _COMPILE_S = 120
 _MOST_TOGETHER = 16
 _TEAM_LOCK = threading.Lock()
@@ -142,6 +145,11 @@ class Build:
     library: Path | None
     log: str
     entry: str
+
+
+def level(number: int) -> tuple[str, ...]:
+    """Flags for the n-th group of texts that were drawn alike: every fourth is optimised."""
+    return PLAINLY if number % 4 else ()
 
 
 def source_of(candidate: Candidate) -> Source:

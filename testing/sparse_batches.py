@@ -180,7 +180,7 @@ def run(
         elif way == "cuda":
             said = sparse_candidates.faults_on_gpu(works, stem)
         else:
-            flags = sparse_periods.PLAINLY if plainly else ()
+            flags = checking.PLAINLY if plainly else ()
             said = sparse_candidates.faults_built(works, stem, flags)
         found[way].wrong += [
             f"{p}: {what}" for (p, _), what in zip(here, said, strict=True) if what

@@ -30,8 +30,9 @@ from ..space.families.stores import STREAM
 from ..space.targets.target import Target
 from . import checking, gpu_checking, gpu_running, sparse_periods
 from .calling import Arrays, InputSet, Judge, in_child
+from .checking import PLAINLY
 from .joining import entry_of, joined
-from .sparse_periods import PLAINLY, Between, nothing
+from .sparse_periods import Between, nothing
 
 OF_TREES = (
     "listgen", "activate", "compaction", "record", "directory", "leaf_layout", "cell_order", "staged", "unrolled",

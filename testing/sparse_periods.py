@@ -27,9 +27,6 @@ from .calling import Arrays, InputSet, Judge, call_once, in_child, set_team_size
 
 N_PERIODS = 3
 THREADS = (1, 2)
-PLAINLY = (
-    "-O0",
-)  # a third of the time that -O1 takes to compile: what is asked here is not what a compiler makes of it
 _SECONDS = 60.0
 
 
@@ -88,7 +85,9 @@ def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]
 def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folder: Path) -> str:
     """What is wrong with texts of a sequence, "" where nothing is: with each number of threads, and each thread late."""
     wanted = periods(recording, before)
-    for built in checking.build_all(sources, folder, "sparse", n_threads=1, more_flags=PLAINLY):
+    for built in checking.build_all(
+        sources, folder, "sparse", n_threads=1, more_flags=checking.PLAINLY
+    ):
         if built.library is None:
             return f"not built: {built.log}"
         for n_threads in THREADS if built.source.team else THREADS[:1]:

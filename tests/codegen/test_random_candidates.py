@@ -69,7 +69,7 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     found = []
     texts = (checking.crowded_source_of, checking.source_of)
     sources = [texts[k % 2](x) for k, x in enumerate(candidates)]
-    for built in checking.build_all(sources, folder, "drawn"):
+    for built in checking.build_all(sources, folder, "drawn", more_flags=checking.level(seed)):
         if built.library is None or built.log:
             found.append(f"{built.log}\n{built.source.text}")
             continue
