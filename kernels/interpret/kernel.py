@@ -437,7 +437,8 @@ class AbstractRun:
             value = self.value(i)
             if self.mask is not None:
                 value = np.where(self.mask, value, 0)
-            low, high = (value, value) if np.ndim(value) == 0 else (value.min(), value.max())
+            is_one = not (isinstance(value, np.ndarray) and value.ndim)
+            low, high = (value, value) if is_one else (value.min(), value.max())
             if low < 0 or high >= extent:
                 out_of_range(name, axis, low if low < 0 else high, extent)
             found.append(value)

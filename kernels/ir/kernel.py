@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,19 +33,20 @@ class DType(Enum):
     u32 = "uint32"
     u64 = "uint64"
 
-    @property
+    # Asked again and again, of one of a dozen members: kept.
+    @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         return np.dtype(self.value)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         return self.numpy.itemsize
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         return self in (DType.f16, DType.f32, DType.f64)
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         return not self.is_float and self is not DType.bool_
 
@@ -68,7 +70,7 @@ class DType(Enum):
             else (0, (1 << n_bits) - 1)
         )
 
-    @property
+    @cached_property
     def is_index(self) -> bool:
         """Whether sums of indices stay within it: of other types they wrap around, and are analysed no further."""
         return self in (DType.i32, DType.i64)
