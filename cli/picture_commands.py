@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..runtime.files import write_named
 from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
 from .speaking import say
 from .user_file import find_workload
@@ -64,7 +65,7 @@ def graph(
     else:
         text = show_graph(found)
     if output is not None:
-        output.write_text(text)
+        write_named(output, text.encode())
         say(str(output), err=True)
     if talk.is_json:
         fields = {"event": "graph", "problem": problem.name, "form": form or "text", "text": text}
@@ -84,7 +85,7 @@ def trace(talk: Talk, directory: Path, output: Path) -> None:
     from ..explorer.trace import trace_of
 
     found = trace_of(directory)
-    output.write_text(json.dumps(found, allow_nan=False))
+    write_named(output, json.dumps(found, allow_nan=False).encode())
     n_events = len(found["traceEvents"])
     if talk.is_json:
         put_json({"event": "trace", "file": str(output), "events": n_events})

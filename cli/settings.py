@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ..runtime.files import NOTE_BYTES, read_regular
 from ..search.run import STRATEGIES
 
 _PREFIX = "KERNELSCAPE_"
@@ -210,7 +211,7 @@ def _files(environ: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
 
 def _read_file(path: Path, *, is_wanted: bool) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(read_regular(path, NOTE_BYTES, follow=True).decode())
     except (OSError, UnicodeDecodeError) as e:
         raise SettingsError(f"{path} cannot be read: {e}") from e
     except tomllib.TOMLDecodeError as e:

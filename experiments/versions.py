@@ -35,6 +35,7 @@ from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.memory import CpuArray
 from ..runtime.cpu.runner import load_harness
 from ..runtime.device import DeviceOptions, open_device
+from ..runtime.library import load_library
 from ..runtime.records.folder import BEST
 from ..runtime.records.loading import load_best
 from ..runtime.records.replay import dialect_of, rebuild_problem, restore_older
@@ -258,7 +259,7 @@ def _serve(asked: dict[str, Any]) -> int:
     """The other end of `_Child`: one time for each line, which names a placement."""
     library, job = Built(**asked["library"]), Job(**asked["job"])
     harness = load_harness(Path(asked["harness"]))
-    entry = getattr(ctypes.CDLL(library.path), library.entry)
+    entry = getattr(load_library(library.path), library.entry)
     sequence = load_sequence(job.name)
     numpy_type = np.dtype({"f32": np.float32, "f64": np.float64}[job.dtype])
     given = sequence.make_arguments(

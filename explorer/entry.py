@@ -25,10 +25,12 @@ from ..kernels.offload.closed import Closed
 from ..report import Report, frame, report_of
 from ..runtime.apart import Stopped
 from ..runtime.cpu.compiler import PLAIN
+from ..runtime.files import is_there
 from ..runtime.free_memory import within_free_memory
 from ..runtime.records.folder import (
     HEADER,
     JOURNAL,
+    check_run_folder,
     forget_run_folder,
     make_run_folder,
     run_folder,
@@ -222,7 +224,7 @@ def explore_workload(
     if directory is not None:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / HEADER).exists():
+        if is_there(folder / HEADER):
             raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
         return _run_session(workload, options, folder, on_event, on_interrupt)
     folder = make_run_folder(runs, run_name(workload.problem.name, options.target, workload.sizes))
@@ -251,7 +253,7 @@ def resume(
     """
     folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
-    if not (folder / JOURNAL).exists():  # it is there before the header, and is never removed
+    if not is_there(folder / JOURNAL):  # it is there before the header, and is never removed
         raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")
     options = _options_of(header, folder, compiler)
     is_library = header.sequence in names()
@@ -301,6 +303,7 @@ def _run_session(
     on_event: Tell | None,
     on_interrupt: Callable[[], None] | None,
 ) -> Run:
+    check_run_folder(folder)
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
         ended = Session(workload, options, folder, on_event or _silent, interrupt).run()

@@ -19,6 +19,7 @@ from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractBuilder
 from ..runtime.building.artifact import Artifact
 from ..runtime.building.queue import BuildQueue, build_many
+from ..runtime.files import write_in
 from ..runtime.records.journal import AbstractJournal
 from ..runtime.records.record import (
     Decisions,
@@ -338,10 +339,10 @@ class Evaluator:
         """A failed source is a bug report: of the generator, the compiler or the machine."""
         if self._failed_folder is None:
             return
-        self._failed_folder.mkdir(exist_ok=True)
-        path = self._failed_folder / f"{outcome.status}-{source.key}{source.suffix}"
         reason = outcome.detail.replace("*/", "* /")
-        path.write_text(f"/* {outcome.status}: {reason} */\n{source.file_text}")
+        text = f"/* {outcome.status}: {reason} */\n{source.file_text}"
+        name = f"{outcome.status}-{source.key}{source.suffix}"
+        write_in(self._failed_folder, name, text.encode())
 
 
 def _time_ns(timed: Timed) -> float:

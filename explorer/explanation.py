@@ -17,6 +17,7 @@ from ..codegen.passes.pipeline import launches_of
 from ..codegen.reading import read_plan
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks, counted_text
 from ..runtime.device import open_device
+from ..runtime.files import is_there
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.folder import BEST, HEADER, JOURNAL, run_folder
 from ..runtime.records.journal import read_journal
@@ -129,7 +130,7 @@ class Fruitless:
 def explain_fruitless(path: str | Path) -> Fruitless | None:
     """What a run directory without a best tells; None where there is a best, or no run. Raises RecordError for damaged files."""
     place = Path(path)
-    if not (place / HEADER).exists() or (place / BEST).exists():
+    if not is_there(place / HEADER) or is_there(place / BEST):
         return None
     header, records = load_header(place / HEADER), read_journal(place / JOURNAL)
     firsts: dict[str, tuple[str, str, str]] = {}

@@ -13,8 +13,10 @@ from ..codegen.c.header import function_name, header_file, header_text
 from ..codegen.c.launches import launch_header_text, launched_text
 from ..codegen.c.source import Source
 from ..runtime.cpu.compiler import FEWER_PASSES, LEVEL, run_compiler
+from ..runtime.files import write_atomically
 from ..runtime.records.folder import SOURCE
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
+from ..runtime.scratch import Scratch
 from ..runtime.worker.outcome import Failure
 from .saved import Best, load
 from .self_check import check_text
@@ -66,16 +68,18 @@ def export(path: str | Path, folder: Path) -> Exported:
         folder / "CMakeLists.txt": cmake,
     }
     for place, content in texts.items():
-        place.write_text(content)
+        write_atomically(place, content.encode())
     if source.launches and not shutil.which(command[0]):
         return Exported(folder, function, tuple(texts), None, command[0])
     library = folder / f"lib{function}.so"
-    if source.launches:
-        kept = [command[0], *_cuda_flags(command)]
-        _build([*kept, "-shared", "-Xcompiler", "-fPIC", "-o", str(library), str(file)], file)
-    else:
-        _build(command, file)
-        os.replace(file.with_suffix(".so"), library)
+    with Scratch("building-", folder) as scratch:  # a compiler writes to where a link leads
+        made = scratch / library.name
+        if source.launches:
+            kept = [command[0], *_cuda_flags(command)]
+            _build([*kept, "-shared", "-Xcompiler", "-fPIC", "-o", str(made), str(file)], file)
+        else:
+            _build([str(made) if x == str(file.with_suffix(".so")) else x for x in command], file)
+        os.replace(made, library)
     return Exported(folder, function, (*texts, library), library, command[0])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import UNSET, structs
 
 from ..codegen.c.source import Source
-from ..runtime.files import write_atomically
+from ..runtime.files import is_there, write_atomically
 from ..runtime.measure.conditions import Conditions
 from ..runtime.records.folder import BEST, HEADER, SOURCE, TREE
 from ..runtime.records.journal import AbstractJournal
@@ -128,7 +128,7 @@ class RunWriter:
     def begin(self) -> None:
         """Write the header, or see that the one that is there fits. Raises StaleError."""
         path = self._folder / HEADER
-        if path.exists():
+        if is_there(path):
             self._compare(load_header(path))
         else:
             write_record(path, self._header())

@@ -14,7 +14,7 @@ from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractDevice
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceError, DeviceOptions, open_device
-from ..runtime.files import write_atomically
+from ..runtime.files import LIBRARY_BYTES, is_there, read_regular, write_atomically
 from ..runtime.records.folder import BEST, HEADER, SOURCE
 from ..runtime.records.libraries import library_beside, usable_library
 from ..runtime.records.loading import load_best, write_record
@@ -84,7 +84,7 @@ class Best:
         """Write it as a best.json, which `replay` takes and which needs nothing else; a library beside it goes along."""
         if self.place is not None and not isinstance(self.file.library, UnsetType):
             with suppress(OSError):  # it is built again then
-                content = library_beside(self.place).read_bytes()
+                content = read_regular(library_beside(self.place), LIBRARY_BYTES)
                 write_atomically(library_beside(Path(path)), content)
         write_record(Path(path), self.file)
         return Path(path)
@@ -93,10 +93,10 @@ class Best:
 def stored_best(place: Path) -> BestFile:
     """The file of the best, named itself or by the directory of its run. Raises RecordError."""
     if not place.is_dir():
-        return load_best(place)
-    if (place / BEST).exists():
+        return load_best(place, follow=True)
+    if is_there(place / BEST):
         return load_best(place / BEST)
-    if (place / HEADER).exists():
+    if is_there(place / HEADER):
         raise RecordError(f"the run in {place} has found nothing yet: it has no {BEST}")
     raise RecordError(f"{place} holds no run: it has no {HEADER} and no {BEST}")
 
@@ -195,7 +195,6 @@ def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
     best = load(path)
     source = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device)).source
     file = folder / f"{SOURCE}{source.suffix}"
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(source.file_text)
+    write_atomically(file, source.file_text.encode())
     command = best.device.reporter.command_line(source, file, best.file.conditions.compiler)
     return file, command, ", ".join(x.kernel for x in source.launches) or source.entry

@@ -13,7 +13,8 @@ from ..kernels.program.profile import Profile
 from ..runtime.apart import Stopped
 from ..runtime.backend import AbstractDevice
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.records.folder import HEADER, JOURNAL
+from ..runtime.files import is_there
+from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import AbstractWorker
@@ -101,7 +102,7 @@ class Session:
                 return ending.early(self._interrupt)
 
     def _profile(self) -> Profile | None:
-        if (self._folder / HEADER).exists():
+        if is_there(self._folder / HEADER):
             return known_profile(self._folder)
         limit_s = self._options.time_limit_s
         return take_profile(self._workload, limit_s, lambda: self._interrupt.is_set)
@@ -150,7 +151,7 @@ class Session:
             at_s=writer.at_s,
             bound=bounder.ns,
             interrupt=self._interrupt,
-            failed_folder=self._folder / "failed",
+            failed_folder=self._folder / FAILED,
             hooks=Hooks(
                 doubt=claims.look_again,
                 scale=lambda: claims.scale.factor,

@@ -52,7 +52,7 @@ def pages(run: Source, path: Path | None = None, every_s: float = 0.0) -> Iterat
 def is_written(run: RunData) -> bool:
     """Whether a process holds the journal of the run (Linux; elsewhere: whether its last session has not ended)."""
     try:
-        inode = f":{(run.folder / JOURNAL).stat().st_ino} "
+        inode = f":{(run.folder / JOURNAL).lstat().st_ino} "
         locks = Path("/proc/locks").read_text()
     except OSError:
         return not run.is_ended

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from ..runtime.files import is_there
 from ..runtime.records.folder import BEST, HEADER, JOURNAL, TREE, run_folder
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best, load_header
@@ -125,7 +126,7 @@ def load_run(run: Source) -> RunData:
     records = read_journal(folder / JOURNAL)
     notes = []
     best = None
-    if (folder / BEST).exists():
+    if is_there(folder / BEST):
         try:
             best = load_best(folder / BEST)
         except RecordError as e:

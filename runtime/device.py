@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from ..space.engine.own_folders import PRIVATE_PREFIX, user_cache
+from .scratch import sweep_once
 
 if TYPE_CHECKING:
     from .backend import AbstractDevice
@@ -28,22 +29,21 @@ class DeviceOptions:
     """Settings that every backend understands; a backend ignores what means nothing to it."""
 
     compiler: str | None = None  # name or path; None: the first that works
-    build_folder: Path = field(default_factory=lambda: cache_folder() / "build")
+    build_folder: Path = field(default_factory=lambda: cache_folder("build"))
     compile_timeout_s: float = 60.0
     threads: int = 0  # of a call, at most; 0: as many as there are cores. A GPU has no use for it
     thread_order: ThreadOrder = "in turn"  # of the emulator
     profile: str = "h200"  # the data sheet that stands for a GPU where there is none
 
 
-def cache_folder() -> Path:
-    """The folder for what can be made again: built artifacts and calibrations."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "kernelscape"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"kernelscape-{os.getuid()}"
-        folder.mkdir(parents=True, exist_ok=True)
+def cache_folder(name: str = "") -> Path:
+    """The folder for what can be made again, built artifacts and calibrations, or the one of that name in it. Nobody but this user
+    can have written to it: space/engine/own_folders.py says what stands for one that others may have written to.
+    """
+    folder = user_cache(name)
+    private = folder.parent if name else folder
+    if private.name.startswith(PRIVATE_PREFIX):
+        sweep_once(private.parent, PRIVATE_PREFIX)
     return folder
 
 

@@ -1,11 +1,167 @@
-"""Files that are complete or not there, whatever happens."""
+"""Files, opened and written so that nothing else is: whoever made a folder may have put links, pipes and devices into it.
+
+All files of runs and caches go through here. What is written as a whole is complete or not there, whatever happens.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ..space.engine.own_folders import (
+    NotOursError,
+    make_own_folder,
+    why_no_file_of_ours,
+    why_not_ours,
+)
+
+# Most that is read of a file, by its kind. More was not written by this program.
+RECORD_BYTES = 256 << 20  # run.json, best.json and the like
+JOURNAL_BYTES = 4 << 30  # about two million evaluations
+LIBRARY_BYTES = 64 << 20
+NOTE_BYTES = 16 << 20  # what is noted beside libraries, calibrations, settings
+
+_SAFELY = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # the last: a pipe is not waited for
+
+
+class OddFileError(OSError):
+    """What is no file that could be used; `strerror` says why, as the end of a sentence."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EINVAL, why)
+
+
+def read_regular(path: Path, limit_bytes: int, *, follow: bool = False) -> bytes:
+    """The content of a regular file. `follow` links where the user has named the file.
+
+    Raises OSError, whose `strerror` is the end of a sentence: also for links, pipes, devices, and more bytes than the limit.
+    """
+    with opened_regular(path, follow=follow) as fd:
+        return _read(fd, limit_bytes)
+
+
+@contextmanager
+def opened_regular(path: Path, *, follow: bool = False) -> Iterator[int]:
+    """A descriptor of such a file. Raises OSError as `read_regular`."""
+    fd = _open_regular(path, os.O_RDONLY, follow=follow)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, limit_bytes: int) -> bytes:
+    if os.fstat(fd).st_size <= limit_bytes:
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            content = file.read(limit_bytes + 1)
+        if len(content) <= limit_bytes:
+            return content
+    raise OddFileError(f"it has more than {limit_bytes >> 20} MiB")
+
+
+def open_to_append(path: Path) -> int:
+    """A descriptor of a regular file, which is made where it is not there, to be read and written. Raises OSError as
+    `read_regular`, also for a file that has a second name: it would be changed with this one.
+    """
+    fd = _open_regular(path, os.O_RDWR | os.O_CREAT)
+    if os.fstat(fd).st_nlink > 1:
+        os.close(fd)
+        raise OddFileError("it has a second name (a hard link), whose content would change, too")
+    return fd
+
+
+def check_regular(path: Path) -> None:
+    """Raises OSError, as `read_regular`, where there is no regular file."""
+    with opened_regular(path):
+        pass
+
+
+def append(path: Path, content: bytes) -> None:
+    """Appends to a file as `open_to_append` opens it. Raises OSError."""
+    with os.fdopen(open_to_append(path), "ab") as file:
+        file.write(content)
+
+
+def _open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
+    try:
+        fd = os.open(path, flags | _SAFELY | (0 if follow else os.O_NOFOLLOW), 0o644)
+    except OSError as e:
+        if e.errno == errno.ELOOP and not follow:
+            raise OddFileError("it is a symbolic link") from e
+        if e.errno == errno.ENXIO:  # a socket
+            raise OddFileError("it is no regular file") from e
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OddFileError("it is no regular file")
+    return fd
+
+
+def is_there(path: Path) -> bool:
+    """True if there is anything of that name, a link that leads nowhere included."""
+    return os.path.lexists(path)
+
+
+@contextmanager
+def opened_own(path: Path) -> Iterator[int]:
+    """A descriptor of a file whose content is run, or decides what is run. Raises OSError, NotOursError where others may have
+    written it.
+    """
+    if why := why_not_ours(path.parent):
+        raise NotOursError(why)
+    with opened_regular(path) as fd:
+        if why := why_no_file_of_ours(path, os.fstat(fd)):
+            raise NotOursError(why)
+        yield fd
+
+
+def read_own(path: Path, limit_bytes: int = LIBRARY_BYTES) -> bytes:
+    """The content of a file as `opened_own` opens it. Raises OSError."""
+    with opened_own(path) as fd:
+        return _read(fd, limit_bytes)
+
+
+def write_in(folder: Path, name: str, content: bytes) -> None:
+    """Write a file of a folder beside others of a run, which is made: never through a link, neither of the folder nor of the
+    file. It need not outlive a loss of power. Raises OSError.
+    """
+    with suppress(FileExistsError):
+        folder.mkdir()
+    try:
+        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as e:
+        if e.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise OddFileError(f"{folder} is no folder of its own") from e
+        raise
+    try:
+        new = f"{name}.{os.getpid()}.new"
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o644, dir_fd=within)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        os.replace(new, name, src_dir_fd=within, dst_dir_fd=within)
+    finally:
+        os.close(within)
+
+
+def write_named(path: Path, content: bytes) -> None:
+    """Write the file that a user names: in the place of a link, into a terminal or a pipe. Raises OSError."""
+    if path.exists() and not path.is_file():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb") as file:
+            file.write(content)
+    else:
+        write_atomically(path, content)
+
+
+def write_own(path: Path, content: bytes) -> None:
+    """As `write_atomically`, into a folder that only this user can write to, which is made. Raises OSError, NotOursError."""
+    make_own_folder(path.parent)
+    write_atomically(path, content)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -41,8 +197,11 @@ _ELF64 = struct.Struct("<4s36xQ10xHH2x")
 
 
 def is_torn(library: Path) -> bool:
-    """Whether the end of a library is missing or empty, as where power or space was lost: to load it could end the process."""
-    with library.open("rb") as file:
+    """True if the end of a library is missing or empty, as where power or space was lost: to load it could end the process.
+
+    Raises OSError where it is not there, NotOursError where others may have written it.
+    """
+    with opened_own(library) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         head = file.read(_ELF64.size)
         if len(head) < _ELF64.size:
             return True

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-_LOCK = "owner"  # a file in the folder, locked while its owner lives
+from ..space.engine.own_folders import LOCK
+
 _NEW_S = 60.0  # a folder without the file may be in the making for so long
 
 _swept: set[tuple[Path, str]] = set()
@@ -25,13 +26,11 @@ class Scratch:
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         parent = Path(tempfile.gettempdir()) if parent is None else parent
-        if (parent, prefix) not in _swept:
-            _swept.add((parent, prefix))
-            sweep(parent, prefix)
+        sweep_once(parent, prefix)
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             try:
-                self._fd: int | None = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+                self._fd: int | None = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
             except FileNotFoundError:  # another process has swept it away
                 continue
             # Who sweeps may have held the lock in between, and have removed the folder with it.
@@ -55,6 +54,13 @@ class Scratch:
         self.close()
 
 
+def sweep_once(parent: Path, prefix: str) -> None:
+    """`sweep`, the first time that a process asks for it."""
+    if (parent, prefix) not in _swept:
+        _swept.add((parent, prefix))
+        sweep(parent, prefix)
+
+
 def sweep(parent: Path, prefix: str) -> None:
     """Remove this user's folders of that kind whose owner is gone."""
     with suppress(OSError), os.scandir(parent) as entries:
@@ -69,7 +75,7 @@ def _remove_left(folder: Path) -> None:
     if found.st_uid != os.getuid():
         return
     try:
-        fd = os.open(folder / _LOCK, os.O_RDWR)
+        fd = os.open(folder / LOCK, os.O_RDWR)
     except FileNotFoundError:
         if time.time() - found.st_mtime > _NEW_S:
             shutil.rmtree(folder, ignore_errors=True)

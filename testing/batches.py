@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ..codegen.c.source import Source
+from ..runtime.library import load_library
 from .calling import InputSet, call_once, in_child, set_team_size
 from .checking import SHIFTS, Build, build, with_delays
 from .joining import entry_of, joined
@@ -55,7 +56,7 @@ def faults(
 
 
 def _run(built: Build, works: Sequence[Work], numbers: Sequence[int]) -> str:
-    library = ctypes.CDLL(str(built.library))
+    library = load_library(str(built.library))
     said = []
     for k in numbers:
         what = _run_one(library, works[k], k)

@@ -29,6 +29,7 @@ from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from ..runtime.cpu.dialect import C_TEAM
+from ..runtime.library import load_library
 from ..runtime.worker.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
@@ -188,6 +189,8 @@ def build(
     except subprocess.TimeoutExpired:
         return Build(source, None, f"the compiler ran past {_COMPILE_S} s", source.entry)
     made = library if done.returncode == 0 else None
+    if made is not None:
+        made.chmod(0o755)  # what a group may write is not loaded
     return Build(source, made, done.stderr, source.entry)
 
 
@@ -272,7 +275,7 @@ def check(built: Build, inputs: Sequence[InputSet], *ways: Way) -> str:
     assert built.library is not None
 
     def run_all() -> str:
-        library = ctypes.CDLL(str(built.library))
+        library = load_library(str(built.library))
         return next(filter(None, (_run_all(library, built, inputs, way) for way in ways)), "")
 
     return in_child(run_all, sum(way.seconds for way in ways))

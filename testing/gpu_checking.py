@@ -17,6 +17,7 @@ from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractDevice
 from ..runtime.building.artifact import Artifact
 from ..runtime.device import DeviceOptions, open_device
+from ..runtime.library import load_library
 from ..runtime.worker.outcome import Failure
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
@@ -76,7 +77,7 @@ class Emulated:
     """A text that is built for the emulator, in the process that calls it."""
 
     def __init__(self, path: str, source: Source) -> None:
-        self.library, self.source = ctypes.CDLL(path), source
+        self.library, self.source = load_library(path), source
         self.library.emulator_error.restype = ctypes.c_char_p
         self.library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.keep = self.library.emulator_keep

@@ -20,6 +20,7 @@ from ..kernels.language.record import Recording
 from ..kernels.offload.pipeline import normalise
 from ..kernels.program.cell_by_cell import cell_by_cell
 from ..kernels.sparse.naming import shared_parts
+from ..runtime.library import load_library
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from . import checking
@@ -107,7 +108,7 @@ def run_built(
     between: Between = nothing,
 ) -> str:
     """What is wrong with a built text over all periods, with so many threads, and each of them late."""
-    library = ctypes.CDLL(str(built.library))
+    library = load_library(str(built.library))
     if built.source.team:
         set_team_size(library, n)
     entry = getattr(library, built.entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from ..backend import AbstractBuilder
 from ..building.artifact import Artifact
 from ..device import DeviceError, DeviceOptions
 from ..host import cpu_key
+from ..library import load_library
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library, end_compilers, find_compiler
 from .dialect import C_TEAM
@@ -56,7 +56,7 @@ class CpuBuilder(AbstractBuilder):
 
     def adopt(self, source_key: str, library: Path) -> bool:
         try:
-            ctypes.CDLL(str(library))
+            load_library(library)
         except OSError:  # what it was linked with is not here
             return False
         self._adopted[source_key] = library

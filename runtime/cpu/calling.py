@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -25,6 +23,7 @@ from ...kernels.ir.kernel import DType
 from ..backend import AbstractCaller
 from ..device import DeviceOptions
 from ..host import flush_stdout
+from ..library import load_module
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 from .memory import address_of, in_memory
@@ -68,12 +67,7 @@ def build_extension(compiler: Compiler, options: DeviceOptions) -> Path | Failur
 
 @cache
 def _import(path: Path) -> Any:
-    loader = ExtensionFileLoader(_NAME, str(path))
-    spec = spec_from_file_location(_NAME, path, loader=loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_module(_NAME, path)
 
 
 class LoadedCode(Protocol):

@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...space.engine.own_folders import NotOursError, make_own_folder
 from ..device import DeviceError
-from ..files import is_torn
+from ..files import OddFileError, is_torn
 from ..scratch import Scratch
 from ..worker.outcome import Failure
 
@@ -288,10 +289,10 @@ def build_files(
     Safe for concurrent callers, also of other processes: the library appears by rename, complete or
     not at all.
     """
-    with suppress(FileNotFoundError):
+    make_own_folder(target.parent)
+    with suppress(FileNotFoundError, NotOursError, OddFileError):
         if not is_torn(target):
             return Library(target, target.stem, 0)
-    target.parent.mkdir(parents=True, exist_ok=True)
     started_ns = time.monotonic_ns()
     with Scratch("making-", target.parent) as scratch:
         for name, text in files.items():
@@ -303,5 +304,6 @@ def build_files(
             return failure
         for name in files:
             os.replace(scratch / name, target.parent / name)
+        os.chmod(output, 0o755)  # where the user's files are for a group to write, this one is not
         os.replace(output, target)
     return Library(target, target.stem, time.monotonic_ns() - started_ns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...codegen.c.source import CHECK, FIND
 from ..device import DeviceOptions
+from ..library import load_library
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 
@@ -61,4 +62,4 @@ def build_check(
     )
     if isinstance(built, Failure):
         return built
-    return IndexCheck(ctypes.CDLL(str(built.path)), checks.sites)
+    return IndexCheck(load_library(built.path), checks.sites)

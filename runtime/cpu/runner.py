@@ -23,6 +23,7 @@ from ..backend import (
 )
 from ..building.artifact import Artifact
 from ..device import DeviceError
+from ..library import load_library
 from ..measure.timing import Sampler, interleave, waited_ns
 from ..signature import Signature, fitting_array
 from ..worker.outcome import Failure, Measurement, Protocol
@@ -150,7 +151,7 @@ class CpuRunner(AbstractRunner):
             _ = self.harness  # has the one of the process
         try:
             # ctypes resolves every symbol now, so that a missing one cannot end a run later.
-            module = CpuModule(artifact, ctypes.CDLL(artifact.path), self._builder)
+            module = CpuModule(artifact, load_library(artifact.path), self._builder)
         except OSError as e:
             return Failure("launch", "the built library cannot be loaded", str(e))
         except AttributeError:
@@ -227,7 +228,7 @@ def load_harness(path: Path) -> ctypes.CDLL:
     """The timing loop with its types declared. The team beside it is found by all libraries that are loaded afterwards, so that a
     process has one.
     """
-    harness = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    harness = load_library(path, mode=ctypes.RTLD_GLOBAL)
     harness.ks_run.restype = ctypes.c_double
     harness.ks_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     harness.ks_report_faults.argtypes = [ctypes.c_int]

@@ -6,7 +6,6 @@ A cache keeps some of what passes through it for the next pass, and how much of 
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from ...space.targets.target import StreamCurve
 from ..backend import AbstractMemoryProbe
 from ..host import Machine, read_machine
+from ..library import load_library
 from ..measure.calibration import curve_of, parse_stream, stream_name
 from ..measure.timing import DISTURBED, waited_ns
 
@@ -40,7 +40,7 @@ _LEAST_BYTES = (
 
 def open_probe(library: Path) -> ctypes.CDLL:
     """The compiled probe.c with the types of what goes through memory."""
-    probe = ctypes.CDLL(os.fspath(library))
+    probe = load_library(library)
     probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
     probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
     probe.ks_stream.restype = ctypes.c_double

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..files import write_atomically
+from ..files import opened_own, read_own, write_own
 from ..worker.messages import write_message
 from ..worker.outcome import Failure
 from . import nvrtc
@@ -75,8 +76,8 @@ class CudaCompiler:
         key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
         path = self._folder / f"{key}.cubin"
         notes = path.with_suffix(".json")
-        if path.exists():
-            known = msgspec.json.decode(notes.read_bytes(), type=Compiled)
+        with suppress(OSError), opened_own(path):
+            known = msgspec.json.decode(read_own(notes), type=Compiled)
             return Cubin(path, key, known.reports, known.log, 0)
         started_ns = time.monotonic_ns()
         compiled = self._compile(CompileRequest(text, architecture, extra, self._timeout_s))
@@ -84,9 +85,9 @@ class CudaCompiler:
             return compiled
         if compiled.cubin is None:
             return Failure("compile", "NVRTC refused the text", compiled.log)
-        write_atomically(path.with_suffix(".cu"), text.encode())
-        write_atomically(notes, msgspec.json.encode(msgspec.structs.replace(compiled, cubin=None)))
-        write_atomically(path, compiled.cubin)
+        write_own(path.with_suffix(".cu"), text.encode())
+        write_own(notes, msgspec.json.encode(msgspec.structs.replace(compiled, cubin=None)))
+        write_own(path, compiled.cubin)
         build_ns = time.monotonic_ns() - started_ns
         return Cubin(path, key, compiled.reports, compiled.log, build_ns)
 

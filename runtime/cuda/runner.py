@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...kernels.ir.kernel import DType
 from ..backend import AbstractArray, AbstractModule, AbstractRunner, CallArguments, RunError
 from ..building.artifact import Artifact
+from ..files import read_own
 from ..measure.timing import Sampler, interleave
 from ..signature import fitting_array
 from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
@@ -156,7 +157,11 @@ class CudaRunner(AbstractRunner):
         enter_context()
         cuda = driver()
         try:
-            module = cuda.module_from_buffer(Path(artifact.path).read_bytes())
+            module = cuda.module_from_buffer(read_own(Path(artifact.path)))
+        except OSError as e:
+            return Failure(
+                "launch", "the built module cannot be loaded", f"{artifact.path}: {e.strerror}"
+            )
         except cuda.Error as e:
             failure, is_lost = explain(e, "loading")
             if is_lost:

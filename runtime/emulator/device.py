@@ -30,6 +30,7 @@ from ..cpu.compiler import Compiler, Library, build_library, first_line
 from ..cpu.memory import CpuArray
 from ..cpu.runner import CpuModule, CpuRunner, make_sampler
 from ..device import DeviceError, DeviceOptions, ThreadOrder
+from ..library import load_library
 from ..measure.timing import Sampler, interleave
 from ..worker.outcome import Failure, Measurement, Protocol
 from .text import emulated_text, emulated_together
@@ -180,7 +181,7 @@ class EmulatorRunner(AbstractRunner):
 
     def load(self, artifact: Artifact) -> EmulatorModule | Failure:
         try:
-            library = ctypes.CDLL(artifact.path)
+            library = load_library(artifact.path)
             return EmulatorModule(CpuModule(artifact, library), library, self._thread_order)
         except OSError as e:
             return Failure("launch", "the built program cannot be loaded", str(e))

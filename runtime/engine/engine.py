@@ -24,12 +24,14 @@ from numpy.typing import NDArray
 
 from ...kernels.fields.program import current_program
 from ...kernels.ir.kernel import KernelIR
+from ...space.engine.own_folders import NotOursError
 from ..backend import AbstractCaller
 from ..cpu.calling import load_extension
 from ..cpu.compiler import Compiler
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
 from ..files import is_torn
+from ..library import load_library
 from ..worker.outcome import Failure
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
@@ -50,7 +52,7 @@ _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which th
 class EngineOptions:
     """`checks_indices`: indices that arrays and scalars decide are looked at before a call writes anything."""
 
-    folder: Path = field(default_factory=lambda: cache_folder() / "kernels")
+    folder: Path = field(default_factory=lambda: cache_folder("kernels"))
     compiler: str | None = None  # name or path; None: the first that works
     compile_timeout_s: float = 120.0
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
@@ -244,7 +246,7 @@ class Engine:
                 loaded = self._loaded(ir, path, team)
                 self._kept.touch(path)
                 return loaded
-        except FileNotFoundError:
+        except (FileNotFoundError, NotOursError):  # another takes the place of the latter
             return None
         except OSError:  # it needs what is not there any more, or cannot be read
             pass
@@ -312,7 +314,7 @@ class Engine:
         built = build_library(quickly, C_TEAM.team, (), folder.path, seconds)
         if isinstance(built, Failure):
             raise CompileError(f"the team of threads cannot be compiled: {built.log}")
-        return ctypes.CDLL(str(built.path), mode=ctypes.RTLD_GLOBAL)
+        return load_library(built.path, mode=ctypes.RTLD_GLOBAL)
 
     @property
     def _cores(self) -> int:

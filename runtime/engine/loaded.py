@@ -13,6 +13,7 @@ from ...kernels.ir.walk import nested_statements, written_in
 from ..backend import AbstractCaller
 from ..cpu.calling import PrintingCaller, Row, make_caller
 from ..cpu.index_check import IndexCheck
+from ..library import load_library
 
 
 class LoadedKernel:
@@ -20,7 +21,7 @@ class LoadedKernel:
 
     def __init__(self, ir: KernelIR, path: Path) -> None:
         self._ir = ir
-        self._library = ctypes.CDLL(str(path))
+        self._library = load_library(path)
         self.entry = getattr(self._library, ENTRY)
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]

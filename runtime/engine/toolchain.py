@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..cpu.compiler import SOUND, Compiler, find_compiler
-from ..files import write_atomically
+from ..files import NOTE_BYTES, read_own, write_own
 from ..host import cpu_key
 
 # What Taichi's fast_math means to LLVM, but for NaN and infinity, which stay what they are. Integers wrap around.
@@ -37,7 +37,7 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     """
     place, known = folder / _KEPT, _identity(wanted)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(place.read_text())
+        kept = json.loads(read_own(place, NOTE_BYTES))  # it names the program that is run
         if kept["identity"] == known:
             c = kept["compiler"]
             return Compiler(
@@ -47,7 +47,7 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
     kept_flags = tuple(f for f in found.flags if f.startswith(_NATIVE) or f in SOUND)
     found = replace(found, flags=(*_FLAGS, *kept_flags))
     with suppress(OSError):  # it is found again then
-        write_atomically(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
+        write_own(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
     return found
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ...space.targets.target import StreamCurve, Target
 from ..device import cache_folder
-from ..files import write_atomically
+from ..files import NOTE_BYTES, read_regular, write_atomically
 from .timing import spread
 
 SCHEMA = 2
@@ -81,7 +81,7 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
 def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
     """What is stored for the machine of that key; None when there is nothing or it cannot be read."""
     try:
-        content = (_folder(folder) / f"{machine}.json").read_bytes()
+        content = read_regular(_folder(folder) / f"{machine}.json", NOTE_BYTES)
         found = msgspec.json.decode(content, type=Calibration)
     except (OSError, msgspec.DecodeError):
         return None

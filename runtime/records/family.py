@@ -33,7 +33,7 @@ class FamilyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 def load_family(path: Path) -> FamilyFile:
     """Raises RecordError, one sentence."""
-    found = read_json(path)
+    found = read_json(path, follow=True)  # it is no file of a run: the user names it
     schema = found.get("tuned_schema") if isinstance(found, dict) else None
     if schema != SCHEMA:
         raise RecordError(f"{path} is no file of `explore tune` that this version reads")

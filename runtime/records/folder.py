@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ..files import check_regular, is_there
 from .record import RecordError
 
 HEADER, JOURNAL, BEST = "run.json", "journal.jsonl", "best.json"
 TREE = "tree.jsonl"  # may be deleted
 SOURCE = "kernel"  # with the suffix of its language
+FAILED = "failed"  # a folder of sources
+_FILES = (HEADER, JOURNAL, BEST, TREE, "best.so", f"{SOURCE}.c", f"{SOURCE}.cu")
 
 
 def make_run_folder(runs: Path, name: str) -> Path:
@@ -31,18 +34,34 @@ def make_run_folder(runs: Path, name: str) -> Path:
 def run_folder(named: Path) -> Path:
     """The directory of a run, named itself or by a file in it. Raises RecordError where it holds none."""
     folder = named.parent if named.is_file() else named
-    if not (folder / HEADER).exists():
+    if not is_there(folder / HEADER):
         where = "it has" if folder == named else "beside it there is"
         raise RecordError(f"{named} holds no run: {where} no {HEADER}")
     return folder
+
+
+def check_run_folder(folder: Path) -> None:
+    """Raises RecordError where a name under which a session writes or reads is something else than a file, or a folder, of the
+    run's own: whoever made the folder may have put links there.
+    """
+    for place in (folder / name for name in _FILES):
+        if is_there(place):
+            try:
+                check_regular(place)
+            except OSError as e:
+                raise RecordError(f"{place} cannot be used: {e.strerror}") from e
+    failed = folder / FAILED
+    if is_there(failed) and (failed.is_symlink() or not failed.is_dir()):
+        raise RecordError(f"{failed} cannot be used: it is no folder of the run's own")
 
 
 def forget_run_folder(folder: Path) -> None:
     """Removes the folder of a run that did not begin: it holds nothing, or an empty journal. Only for whoever made it."""
     journal = folder / JOURNAL
     with suppress(OSError):
-        if not (folder / HEADER).exists() and journal.exists() and journal.stat().st_size == 0:
-            journal.unlink()
+        with suppress(FileNotFoundError):
+            if not is_there(folder / HEADER) and journal.lstat().st_size == 0:
+                journal.unlink()
         folder.rmdir()  # unless something is in it
 
 

@@ -4,23 +4,46 @@ search goes on.
 A search that is killed leaves at most one torn line at the end, which was never acknowledged; it
 is passed over when reading and cut off before the next append. Anything else that cannot be read
 was not written by a journal and is a `RecordError`.
+
+Each line ends in a checksum of the file up to it. Those of versions before schema 3 have none: they are read where the run began
+under one of these, and up to the first line that has one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
+import zlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from ..files import sync_folder
-from .record import Record, RecordError, check_record
+from ..files import (
+    JOURNAL_BYTES,
+    RECORD_BYTES,
+    is_there,
+    open_to_append,
+    opened_regular,
+    read_regular,
+    sync_folder,
+)
+from .folder import HEADER
+from .record import CHECKED, Record, RecordError, check_record
 
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+_LINE_BYTES = 16 << 20  # fewer than that has every line
+_SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}$')
+
+
+class _Begun(msgspec.Struct):
+    """What a journal asks the header of its run."""
+
+    schema: int = 0
 
 
 class AbstractJournal(ABC):
@@ -75,25 +98,29 @@ class MemoryJournal(AbstractJournal):
 class FileJournal(AbstractJournal):
     """A journal in a file, held exclusively while it is open.
 
-    Raises RecordError on opening when another process is writing it, and when a line before the
+    Raises RecordError on opening when another process is writing it, when it is no regular file, and when a line before the
     last is not a record.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        is_new = not path.exists()
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        is_new = not is_there(path)
+        try:
+            self._fd: int | None = open_to_append(path)
+        except OSError as e:
+            raise _unreadable(path, e) from e
         try:
             self._lock()
             if is_new:
                 sync_folder(path.parent)
-            records, end, complete = _parse(path, _read_all(self._fd))
-            self._records = list(records)
-            os.ftruncate(self._fd, end)
-            os.lseek(self._fd, end, os.SEEK_SET)
-            if not complete:
-                os.write(self._fd, b"\n")
+            with os.fdopen(self._fd, "rb", closefd=False) as file:
+                found = _parse(path, file)
+            self._records, self._end, self._sum = list(found.records), found.end, found.checksum
+            os.ftruncate(self._fd, self._end)
+            os.lseek(self._fd, self._end, os.SEEK_SET)
+            if not found.is_ended:
+                self._write(b"\n")
         except BaseException:
             self.close()
             raise
@@ -102,9 +129,12 @@ class FileJournal(AbstractJournal):
         if self._fd is None:
             raise RecordError(f"the journal {self._path} is closed")
         started_s = time.monotonic()
-        line = memoryview(_encode(record))
-        while line:
-            line = line[os.write(self._fd, line) :]
+        line = sealed(_encode(record), self._sum)
+        if self._end + len(line) > JOURNAL_BYTES:
+            raise RecordError(
+                f"{self._path} has reached its limit of {JOURNAL_BYTES >> 20} MiB: begin another run"
+            )
+        self._write(line)
         os.fsync(self._fd)
         self._records.append(record)
         self.spent_s += time.monotonic() - started_s
@@ -116,6 +146,14 @@ class FileJournal(AbstractJournal):
         if self._fd is not None:
             os.close(self._fd)  # and with it the lock
             self._fd = None
+
+    def _write(self, content: bytes) -> None:
+        assert self._fd is not None
+        left = memoryview(content)
+        while left:
+            left = left[os.write(self._fd, left) :]
+        self._sum = zlib.crc32(content, self._sum)
+        self._end += len(content)
 
     def _lock(self) -> None:
         assert self._fd is not None
@@ -130,10 +168,22 @@ class FileJournal(AbstractJournal):
 def read_journal(path: Path) -> tuple[Record, ...]:
     """The records of a journal that may be being written; takes no lock. Raises RecordError."""
     try:
-        content = path.read_bytes()
+        with opened_regular(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+            return _parse(path, file).records
     except OSError as e:
-        raise RecordError(f"{path} cannot be read: {e.strerror}") from e
-    return _parse(path, content)[0]
+        raise _unreadable(path, e) from e
+
+
+def sealed(line: bytes, before: int) -> bytes:
+    """The line of a record, an object in JSON without a line break, with its checksum, and the line break. `before` is the CRC-32
+    of all that stands before it in the file, so that a line that was changed, lost, moved or said twice does not fit.
+    """
+    checksum = zlib.crc32(line, before)
+    return b'%s,"crc":"%08x"}\n' % (line[:-1], checksum)
+
+
+def _unreadable(path: Path, e: OSError) -> RecordError:
+    return RecordError(f"{path} cannot be read: {e.strerror}")
 
 
 def _encode(record: Record) -> bytes:
@@ -141,38 +191,73 @@ def _encode(record: Record) -> bytes:
     problem = check_record(_decoder.decode(line))
     if problem is not None:
         raise ValueError(f"this record could not be read back: {problem}")
-    return line + b"\n"
+    return line
 
 
-def _parse(path: Path, content: bytes) -> tuple[tuple[Record, ...], int, bool]:
-    """The records, where they end in the file, and whether a line break follows the last."""
+class _Parsed(NamedTuple):
+    """The records of a journal, where they end in the file, the CRC-32 of all up to there, and whether a line break is there."""
+
+    records: tuple[Record, ...]
+    end: int
+    checksum: int
+    is_ended: bool
+
+
+def _parse(path: Path, file: BinaryIO) -> _Parsed:
+    """Reads a journal from where the file is. Raises RecordError."""
     records: list[Record] = []
-    start = 0
-    for number, line in enumerate(content.split(b"\n"), 1):
-        end = start + len(line)
-        is_last = end == len(content)
-        if is_last and not line:
-            break
+    end = checksum = number = 0
+    is_checked = _schema_beside(path) >= CHECKED
+    while whole := file.readline(_LINE_BYTES):
+        number += 1
+        is_last = not whole.endswith(b"\n")
+        if is_last and len(whole) == _LINE_BYTES:
+            raise RecordError(f"{path}, line {number} is no record: it has {_LINE_BYTES >> 20} MiB")
+        if end + len(whole) > JOURNAL_BYTES:
+            raise RecordError(f"{path} is longer than {JOURNAL_BYTES >> 20} MiB")
+        plain, said = _unsealed(whole.removesuffix(b"\n"))
         try:
-            record = _decoder.decode(line)
+            record = _decoder.decode(plain)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             # A valid object with wrong contents is an edit, wherever it stands: a torn one never
             # parses.
-            if is_last and not isinstance(e, msgspec.ValidationError):
-                return tuple(records), start, True
+            if is_last and not _is_json(whole):
+                return _Parsed(tuple(records), end, checksum, True)
             raise RecordError(f"{path}, line {number} is no record: {e}") from e
         problem = check_record(record)
+        if said is None and is_checked:
+            problem = "it has no checksum"
+        elif said is not None and said != b"%08x" % zlib.crc32(plain, checksum):
+            problem = "it does not fit its checksum, or a line before it is not what it was"
         if problem is not None:
-            raise RecordError(f"{path}, line {number} was changed by hand: {problem}")
+            raise RecordError(f"{path}, line {number} was damaged, or changed by hand: {problem}")
+        is_checked = is_checked or said is not None
         records.append(record)
+        checksum = zlib.crc32(whole, checksum)
+        end += len(whole)
         if is_last:
-            return tuple(records), end, False
-        start = end + 1
-    return tuple(records), start, True
+            return _Parsed(tuple(records), end, checksum, False)
+    return _Parsed(tuple(records), end, checksum, True)
 
 
-def _read_all(fd: int) -> bytes:
-    parts = []
-    while part := os.read(fd, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _unsealed(line: bytes) -> tuple[bytes, bytes | None]:
+    """The record of a line, and the checksum that it says; None where it says none, as in older journals."""
+    found = _SEAL.search(line)
+    return (line, None) if found is None else (line[: found.start()] + b"}", found[1])
+
+
+def _schema_beside(path: Path) -> int:
+    """The schema of the run of a journal; 0 where it has no header yet."""
+    try:
+        begun = msgspec.json.decode(read_regular(path.with_name(HEADER), RECORD_BYTES), type=_Begun)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
+    return begun.schema

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ..device import cache_folder
-from ..files import write_atomically
+from ..files import (
+    LIBRARY_BYTES,
+    NOTE_BYTES,
+    is_there,
+    read_own,
+    read_regular,
+    write_atomically,
+    write_own,
+)
 from ..host import cpu_key
 from .record import BestFile, LibraryRecord
 from .store import default_store
@@ -36,11 +45,11 @@ def library_beside(best: Path) -> Path:
 
 def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
     """Copy a library that was built here to its place beside `best`, register it, and say what best.json keeps of it."""
-    content = built.read_bytes()
+    content = read_own(built)
     record = LibraryRecord(hash=_hash(content), source_key=source_key, cpu=cpu_key())
     place = registry() / f"{record.hash}.json"
-    if not place.exists():
-        write_atomically(place, msgspec.json.encode(_Built(source_key, record.cpu)))
+    with suppress(OSError):  # it is built again then
+        write_own(place, msgspec.json.encode(_Built(source_key, record.cpu)))
     write_atomically(library_beside(best), content)
     return record
 
@@ -52,18 +61,23 @@ def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[
     """
     record = file.library
     place = library_beside(best)
-    if isinstance(record, msgspec.UnsetType) or not place.is_file():
+    if isinstance(record, msgspec.UnsetType) or not is_there(place):
         return None, ""
-    content = place.read_bytes()
+    try:
+        content = read_regular(place, LIBRARY_BYTES)
+    except OSError as e:
+        return None, f"{place} is not read, since {e.strerror}: it is built again"
     if record.source_key != file.source_key or _hash(content) != record.hash:
         return None, f"{place} is not the library that {best.name} names: it is built again"
     if record.cpu != cpu_key():
         return None, f"{place} was built for a CPU with other instructions: it is built again"
     if not trust and not _is_ours(record):
         return None, f"{place} was not built here: it is built again, unless you trust it"
-    kept = cache_folder() / "build" / f"beside-{record.hash}{SUFFIX}"
-    if not kept.is_file() or _hash(kept.read_bytes()) != record.hash:
-        write_atomically(kept, content)
+    kept = cache_folder("build") / f"beside-{record.hash}{SUFFIX}"
+    with suppress(OSError):
+        if _hash(read_own(kept)) == record.hash:
+            return kept, ""
+    write_own(kept, content)
     return kept, ""
 
 
@@ -76,7 +90,8 @@ def _is_ours(record: LibraryRecord) -> bool:
     if not re.fullmatch(r"[0-9a-f]{64}", record.hash):
         return False
     try:
-        built = msgspec.json.decode((registry() / f"{record.hash}.json").read_bytes(), type=_Built)
+        noted = read_own(registry() / f"{record.hash}.json", NOTE_BYTES)
+        built = msgspec.json.decode(noted, type=_Built)
     except (OSError, msgspec.DecodeError):
         return False
     return built == _Built(record.source_key, record.cpu)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..files import write_atomically
+from ..files import RECORD_BYTES, read_regular, write_atomically
 from .record import READ, BestFile, Decisions, RecordError, RunHeader, repeated
 
 # A pair of texts over several lines; people read these files, a decision a line. Within a text quotes
@@ -29,9 +29,9 @@ def write_record(path: Path, record: msgspec.Struct) -> None:
     write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
 
 
-def load_best(path: Path) -> BestFile:
-    """Raises RecordError."""
-    best = _load(path, BestFile)
+def load_best(path: Path, *, follow: bool = False) -> BestFile:
+    """`follow` links where the user has named the file itself. Raises RecordError."""
+    best = _load(path, BestFile, follow=follow)
     check_best(path, best)
     return best
 
@@ -51,10 +51,10 @@ def load_header(path: Path) -> RunHeader:
     return _load(path, RunHeader)
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, *, follow: bool = False) -> Any:
     """What a JSON file holds. Raises RecordError."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path, RECORD_BYTES, follow=follow)
     except OSError as e:
         raise RecordError(f"{path} cannot be read: {e.strerror}") from e
     try:
@@ -63,8 +63,8 @@ def read_json(path: Path) -> Any:
         raise RecordError(f"{path} is torn or is no JSON: {e}") from e
 
 
-def _load(path: Path, kind: type[T]) -> T:
-    found = read_json(path)
+def _load(path: Path, kind: type[T], *, follow: bool = False) -> T:
+    found = read_json(path, follow=follow)
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema not in READ:
         known = " and ".join(map(str, READ))

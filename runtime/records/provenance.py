@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ...kernels.language.record import Recording
+from ..files import read_regular
 
 _OWN = Path(__file__).resolve().parent.parent.parent
 _MOST_BYTES = 4 << 20
@@ -49,9 +50,9 @@ def changes(files: Iterable[SourceFile]) -> tuple[str, ...]:
 def _syntax(path: Path) -> str | None:
     """A hash of a file's syntax; None where there is no such Python file."""
     try:
-        if path.suffix != ".py" or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        if path.suffix != ".py":
             return None
-        text = path.read_bytes()
+        text = read_regular(path, _MOST_BYTES, follow=True)
     except (OSError, ValueError):
         return None
     try:

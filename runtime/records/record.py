@@ -17,10 +17,12 @@ from ..measure.conditions import Conditions
 from ..worker.outcome import Status
 from .stored import StoredSequence
 
-SCHEMA = 2  # what is written
+SCHEMA = 3  # what is written
+CHECKED = 3  # from which on every line of a journal has a checksum
 READ = (
     1,
     2,
+    3,
 )  # what is read; the records of a journal one by one, so that a run may go on under another version
 
 Decisions = tuple[tuple[str, str], ...]  # choice name, value name

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..files import append, read_regular
 from .record import READ, SCHEMA
 
 CAP_BYTES = 20 << 20
@@ -54,7 +56,9 @@ class TreeWriter:
         self._lines: list[str] = []
         self._n_buffered = 0
         self._flushed_s = time.monotonic()
-        self.n_bytes = path.stat().st_size if path.exists() else 0
+        self.n_bytes = 0
+        with suppress(OSError):
+            self.n_bytes = path.lstat().st_size
         self._is_full = self.n_bytes >= cap_bytes
         self.n_children = 0  # written by this one
         # A line that a kill has torn must not swallow the next one.
@@ -101,8 +105,7 @@ class TreeWriter:
         text = ("\n" if self._is_torn else "") + "".join(lines)
         self._is_torn = False
         try:
-            with self._path.open("a", encoding="utf-8") as f:
-                f.write(text)
+            append(self._path, text.encode())
         except OSError:
             self._is_full = True
 
@@ -233,10 +236,12 @@ class TreeFile(NamedTuple):
     is_full: bool
 
 
-def read_trees(path: Path) -> TreeFile:
-    """The trees of a run, of one that is being written too; none where there is no such file. Never raises for its contents."""
+def read_trees(path: Path, limit_bytes: int = 2 * CAP_BYTES) -> TreeFile:
+    """The trees of a run, of one that is being written too; none where there is no such file, or it is no regular one or larger.
+    Never raises for its contents.
+    """
     try:
-        content = path.read_bytes()
+        content = read_regular(path, limit_bytes)
     except OSError:
         return TreeFile((), 0, False)
     trees: list[StoredTree] = []

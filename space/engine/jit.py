@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import stat
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import config as numba_config
 from numba.core.options import DefaultOptions
+
+from .own_folders import make_own_folder, private_folder, user_cache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _CONFIG: Any = numba_config  # its fields are set at run time, unknown to type checkers
@@ -44,30 +46,42 @@ def source_hash() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Folder of the compiled code that nobody else can write to: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
+    """Folder of the compiled code that nobody else can enter: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
 
     numba keys an entry by the file of the function alone, so that a caller would survive a change
     of a callee in another file; the hash in the folder name forbids that.
     """
     name = f"{_package_version()}-numba{numba.__version__}-{source_hash()}"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    base = Path(_CONFIG.CACHE_DIR) if _CONFIG.CACHE_DIR else Path(home, "kernelscape", "numba")
-    for folder in (base / name, Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}", name)):
-        if _is_writable(folder):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="kernelscape-"))
+    given = _CONFIG.CACHE_DIR
+    folder = (Path(given) if given else user_cache("numba", is_written=True)) / name
+    if why := _why_unusable(folder):
+        folder = private_folder(folder, why) / "numba" / name
+        make_own_folder(folder)
+    return folder
 
 
-def _is_writable(folder: Path) -> bool:
+def _why_unusable(folder: Path) -> str | None:
+    """Why numba can keep nothing in a folder, which is made, as the end of a sentence."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Cached code is executed: never load it from a folder that somebody else made.
-        if folder.stat().st_uid != os.getuid():
-            return False
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+        make_own_folder(folder)
+    except OSError as e:
+        return e.strerror
+    return _why_others_code(folder) if os.access(folder, os.W_OK) else "it cannot be written"
+
+
+def _why_others_code(folder: Path) -> str | None:
+    """Why somebody else may have written code in a folder, as the end of a sentence; None where nobody can have.
+
+    numba loads its files without a look. So all of them are looked at once: from then on this user is the only one who can enter.
+    """
+    if os.stat(folder).st_mode & 0o077:
+        return f"others may enter {folder} (chmod go-rwx changes that)"
+    for place, folders, files in os.walk(folder):
+        for path in (os.path.join(place, name) for name in (*folders, *files)):
+            found = os.lstat(path)
+            if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
+                return f"{path} is of another user, or a link"
+    return None
 
 
 def jit(function: _Function) -> _Function:

@@ -24,6 +24,8 @@ from kernelscape.runtime.records.journal import read_journal
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 
+from ..contracts.journal import lines_of, rewrite
+
 EVIL = '*/ system("evil"); /*'
 PATH = "../../evil"
 VALUES = (
@@ -190,7 +192,8 @@ def test_every_field_of_run_json(run: Path, tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_journal(run: Path, tmp_path: Path) -> None:
-    lines = (run / "journal.jsonl").read_text().splitlines()
+    """Whoever writes one can compute its checksums."""
+    lines = lines_of(run / "journal.jsonl")
     folder = tmp_path / "inside" / "run"
     put_back(run, folder)
     seen = set()
@@ -204,7 +207,7 @@ def test_every_field_of_a_journal(run: Path, tmp_path: Path) -> None:
             seen.add(kind)
             for value in (EVIL, 10**30, None):
                 changed = [*lines[:k], json.dumps(edited(record, path, value)), *lines[k + 1 :]]
-                (folder / "journal.jsonl").write_text("\n".join(changed) + "\n")
+                rewrite(folder / "journal.jsonl", lambda _, given=changed: given)
                 is_refused(lambda: explain_run(folder))
                 if is_refused(lambda: read_journal(folder / "journal.jsonl")):
                     n_refused += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -147,3 +148,26 @@ def test_a_library_of_another_source_is_not_ours(best: Path, hostile: Path, no_c
     with pytest.raises(DeviceError):
         is_right(best)
     assert not hostile.exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_what_others_may_have_registered_is_not_ours(
+    best: Path, no_compiler: None, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """Of a kind with every folder that decides what is loaded: only this user may write to it."""
+    data = best.parent / "theirs"
+    shutil.copytree(registry(), data / "kernelscape" / "libraries")
+    (data / "kernelscape" / "libraries").chmod(0o700)
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
+    assert is_right(best)
+    (data / "kernelscape" / "libraries").chmod(mode)
+    with pytest.raises(DeviceError):
+        is_right(best)
+
+
+@pytest.mark.parametrize("spoil", [os.mkfifo, lambda place: place.symlink_to("/dev/zero")])
+def test_what_is_no_library_is_not_read(best: Path, caplog, spoil) -> None:
+    best.with_suffix(".so").unlink()
+    spoil(best.with_suffix(".so"))
+    assert is_right(best)
+    assert "best.so is not read, since it is" in caplog.text

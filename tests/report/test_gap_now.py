@@ -15,6 +15,7 @@ from kernelscape.report.still import still_svg, summary
 from kernelscape.runtime.records.journal import FileJournal
 from kernelscape.runtime.records.record import NoteRecord
 
+from ..contracts.journal import rewrite
 from .browser import drawn, needs_browser
 from .conftest import values_of
 
@@ -29,9 +30,8 @@ def ended(run, tmp_path: Path) -> Path:
     """
     folder = Path(shutil.copytree(run.directory, tmp_path / "run"))
     journal = folder / "journal.jsonl"
-    lines = journal.read_text().splitlines()
-    kept = [x for x in lines if '"event":"bound"' not in x and '"kind":"alarm"' not in x]
-    journal.write_text("\n".join(kept) + "\n")
+    without = ('"event":"bound"', '"kind":"alarm"')
+    rewrite(journal, lambda lines: [x for x in lines if not any(w in x for w in without)])
     return changed(folder, **_ENDED)
 
 

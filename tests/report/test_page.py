@@ -18,6 +18,7 @@ from kernelscape.report.run_data import load_run
 from kernelscape.runtime.records.journal import FileJournal
 from kernelscape.runtime.records.record import RecordError
 
+from ..contracts.journal import rewrite
 from .browser import drawn, needs_browser
 from .conftest import fake_run, values_of
 
@@ -84,8 +85,8 @@ def test_equal_runs_give_equal_pages(run, page: str) -> None:
 
 def rename_all(folder: Path, text: str) -> None:
     """Put a text where names of a run stand: choices, values, reasons, the sequence and its machine."""
-    for name in ("journal.jsonl", "tree.jsonl"):
-        lines = (folder / name).read_text().splitlines()
+
+    def renamed(lines: list[str]) -> list[str]:
         changed = []
         for line in lines:
             found = json.loads(line)
@@ -95,7 +96,11 @@ def rename_all(folder: Path, text: str) -> None:
                 found["decisions"] = [[text + c, text + v] for c, v in found["decisions"]]
                 found["detail"] = found["origin"]["tag"] = found["source_key"] = text
             changed.append(json.dumps(found))
-        (folder / name).write_text("\n".join(changed) + "\n")
+        return changed
+
+    rewrite(folder / "journal.jsonl", renamed)
+    tree = folder / "tree.jsonl"
+    tree.write_text("\n".join(renamed(tree.read_text().splitlines())) + "\n")
     header = json.loads((folder / "run.json").read_text())
     header["sequence"] = header["stored"]["formula"] = header["conditions"]["cpu"] = text
     header["sizes"] = {text: 3}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 from contextlib import closing
@@ -220,3 +221,56 @@ def test_torn_libraries_are_made_again(options, kept, filling):
     assert runs(again)
     assert again._quick is not None or again._extension.result() is not None  # built again, too
     assert not any(map(is_torn, options.folder.glob("*.so")))
+
+
+# --- other people's code
+
+
+def planted(library: Path) -> Path:
+    """A library in the place of another, of the text of which it takes the entry; the file that it makes where it runs."""
+    mark = library.with_name("it_ran")
+    source = library.with_name("evil.c")
+    source.write_text(
+        "#include <stdio.h>\n__attribute__((constructor)) static void f(void)"
+        f' {{ fclose(fopen("{mark}", "w")); }}\n'
+    )
+    library.unlink()
+    command = ["gcc", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    return mark
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_a_library_of_another_user_is_made_again(options):
+    """Of a kind with the team's and the extension's: nothing that somebody else put into the folder runs."""
+    first = Engine(options)
+    assert runs(first)
+    first.close()
+    n_kept = 0
+    for library in list(options.folder.glob("*.so")):
+        mark = planted(library)
+        os.chown(library, 12345, 12345)
+        n_kept += 1
+    with closing(Engine(options)) as again:
+        assert runs(again)
+        assert again._quick is not None or again._extension.result() is not None
+    assert n_kept > 1
+    assert not mark.exists()
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(options):
+    options.folder.mkdir()
+    options.folder.chmod(0o777)
+    with closing(Engine(options)) as engine, pytest.warns(RuntimeWarning, match="others may write"):
+        assert runs(engine)
+    assert list(options.folder.iterdir()) == []
+
+
+def test_the_compiler_that_a_stranger_notes_is_not_run(options):
+    options.folder.mkdir()
+    found = toolchain.engine_compiler(options.folder)
+    note = options.folder / "compiler.json"
+    note.write_text(note.read_text().replace(f'"path": "{found.path}', '"path": "/bin/false'))
+    assert toolchain.engine_compiler(options.folder).path == "/bin/false"
+    note.chmod(0o666)
+    assert toolchain.engine_compiler(options.folder) == found

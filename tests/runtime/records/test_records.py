@@ -55,7 +55,7 @@ def edit(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"schema": 3}, "has schema 3, and this version reads schemas 1 and 2"),
+        ({"schema": 4}, "has schema 4, and this version reads schemas 1 and 2 and 3"),
         ({"schema": ...}, "has schema None"),
         ({"seed": ...}, "missing required field `seed`"),
         ({"extra": 1}, "unknown field `extra`"),

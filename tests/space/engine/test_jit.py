@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numba
 import pytest
-from kernelscape.space.engine import jit
+from kernelscape.space.engine import jit, own_folders
 
 PROBE = """
 import hashlib
@@ -92,8 +92,21 @@ def test_an_unwritable_cache_falls_back_to_a_temporary_folder(fresh_folder, monk
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(jit.tempfile, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(own_folders.tempfile, "gettempdir", lambda: str(temporary))
     assert temporary in fresh_folder().parents
+
+
+def test_code_that_others_may_have_written_is_not_taken(fresh_folder, monkeypatch, tmp_path):
+    """numba loads what it finds: so nobody else may have put it there, nor be able to."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jit, "private_folder", lambda folder, why: tmp_path / "private")
+    folder = fresh_folder()
+    assert tmp_path / "private" not in folder.parents
+    for spoil in (lambda: folder.chmod(0o750), lambda: (folder / "link").symlink_to(tmp_path)):
+        folder.chmod(0o700)
+        spoil()
+        jit.cache_folder.cache_clear()
+        assert fresh_folder() == tmp_path / "private" / "numba" / folder.name
 
 
 def test_the_hash_follows_every_source_file(monkeypatch, tmp_path):

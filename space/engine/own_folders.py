@@ -1,0 +1,165 @@
+"""Folders that code is loaded from: nobody but their owner may have written what is in them.
+
+Compiled code is kept in folders and loaded later, with all the rights of who loads it. So such a folder belongs to this user, only
+its owner may write to it, and nobody may put another in its place. Where the cache of the user is not like that, a folder of the
+process stands for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+LOCK = "owner"  # a file in a folder for a moment, locked while its owner lives
+PRIVATE_PREFIX = "kernelscape-cache-"
+# Names the folder of a process to those that it starts: they look at it as at any other. It is no setting of the user's.
+_PRIVATE = "_KERNELSCAPE_PRIVATE_CACHE"
+_MOST_LINKS = 40  # as many as Linux follows
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_making = threading.Lock()
+
+
+class NotOursError(OSError):
+    """What somebody else may have written; `strerror` says why, as the end of a sentence."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EPERM, why)
+
+
+def why_not_ours(folder: Path) -> str | None:
+    """Why somebody else may have written what is in a folder, as the end of a sentence; None where nobody can have. Raises OSError
+    where it is not there.
+    """
+    folder = folder.absolute()
+    found = os.stat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{folder} is no folder"
+    return _why_written(folder, found) or _why_replaced(folder, _MOST_LINKS)
+
+
+def why_no_file_of_ours(file: object, found: os.stat_result) -> str | None:
+    """The same of a file that is open, or was looked at without following links."""
+    if not stat.S_ISREG(found.st_mode):
+        return f"{file} is no regular file"
+    return _why_written(file, found)
+
+
+def _why_written(path: object, found: os.stat_result) -> str | None:
+    if found.st_uid != os.getuid():
+        return f"{path} belongs to another user"
+    if found.st_mode & _OTHERS_WRITE:
+        return f"others may write to {path} (chmod -R go-w changes that)"
+    return None
+
+
+def _why_replaced(folder: Path, n_links: int) -> str | None:
+    """Why somebody else may have another folder stand in the place of one: one of the steps to it can be changed."""
+    for part in (folder, *folder.parents):
+        if part != folder and (why := _why_renamed(part)):
+            return why
+        found = os.lstat(part)
+        if stat.S_ISLNK(found.st_mode):
+            if found.st_uid not in (0, os.getuid()):
+                return f"{part} is a link of another user"
+            if not n_links:
+                return f"{part} is one of too many links"
+            if why := _why_replaced(part.parent / os.readlink(part), n_links - 1):
+                return why
+    return None
+
+
+def _why_renamed(parent: Path) -> str | None:
+    """Why somebody else may rename what is in a folder."""
+    found = os.stat(parent)
+    if found.st_uid not in (0, os.getuid()):
+        return f"{parent} belongs to another user"
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return f"anyone may rename what is in {parent} (chmod o-w or +t changes that)"
+    return None
+
+
+def make_own_folder(folder: Path) -> None:
+    """Makes a folder, with those above it that are missing, which nobody else may enter. Raises OSError, NotOursError where it is
+    there and others may have written to it.
+    """
+    for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    if why := why_not_ours(folder):
+        raise NotOursError(why)
+
+
+def user_cache(name: str = "", *, is_written: bool = False) -> Path:
+    """The folder of what this user's processes can make again, or the one of that name in it; in the system's temporary folder
+    where it cannot be made in the home, or cannot be written though `is_written`.
+
+    Where others may have written to it, a folder of this process, with one warning. Raises OSError where that cannot be had.
+    """
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kernelscape")
+    spare = Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}")
+    why = "it cannot be written"
+    for folder in (home, spare):
+        try:
+            make_own_folder(folder)
+            make_own_folder(folder / name)
+        except NotOursError as e:
+            why = str(e.strerror)
+            break
+        except OSError:
+            continue
+        if not is_written or os.access(folder / name, os.W_OK):
+            return folder / name
+    private = private_folder(home / name, why) / name
+    private.mkdir(mode=0o700, exist_ok=True)
+    return private
+
+
+def private_folder(instead_of: Path, why: str) -> Path:
+    """A folder of this process and of those that it starts, which is removed at its end. When it is made, a warning says why it
+    stands for another.
+    """
+    with _making:
+        handed = os.environ.get(_PRIVATE)
+        if handed:
+            with suppress(OSError):
+                if why_not_ours(Path(handed)) is None:
+                    return Path(handed)
+        made = _new_private_folder()
+        os.environ[_PRIVATE] = str(made)
+    message = (
+        f"what is compiled is kept for this process only: {instead_of} is not used, since {why}"
+    )
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return made
+
+
+def _new_private_folder() -> Path:
+    why = ""
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/var/tmp", "/dev/shm", str(Path.home()))):
+        try:
+            made = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=parent))
+        except OSError as e:
+            why = why or f"{parent}: {e.strerror}"
+            continue
+        refused = why_not_ours(made)
+        if refused is None:
+            fd = os.open(made / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            atexit.register(_remove, made, os.getpid())
+            return made
+        made.rmdir()
+        why = why or refused
+    raise NotOursError(f"there is no folder that compiled code could be kept in: {why}")
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a child of fork() leaves it to its parent
+        shutil.rmtree(folder, ignore_errors=True)
