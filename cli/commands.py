@@ -22,6 +22,7 @@ from .options import (
     about_problem,
     decisions_of,
     fixing,
+    given_inputs,
     interrupted,
     limits,
     options_of,
@@ -218,8 +219,9 @@ def run(
 @explore.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @limits
+@given_inputs
 @talks
-def resume(talk: Talk, directory: Path, **flags: Any) -> None:
+def resume(talk: Talk, directory: Path, inputs: Path | None, **flags: Any) -> None:
     """Go on with the run in DIRECTORY, from its journal."""
     from ..explorer.entry import resume as go_on
 
@@ -231,6 +233,7 @@ def resume(talk: Talk, directory: Path, **flags: Any) -> None:
         max_evals=settings.max_evals if "max_evals" in given else None,
         gap=settings.gap if "gap" in given else None,
         compiler=settings.compiler if "compiler" in given else None,
+        inputs=inputs,
         on_event=_listener(talk, settings),
         on_interrupt=interrupted,
     )
@@ -265,14 +268,19 @@ def explain(talk: Talk, path: Path) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--tolerance", help="How much slower is still well: 25%.")
 @click.option("--trust-library", is_flag=True, help="Without a compiler: run what lies beside it.")
+@given_inputs
 @talks
-def replay(talk: Talk, path: Path, tolerance: str | None, trust_library: bool) -> None:
+def replay(
+    talk: Talk, path: Path, tolerance: str | None, trust_library: bool, inputs: Path | None
+) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
     from ..explorer.saved import replay_again
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
-    again = replay_again(path, settings.input_sets, settings.tolerance, trust_library=trust_library)
+    again = replay_again(
+        path, settings.input_sets, settings.tolerance, trust_library=trust_library, inputs=inputs
+    )
     code = exit_of_replay(again.outcome, again.slower_by, settings.tolerance)
     if talk.is_json:
         put_json(replay_fields(again) | {"exit": int(code)})

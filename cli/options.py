@@ -103,6 +103,14 @@ def limits(function: Callable[..., Any]) -> Callable[..., Any]:
     return time_limit(max_evals(gap(function)))
 
 
+def given_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that gives the values of arrays in place of those that a run kept."""
+    text = (
+        "An .npz file with arrays of the sequence, by name: in place of what was kept or is drawn."
+    )
+    return click.option("--inputs", type=click.Path(path_type=Path), help=text)(function)
+
+
 def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
     """The option that decides something before the search."""
     text = "CHOICE=VALUE: decide this upfront; repeatable. `explore show -v` lists choices."

@@ -36,6 +36,7 @@ from ..runtime.records.folder import (
     run_folder,
     run_name,
 )
+from ..runtime.records.known_inputs import known_arrays
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import StaleError, rebuild_problem
@@ -242,14 +243,16 @@ def resume(
     max_evals: int | None = None,
     gap: float | None = None,
     compiler: str | None = None,
+    inputs: Path | None = None,
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
     """Go on with a run from its journal; every finished evaluation counts, none is made again.
 
     The limits are for this session; where none is given, those of the first count again. So does its `compiler`, where that is
-    gcc or clang by name: a file must not choose any program to be run. Raises as `explore`, and StaleError where the run is of
-    another machine or another version of its space.
+    gcc or clang by name: a file must not choose any program to be run. It goes on with the arrays that it kept, or that the
+    .npz file `inputs` has; others are drawn. Raises as `explore`, and StaleError where the run is of another machine or another
+    version of its space.
     """
     folder = run_folder(Path(directory))
     header = load_header(folder / HEADER)
@@ -258,6 +261,7 @@ def resume(
     options = _options_of(header, folder, compiler)
     is_library = header.sequence in names()
     recording, problem = rebuild_problem(header.stored, header.problem_key)
+    known = known_arrays(header.stored, recording, problem, folder / HEADER, inputs)
     workload = Workload(
         sequence=header.sequence,
         sizes=header.sizes,
@@ -265,7 +269,7 @@ def resume(
         recording=recording,
         problem=problem,
         stored=header.stored,
-        arguments=header.stored.draw(recording, np.random.default_rng(header.seed)),
+        arguments=header.stored.draw(recording, np.random.default_rng(header.seed), known),
         reference=_reference_of(header.sequence) if is_library else None,
     )
     changed: dict[str, Any] = {}

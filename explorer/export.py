@@ -18,6 +18,7 @@ from ..runtime.records.folder import SOURCE
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.scratch import Scratch
 from ..runtime.worker.outcome import Failure
+from .check_inputs import FILE, contents, inputs_of
 from .saved import Best, load
 from .self_check import check_text
 
@@ -38,15 +39,19 @@ class Exported:
     compiler: str
 
 
-def export(path: str | Path, folder: Path) -> Exported:
+def export(path: str | Path, folder: Path, inputs: Path | None = None) -> Exported:
     """Write the implementation of a run directory or best.json: kernel.c, a header, a program that checks it, CMakeLists.txt, and
     the shared library. Of a GPU's, kernel.cu with a function that launches its kernels, and the library where nvcc is here.
 
+    Arrays that the check cannot draw are in inputs.bin, as the run kept them or as the .npz file `inputs` has them.
     Raises as `replay`.
     """
     best = load(path)
     rebuilt = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device))
     source, problem = rebuilt.source, rebuilt.problem
+    known = best.known_arrays(rebuilt, inputs)
+    given = inputs_of(best.file.stored, rebuilt.recording, known)
+    read = contents(source, problem, given)
     function = function_name(problem)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{SOURCE}{source.suffix}"
@@ -57,20 +62,24 @@ def export(path: str | Path, folder: Path) -> Exported:
     if source.launches:
         text = launched_text(source, problem, names)
         header = launch_header_text(source, problem, names)
-        cmake = cuda_cmake_text(function, source, command, best)
+        cmake = cuda_cmake_text(function, source, command, best, bool(read))
     else:
         text, header = source.file_text, header_text(source, problem, names)
-        cmake = cmake_text(function, source, command, best)
+        cmake = cmake_text(function, source, command, best, bool(read))
     texts = {
         file: text,
         folder / header_file(problem): header,
-        folder / "main.c": check_text(source, problem, rebuilt.recording, best.file.stored),
+        folder / "main.c": check_text(source, problem, rebuilt.recording, best.file.stored, given),
         folder / "CMakeLists.txt": cmake,
     }
     for place, content in texts.items():
         write_atomically(place, content.encode())
+    files = [*texts]
+    if read:
+        files.append(folder / FILE)
+        write_atomically(files[-1], read)
     if source.launches and not shutil.which(command[0]):
-        return Exported(folder, function, tuple(texts), None, command[0])
+        return Exported(folder, function, tuple(files), None, command[0])
     library = folder / f"lib{function}.so"
     with Scratch("building-", folder) as scratch:  # a compiler writes to where a link leads
         made = scratch / library.name
@@ -80,7 +89,7 @@ def export(path: str | Path, folder: Path) -> Exported:
         else:
             _build([str(made) if x == str(file.with_suffix(".so")) else x for x in command], file)
         os.replace(made, library)
-    return Exported(folder, function, (*texts, library), library, command[0])
+    return Exported(folder, function, (*files, library), library, command[0])
 
 
 def _build(command: Sequence[str], file: Path) -> None:
@@ -89,7 +98,9 @@ def _build(command: Sequence[str], file: Path) -> None:
         raise StaleError(f"{file} cannot be built: {failure.advice} {failure.log}".strip())
 
 
-def cmake_text(function: str, source: Source, command: Sequence[str], best: Best) -> str:
+def cmake_text(
+    function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
+) -> str:
     """Builds the library as it was built here, and the program that checks it, as a test."""
     target = _target(function)
     flags = _flags(command)
@@ -122,10 +133,12 @@ def cmake_text(function: str, source: Source, command: Sequence[str], best: Best
         lines.append(f"target_link_options({target} PUBLIC {_quoted(linked)})")
     if libraries:
         lines.append(f"target_link_libraries({target} PUBLIC {' '.join(libraries)})")
-    return "\n".join([*lines, *_check(function)])
+    return "\n".join([*lines, *_check(function, has_inputs)])
 
 
-def cuda_cmake_text(function: str, source: Source, command: Sequence[str], best: Best) -> str:
+def cuda_cmake_text(
+    function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
+) -> str:
     """The same for the text of a GPU, with nvcc and CUDA's runtime."""
     target = _target(function)
     flags = _cuda_flags(command)
@@ -145,7 +158,7 @@ def cuda_cmake_text(function: str, source: Source, command: Sequence[str], best:
     ]
     if others:
         lines.append(f"target_compile_options({target} PRIVATE {_quoted(others)})")
-    return "\n".join([*lines, *_check(function)])
+    return "\n".join([*lines, *_check(function, has_inputs)])
 
 
 def _target(function: str) -> str:
@@ -168,12 +181,19 @@ def _library(function: str, source: Source) -> list[str]:
     ]
 
 
-def _check(function: str) -> list[str]:
+def _check(function: str, has_inputs: bool) -> list[str]:
     return [
         "",
         "# Without contraction: it must draw the inputs that the reference was given.",
         f"add_executable(check_{function} main.c)",
         f"target_compile_options(check_{function} PRIVATE -O1 -ffp-contract=off)",
+        *(
+            [
+                f'target_compile_definitions(check_{function} PRIVATE KS_INPUTS="${{CMAKE_CURRENT_SOURCE_DIR}}/{FILE}")'
+            ]
+            if has_inputs
+            else []
+        ),
         f"target_link_libraries(check_{function} PRIVATE {_target(function)} m)",
         f"add_test(NAME {function} COMMAND check_{function})",
         "",

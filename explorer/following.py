@@ -34,11 +34,22 @@ from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.record import RecordError
 from ..runtime.records.replay import StaleError, Tuned
 from ..runtime.records.store import TunedStore
 from .saved import Best, load
 
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
+# What is wrong with a file, or with the machine for it: the program then runs without it.
+_UNUSABLE = (
+    RecordError,
+    ArchiveError,
+    StaleError,
+    DeviceError,
+    LanguageError,
+    MemoryError,
+    OSError,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +106,7 @@ class _Sequence:
         )
         if why:
             raise LanguageError(
-                f"ks.init: a program cannot follow {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
+                f"a program cannot follow {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
             )
 
     @property
@@ -279,7 +290,7 @@ class Follower(AbstractFollower):
         if whole is not None:
             try:
                 run = whole.prepared()
-            except (StaleError, DeviceError) as e:
+            except _UNUSABLE as e:
                 whole.sequence.is_usable = False
                 _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
                 self.release()
@@ -350,44 +361,62 @@ def _why(s: _Sequence) -> str:
     return f"after its first {s.n_met} of {len(names)} calls the program never went on with {names[s.n_met]}"
 
 
-def follow(decisions: object) -> Follower:
-    """What `ks.init(decisions=...)` asks for. Raises RecordError, DeviceError, StaleError, and LanguageError for what is no path,
-    and for sequences that programs cannot follow.
-    """
-    if decisions is True:
-        sequences = _of_store()
-    else:
-        given = decisions if isinstance(decisions, list | tuple) else [decisions]
-        paths = [path for path in given if isinstance(path, str | Path)]
-        if len(paths) < len(given) or not paths:
-            raise LanguageError(
-                f"ks.init: decisions is {decisions!r:.60}: it must be a best.json or the directory of a run, or True"
-            )
-        sequences = [_Sequence(load(path)) for path in paths]
-        for s in sequences:
-            assert s.tuned is not None  # a file that cannot be used says so at once
+def follow(decisions: object) -> Follower | None:
+    """What `ks.init(decisions=...)` asks for; None where nothing of it can be used, which a warning says of each."""
+    sequences = _of_store() if decisions is True else _of_files(decisions)
+    if not sequences:
+        return None
     follower = Follower(sequences)
     atexit.register(follower.end)
     return follower
 
 
+def _of_files(decisions: object) -> list[_Sequence]:
+    given = decisions if isinstance(decisions, list | tuple) else [decisions]
+    sequences = []
+    for path in given:
+        if not isinstance(path, str | Path):
+            _warn(f"{path!r:.60} is no best.json, no directory of a run, and not True")
+            continue
+        try:
+            sequence = _Sequence(load(path))
+            assert sequence.tuned is not None  # a file that cannot be used says so at once
+        except _UNUSABLE as e:
+            _warn(f"{str(path)!r:.200} is not used: {_sentence(e)}")
+        else:
+            sequences.append(sequence)
+    return sequences
+
+
 def _of_store() -> list[_Sequence]:
     """What the tuned store has for functions of the file that runs, on this machine's CPU."""
     file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
-    with TunedStore() as store:
-        found = store.of_file(file.stem, take_conditions().machine)
+    try:
+        with TunedStore() as store:
+            found = store.of_file(file.stem, take_conditions().machine)
+    except (RecordError, OSError) as e:
+        _warn(f"the tuned store is not used: {_sentence(e)}")
+        return []
     sequences = []
     for best in found:
         try:
+            if isinstance(best, RecordError):
+                raise best
             sequences.append(_Sequence(Best(best, open_device(best.target, DeviceOptions()))))
-        except (LanguageError, DeviceError, ArchiveError) as e:
-            _warn(str(e))
-    if not sequences:
+        except _UNUSABLE as e:
+            _warn(_sentence(e))
+    if not found:
         _warn(
             f"the tuned store has nothing for {file.name or 'this program'} on this machine: run"
             f" `explore run {file.name or 'FILE.py'}:FUNCTION`"
         )
     return sequences
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}"
+    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _warn(sentence: str) -> None:

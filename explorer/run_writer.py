@@ -16,6 +16,7 @@ from ..runtime.files import is_there, write_atomically
 from ..runtime.measure.conditions import Conditions
 from ..runtime.records.folder import BEST, HEADER, SOURCE, TREE
 from ..runtime.records.journal import AbstractJournal
+from ..runtime.records.known_inputs import write_kept
 from ..runtime.records.libraries import keep_library
 from ..runtime.records.loading import load_header, write_record
 from ..runtime.records.record import (
@@ -131,6 +132,7 @@ class RunWriter:
         if is_there(path):
             self._compare(load_header(path))
         else:
+            write_kept(self._folder, self._workload.stored, self._workload.arguments.arrays)
             write_record(path, self._header())
         self.note("session", f"seed {self._options.seed}")
         self.machine()

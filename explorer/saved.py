@@ -7,6 +7,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import UnsetType
 
@@ -16,6 +17,7 @@ from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.files import LIBRARY_BYTES, is_there, read_regular, write_atomically
 from ..runtime.records.folder import BEST, HEADER, SOURCE
+from ..runtime.records.known_inputs import copy_kept, known_arrays
 from ..runtime.records.libraries import library_beside, usable_library
 from ..runtime.records.loading import load_best, write_record
 from ..runtime.records.record import BestFile, RecordError
@@ -80,8 +82,15 @@ class Best:
             return f"{library_beside(self.place)} cannot be loaded here: it is built again"
         return note
 
+    def known_arrays(self, rebuilt: Rebuilt, inputs: Path | None) -> dict[str, Any]:
+        """The arrays that are not drawn (runtime/records/known_inputs.py). Raises RecordError."""
+        place = self.place or Path(BEST)
+        return known_arrays(self.file.stored, rebuilt.recording, rebuilt.problem, place, inputs)
+
     def save(self, path: str | Path) -> Path:
-        """Write it as a best.json, which `replay` takes and which needs nothing else; a library beside it goes along."""
+        """Write it as a best.json, which `replay` takes and which needs nothing else; what lies beside it goes along."""
+        if self.place is not None:
+            copy_kept(self.file.stored, self.place, Path(path).parent)
         if self.place is not None and not isinstance(self.file.library, UnsetType):
             with suppress(OSError):  # it is built again then
                 content = read_regular(library_beside(self.place), LIBRARY_BYTES)
@@ -147,9 +156,16 @@ class Again:
 
 
 def replay_again(
-    path: str | Path, n_sets: int = 3, tolerance: float = math.inf, *, trust_library: bool = False
+    path: str | Path,
+    n_sets: int = 3,
+    tolerance: float = math.inf,
+    *,
+    trust_library: bool = False,
+    inputs: Path | None = None,
 ) -> Again:
-    """Rebuild, verify and time a stored implementation. Raises as `replay`, and WorkerError.
+    """Rebuild, verify and time a stored implementation, on the arrays of the .npz file `inputs` where it has them.
+
+    Raises as `replay`, and WorkerError.
 
     Where it is slower by more than `tolerance` (a share), the default is timed beside it. Where no compiler is here, the library
     beside the file stands for the build.
@@ -160,8 +176,9 @@ def replay_again(
     if note:
         raise DeviceError(f"no C compiler is here, and {note}".replace(": it is built again", ""))
     rebuilt = rebuild(best.file, device.machine.facts(), dialect_of(device))
+    known = best.known_arrays(rebuilt, inputs)
     with open_worker(device) as worker:
-        outcome, n_verified = check_again(best.file, rebuilt, device.builder, worker, n_sets)
+        outcome, n_verified = check_again(best.file, rebuilt, device.builder, worker, n_sets, known)
         again = Again(best.file, outcome, n_verified, rebuilt.notes)
         if again.slower_by is not None and again.slower_by > tolerance:
             again = _beside_default(again, rebuilt, device, worker)

@@ -2,15 +2,14 @@
 
 Of a GPU's, it copies the arrays there and the written ones back, by CUDA's runtime.
 
-The inputs are a function of array and index that this module and the program compute alike, evenly spread over the ranges that the
-arguments of the search had. The reference ran on them in double precision when the program was written. Of every array that the
-sequence writes it compares single elements, and sums over parts that together are the whole array, each within its tolerance.
+The reference ran on the same inputs (check_inputs.py) in double precision when the program was written. Of every array that the
+sequence writes it compares single elements, and sums over parts that together are the whole array: of floats each within its
+tolerance, of integers modulo 2^64.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,27 +20,27 @@ from numpy.typing import NDArray
 
 from ..codegen.c.header import function_name, header_file
 from ..codegen.c.source import Argument, Source
-from ..codegen.c.vectors import type_name
-from ..kernels.ir.kernel import DType
+from ..kernels.fields.canonical import canonical
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
+from ..kernels.sparse.recorded import UsedTree
 from ..runtime.records.stored import StoredSequence
-from ..runtime.worker.inputs import Arguments, make_input_sets
-from ..runtime.worker.verify import poison_value
+from ..runtime.worker.inputs import make_input_sets
+from ..runtime.worker.verify import Expected
+from .check_inputs import FILE, FUNCTIONS, READING, Inputs, c_type, fill, shown, whole
 
 Array = NDArray[Any]
 
 _SAMPLES = 32  # elements of an array
 _PARTS = 16  # of an array, whose sums are compared
-_CHUNK = 1 << 20
 
 _TOP = """/* Checks {function} by itself: {title}.
  *
- * Every array is filled with numbers that follow from its place alone, evenly spread over what the search was made with; the
+ * Every array is filled with numbers that follow from its place alone, evenly spread over what the search was made with{kept}; the
  * arrays that are only written hold NaN (integers a large negative number) before the call. Then {function} is called once.
  * Compared are, of every array that it writes, {samples} elements and the sums of {parts} parts that together are the whole array,
  * with what a reference in double precision gave for the same inputs. The tolerance is that of the search: rounding of the
- * partial results. A part that holds values that are not finite is passed over.
+ * partial results; integers are equal. A part that holds values that are not finite is passed over.
  *
  * Ends with 0 if all agree, with 1 and a line for each difference else, and with 2 where {missing}. */
 #include <math.h>
@@ -53,18 +52,9 @@ _TOP = """/* Checks {function} by itself: {title}.
 
 typedef struct {{ int64_t index; double want, tolerance; }} ks_sample;
 typedef struct {{ int64_t begin, end; double want, tolerance; }} ks_part;
+typedef struct {{ int64_t begin, end; uint64_t want; }} ks_whole; /* a sum of integers, modulo 2^64 */
 
-/* 64 bits that depend on an array and an index (the finaliser of SplitMix64). */
-static uint64_t ks_mix(uint64_t array, uint64_t index) {{
-  uint64_t z = (index + 1) * 0x9E3779B97F4A7C15u + (array + 1) * 0xD1B54A32D192ED03u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}}
-
-/* In [0, 1), a multiple of 2^-24. */
-static double ks_unit(uint64_t array, uint64_t index) {{ return (double)(ks_mix(array, index) >> 40) / 16777216.0; }}
-
+{functions}
 static void *ks_place(size_t bytes) {{
   void *p = aligned_alloc({macro}_ALIGNMENT, (bytes / {macro}_ALIGNMENT + 1) * {macro}_ALIGNMENT);
   if (!p) {{
@@ -74,7 +64,8 @@ static void *ks_place(size_t bytes) {{
   return p;
 }}
 
-static int ks_agrees(double got, double want, double tolerance) {{
+static inline int ks_agrees(double got, double want, double tolerance) {{
+  if (isinf(tolerance)) return 1;
   if (isnan(want)) return isnan(got);
   if (isinf(want)) return got == want;
   return fabs(got - want) <= tolerance;
@@ -108,35 +99,15 @@ class _Output:
     want: Array
     tolerance: Array
 
+    @property
+    def is_whole(self) -> bool:
+        """True where elements are integers or truth values."""
+        return np.dtype(self.argument.dtype).kind != "f"
 
-def drawn(stored: StoredSequence, recording: Recording) -> Arguments:
-    """The arguments that the program draws: arrays by `unit`, scalars as they were stored."""
-    arrays: dict[str, Array] = {}
-    for k, p in enumerate(recording.arrays):
-        low, high = stored.ranges[p.name]
-        size = math.prod(p.shape)
-        flat = np.empty(size, p.dtype.numpy)
-        for start in range(0, size, _CHUNK):
-            part = slice(start, min(start + _CHUNK, size))
-            z = _mix(k, np.arange(part.start, part.stop, dtype=np.uint64))
-            if p.dtype.is_float:
-                flat[part] = (z >> np.uint64(40)).astype(np.float64) / 2.0**24 * (high - low) + low
-            elif p.dtype.is_integer:
-                span = np.uint64(int(high) - int(low) + 1)
-                flat[part] = (z >> np.uint64(33)) % span + np.int64(int(low)).astype(np.uint64)
-            else:
-                flat[part] = (z >> np.uint64(63)).astype(bool)
-        arrays[p.name] = flat.reshape(p.shape)
-    return Arguments(arrays, dict(stored.scalars))
-
-
-def _mix(array: int, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        seed = (array + 1) * 0xD1B54A32D192ED03 % 2**64
-        z = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+    @property
+    def is_signed(self) -> bool:
+        """True for integers that may be negative."""
+        return np.dtype(self.argument.dtype).kind == "i"
 
 
 def check_text(
@@ -144,10 +115,13 @@ def check_text(
     problem: Problem,
     recording: Recording,
     stored: StoredSequence,
+    inputs: Inputs,
 ) -> str:
     """The text of the program, for the function that the header of `source` defines."""
     roles = {a.name: a.role for a in problem.arrays}
-    outputs = _outputs(source, problem, recording, stored)
+    arrays = [a for a in source.arguments if a.kind == "array"]
+    read = {a.name for a in arrays if a.name in inputs.read and roles[a.name] != "output"}
+    outputs, moved = _outputs(source, problem, recording, inputs)
     function = function_name(problem)
     title = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
     head = _TOP.format(
@@ -158,15 +132,21 @@ def check_text(
         header=header_file(problem),
         macro=function.upper(),
         missing="memory or the GPU is missing" if source.launches else "memory is missing",
+        kept=f", or read from {FILE}" if read else "",
+        functions=FUNCTIONS,
     )
-    lines = [head, _OF_GPU] if source.launches else [head]
+    lines = [head, *([READING] if read else []), *([_OF_GPU] if source.launches else [])]
     for k, output in enumerate(outputs):
         lines += [*_table(k, output), ""]
-    lines += ["int main(void) {", "  int n_compared = 0, n_wrong = 0;"]
-    arrays = [a for a in source.arguments if a.kind == "array"]
+    lines += ["int main(int argc, char **argv) {" if read else "int main(void) {"]
+    lines += ["  int n_compared = 0, n_wrong = 0;"]
+    if read:
+        lines += ['  FILE *inputs = fopen(argc > 1 ? argv[1] : KS_INPUTS, "rb");']
     numbers = {p.name: k for k, p in enumerate(recording.arrays)}
     for a in arrays:
-        lines += _fill(a, numbers[a.name], roles[a.name], stored.ranges[a.name])
+        lines += fill(a, numbers[a.name], roles[a.name], stored.ranges[a.name], a.name in read)
+    if read:
+        lines += ["  if (inputs) fclose(inputs);"]
     if source.launches:
         written = {numbers[output.argument.name] for output in outputs}
         lines += _call_on_gpu(source, stored, numbers, function, written)
@@ -176,7 +156,7 @@ def check_text(
         lines += _compare(k, output, numbers[output.argument.name])
     lines += [
         '  if (n_wrong) printf("%d of %d values are wrong\\n", n_wrong, n_compared);',
-        f'  else printf("{function}: all %d values agree\\n", n_compared);',
+        f'  else printf("{function}: all %d values agree{_but(moved)}\\n", n_compared);',
         "  return n_wrong != 0;",
         "}",
         "",
@@ -185,40 +165,99 @@ def check_text(
 
 
 def _outputs(
-    source: Source, problem: Problem, recording: Recording, stored: StoredSequence
-) -> list[_Output]:
-    given = drawn(stored, recording)
+    source: Source, problem: Problem, recording: Recording, inputs: Inputs
+) -> tuple[list[_Output], list[str]]:
+    """The arrays that can be compared, and the trees of which none can: their cells may lie anywhere."""
+    given, arrays = inputs.arguments, inputs.arguments.arrays
     input_sets = make_input_sets(recording, problem, given, np.random.default_rng(1), 1)
     expected = input_sets.sets[0].expected
-    found = []
-    for a in source.arguments:
-        if a.kind == "array" and a.name in expected:
-            e = expected[a.name]
-            want = np.asarray(e.want)
-            magnitude = 0.0 if e.magnitude is None else e.magnitude
-            tolerance = np.zeros(want.shape)
-            if np.dtype(a.dtype).kind == "f":
-                limits = np.finfo(np.dtype(a.dtype))
-                scale = e.factor * float(limits.eps)
-                tolerance = np.maximum(scale * magnitude, float(limits.smallest_normal))
-            found.append(_Output(a, want, np.broadcast_to(tolerance, want.shape)))
-    return found
+    roles = {a.name: a.role for a in problem.arrays}
+    moved = [used.tree.name for used in recording.trees if _moves_cells(used, roles)]
+    left_out = {
+        x for used in recording.trees if used.tree.name in moved for x in used.arrays.values()
+    }
+    written = [
+        a for a in source.arguments if a.kind == "array" and a.name in set(expected) - left_out
+    ]
+    places = {a.name: np.arange(math.prod(a.shape)).reshape(a.shape) for a in written}
+    places = canonical(recording.trees, {**arrays, **places}) if recording.trees else {}
+    return [
+        _output(a, expected[a.name], arrays[a.name], places.get(a.name)) for a in written
+    ], moved
+
+
+def _moves_cells(used: UsedTree, roles: Mapping[str, str]) -> bool:
+    """True where cells become active or inactive, so that they may get any slots."""
+    listed = ("field", "list", "counters")
+    return any(roles[name] != "input" for key, name in used.sections if not key.startswith(listed))
+
+
+def _output(a: Argument, expected: Expected, given: Array, places: Array | None) -> _Output:
+    """What an array must hold, as it is in the type of the array. Of a field in a tree the values of its active cells are known,
+    with their `places`; others stay as they are `given`.
+    """
+    want = np.asarray(expected.want)
+    magnitude = np.asarray(0.0 if expected.magnitude is None else expected.magnitude)
+    if places is not None:
+        want = _at(places, want, given)
+        magnitude = _at(places, magnitude, np.zeros(given.shape))
+    dtype = np.dtype(a.dtype)
+    if dtype.kind != "f":  # where rounding decides, anything is right
+        free = np.where(magnitude > 0, np.inf, 0.0)
+        return _Output(a, want, np.broadcast_to(free, want.shape))
+    limits = np.finfo(dtype)
+    scale = expected.factor * float(limits.eps)
+    tolerance = np.maximum(scale * magnitude, float(limits.smallest_normal))
+    with np.errstate(over="ignore"):
+        rounded = want.astype(dtype)
+    want = np.where(np.isinf(rounded), rounded, want)
+    return _Output(a, want, np.broadcast_to(tolerance, want.shape))
+
+
+def _at(places: Array, values: Array, others: Array) -> Array:
+    """An array that holds values at some places, and others elsewhere."""
+    found = others.astype(np.result_type(values, others)).reshape(-1)
+    found[places.reshape(-1)] = np.broadcast_to(values, places.shape).reshape(-1)
+    return found.reshape(others.shape)
 
 
 def _table(k: int, output: _Output) -> Iterator[str]:
+    """Elements and parts of an array with what they must hold."""
+    size = output.want.size
+    chosen = sorted({int(i) for i in np.linspace(0, size - 1, min(_SAMPLES, size))} if size else [])
+    edges = np.linspace(0, size, min(_PARTS, size) + 1).astype(int) if size else np.zeros(1, int)
+    rows = _whole_rows if output.is_whole else _float_rows
+    yield from rows(k, output, chosen, list(pairwise(map(int, edges))))
+
+
+def _whole_rows(
+    k: int, output: _Output, chosen: Sequence[int], parts: Sequence[tuple[int, int]]
+) -> Iterator[str]:
+    want = output.want.reshape(-1).astype(np.int64 if output.is_signed else np.uint64)
+    words, tolerance = want.view(np.uint64), output.tolerance.reshape(-1)
+    yield f"static const ks_whole wholes_{k}[] = {{"
+    for begin, end in (*((i, i + 1) for i in chosen), *parts):
+        if not tolerance[begin:end].any():
+            total = int(np.add.reduce(words[begin:end], dtype=np.uint64))
+            yield f"  {{{begin}, {end}, {total}u}},"
+    yield "  {-1, 0, 0}};"
+
+
+def _float_rows(
+    k: int, output: _Output, chosen: Sequence[int], parts: Sequence[tuple[int, int]]
+) -> Iterator[str]:
     want = output.want.reshape(-1).astype(np.float64)
     tolerance = output.tolerance.reshape(-1)
-    size = want.size
-    chosen = sorted({int(i) for i in np.linspace(0, size - 1, min(_SAMPLES, size))} if size else [])
     yield f"static const ks_sample samples_{k}[] = {{"
-    yield from (f"  {{{i}, {_literal(want[i])}, {tolerance[i]:.17g}}}," for i in chosen)
+    yield from (f"  {{{i}, {_literal(want[i])}, {_literal(tolerance[i])}}}," for i in chosen)
     yield "  {-1, 0, 0}};"
     yield f"static const ks_part parts_{k}[] = {{"
-    edges = np.linspace(0, size, min(_PARTS, size) + 1).astype(int) if size else np.zeros(1, int)
-    for begin, end in pairwise(edges):
-        if np.isfinite(want[begin:end]).all():
+    for begin, end in parts:
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = float(np.abs(want[begin:end]).sum() + tolerance[begin:end].sum())
+        if math.isfinite(size):
             total, allowed = math.fsum(want[begin:end]), math.fsum(tolerance[begin:end])
-            yield f"  {{{begin}, {end}, {_literal(total)}, {allowed:.17g}}},"
+            yield f"  {{{begin}, {end}, {_literal(total)}, {_literal(allowed)}}},"
     yield "  {-1, 0, 0, 0}};"
 
 
@@ -228,24 +267,6 @@ def _literal(x: float) -> str:
     if math.isinf(x):
         return "INFINITY" if x > 0 else "-INFINITY"
     return f"{float(x):.17g}"
-
-
-def _fill(a: Argument, k: int, role: str, limits: Sequence[float]) -> Iterator[str]:
-    dtype = np.dtype(a.dtype)
-    kind, size = _c_type(a), math.prod(a.shape)
-    low, high = limits
-    yield f"  {kind} *a{k} = ks_place({size} * sizeof({kind})); /* {_shown(a.name)} */"
-    if role == "output":
-        value = "NAN" if dtype.kind == "f" else str(int(poison_value(dtype)))
-    elif dtype.kind == "f":
-        value = (
-            f"({kind})(ks_unit({k}, i) * ({float(high) - float(low):.17g}) + ({float(low):.17g}))"
-        )
-    elif dtype.kind == "b":
-        value = f"ks_mix({k}, i) >> 63"
-    else:
-        value = f"({kind})((int64_t)((ks_mix({k}, i) >> 33) % {int(high) - int(low) + 1}u) + ({int(low)}))"
-    yield f"  for (int64_t i = 0; i < {size}; i++) a{k}[i] = {value};"
 
 
 def _call(
@@ -266,7 +287,7 @@ def _call_on_gpu(
     written: Set[int],
 ) -> Iterator[str]:
     sizes = {
-        numbers[a.name]: f"{math.prod(a.shape)} * sizeof({_c_type(a)})"
+        numbers[a.name]: f"{math.prod(a.shape)} * sizeof({c_type(a)})"
         for a in source.arguments
         if a.kind == "array"
     }
@@ -291,18 +312,47 @@ def _values(
     return [
         f"{arrays}{numbers[a.name]}"
         if a.kind == "array"
-        else _scalar(a, stored.scalars.get(a.name, 0))
+        else _scalar(a, stored.numbers.get(a.name, 0))
         for a in (known[name] for name in dict.fromkeys((*order, *known)))
     ]
 
 
 def _scalar(a: Argument, value: float | int | bool) -> str:
-    text = _literal(float(value)) if np.dtype(a.dtype).kind == "f" else str(int(value))
-    return f"({_c_type(a)})({text})"
+    text = _literal(float(value)) if np.dtype(a.dtype).kind == "f" else whole(int(value))
+    return f"({c_type(a)})({text})"
+
+
+def _but(moved: Sequence[str]) -> str:
+    """The words for what is not compared."""
+    if not moved:
+        return ""
+    return f"; not compared: {' and '.join(map(shown, moved))}, whose cells may lie anywhere"
 
 
 def _compare(k: int, output: _Output, array: int) -> Iterator[str]:
-    name = _shown(output.argument.name)
+    compare = _compare_whole if output.is_whole else _compare_floats
+    yield from compare(k, output, array)
+
+
+def _compare_whole(k: int, output: _Output, array: int) -> Iterator[str]:
+    name = shown(output.argument.name)
+    kind, letter = ("long long", "d") if output.is_signed else ("unsigned long long", "u")
+    said = f"is %ll{letter} and should be %ll{letter}"
+    yield f"  for (const ks_whole *w = wholes_{k}; w->begin >= 0; w++, n_compared++) {{"
+    yield "    uint64_t sum = 0;"
+    yield f"    for (int64_t i = w->begin; i < w->end; i++) sum += (uint64_t)a{array}[i];"
+    yield "    if (sum != w->want) {"
+    yield "      n_wrong++;"
+    yield f'      if (w->end == w->begin + 1) printf("{name}[%lld] {said}\\n", (long long)w->begin,'
+    yield f"        ({kind})sum, ({kind})w->want);"
+    yield f'      else printf("the sum of {name}[%lld] to [%lld] {said}\\n", (long long)w->begin, (long long)w->end - 1,'
+    yield f"        ({kind})sum, ({kind})w->want);"
+    yield "    }"
+    yield "  }"
+
+
+def _compare_floats(k: int, output: _Output, array: int) -> Iterator[str]:
+    name = shown(output.argument.name)
     yield f"  for (const ks_sample *s = samples_{k}; s->index >= 0; s++, n_compared++)"
     yield f"    if (!ks_agrees((double)a{array}[s->index], s->want, s->tolerance)) {{"
     yield "      n_wrong++;"
@@ -322,12 +372,3 @@ def _compare(k: int, output: _Output, array: int) -> Iterator[str]:
     )
     yield "    }"
     yield "  }"
-
-
-def _shown(name: str) -> str:
-    """A name as it may stand in a comment or a format."""
-    return re.sub(r"[^A-Za-z0-9_]", "?", name)
-
-
-def _c_type(a: Argument) -> str:
-    return type_name(DType(a.dtype), 0)

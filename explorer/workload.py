@@ -135,7 +135,9 @@ def make_workload(
         dtype="+".join(floats) or "i64",
         recording=recording,
         problem=problem,
-        stored=store_sequence(recording, formula, parameters, arguments),
+        stored=store_sequence(
+            recording, formula, parameters, arguments, {a.name: a.role for a in problem.arrays}
+        ),
         arguments=arguments,
         more=tuple(_further(fn, other, recording) for other in more),
         reference=reference if isinstance(reference, tuple) else None,

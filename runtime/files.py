@@ -62,7 +62,7 @@ def _read(fd: int, limit_bytes: int) -> bytes:
             content = file.read(limit_bytes + 1)
         if len(content) <= limit_bytes:
             return content
-    raise OddFileError(f"it has more than {limit_bytes >> 20} MiB")
+    raise OddFileError(f"it has more than {limit_bytes:,} bytes")
 
 
 def open_to_append(path: Path) -> int:

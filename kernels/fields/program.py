@@ -183,8 +183,8 @@ def init(
     `decisions` names what `explore run program.py:function` found, a best.json or the directory of its run, or several; True: what
     the tuned store has for this file on this machine. Wherever the program then calls these kernels on fields in that order, the
     implementation that was found runs in their place. Calls wait until the sequence is whole, or something else happens. Kernels
-    that draw random numbers, return something or take arrays that are no fields are not replaced, and none in `debug`. RecordError,
-    DeviceError and StaleError where a file cannot be used.
+    that draw random numbers, return something or take arrays that are no fields are not replaced, and none in `debug`. What cannot
+    be used, such as a file of another machine, is a warning, and the kernels run as they would without it.
 
     LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
     """

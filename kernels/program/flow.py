@@ -43,6 +43,7 @@ class Flow:
 
     `steering`: what reaches a branch, an index, the length of a loop, a divisor, or a function that is not defined everywhere.
     `placing`: what of that decides by its exact value: an index, a length, a float that becomes an integer.
+    `ending`: what decides whether a `while` ends or an assertion holds.
     `sensitive`: arrays that flow back into themselves other than by sums, or come from a division: an error may grow there
     with each step, and the sizes of their summands say nothing. `coarsest`: the type in which the least exact of what an
     array is computed from is held; arrays that have nothing of floating point are not in it.
@@ -50,6 +51,7 @@ class Flow:
 
     steering: frozenset[Name]
     placing: frozenset[Name]
+    ending: frozenset[Name]
     sensitive: frozenset[Name]
     coarsest: dict[Name, DType]
 
@@ -68,6 +70,7 @@ def flow_of(recording: Recording) -> Flow:
     return Flow(
         frozenset(n for n in names if n in steering | placing),
         frozenset(n for n in names if n in placing),
+        frozenset(names) & graph.all_behind(graph.ending),
         frozenset(p.name for p in arrays if {p.name, *behind[p.name]} & (in_cycle | graph.divided)),
         {p.name: _coarsest(graph, {p.name, *behind[p.name]}) or p.dtype for p in arrays},
     )
@@ -86,6 +89,7 @@ class _Graph:
     )  # of operations whose result is held
     steering: set[Name] = field(default_factory=set)
     placing: set[Name] = field(default_factory=set)
+    ending: set[Name] = field(default_factory=set)
     divided: set[Name] = field(default_factory=set)  # what holds a quotient
 
     def behind(self, name: Name) -> set[Name]:
@@ -125,10 +129,12 @@ class _Reader:
                 case While(condition=condition, body=inner):
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
+                    self.graph.ending |= self._names(condition)
                     self.block(inner, around | self._names(condition))
                 case Assert(condition=condition):
                     self._look_into(condition)
                     self.graph.steering |= self._names(condition)
+                    self.graph.ending |= self._names(condition)
                 case Print():
                     pass
                 case SetElement(name=name, index=index, value=value):

@@ -57,6 +57,8 @@ def read_json(path: Path, *, follow: bool = False) -> Any:
         content = read_regular(path, RECORD_BYTES, follow=follow)
     except OSError as e:
         raise RecordError(f"{path} cannot be read: {e.strerror}") from e
+    except ValueError as e:
+        raise RecordError(f"{str(path)!r} cannot be the name of a file: {e}") from e
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

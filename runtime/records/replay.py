@@ -164,16 +164,21 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
 
 
 def check_again(
-    best: BestFile, rebuilt: Rebuilt, builder: AbstractBuilder, worker: AbstractWorker, n_sets: int
+    best: BestFile,
+    rebuilt: Rebuilt,
+    builder: AbstractBuilder,
+    worker: AbstractWorker,
+    n_sets: int,
+    known: Mapping[str, Any],
 ) -> tuple[Measurement | Failure, int]:
-    """Build, verify on fresh inputs of the stored ranges, and time; with the number of input sets
+    """Build, verify on fresh inputs of the stored ranges and the `known` arrays, and time; with the number of input sets
     that were verified. Raises WorkerError.
     """
     artifact = builder.build(rebuilt.source)
     if isinstance(artifact, Failure):
         return artifact, 0
     rng = np.random.default_rng(best.seed)
-    first = best.stored.draw(rebuilt.recording, rng)
+    first = best.stored.draw(rebuilt.recording, rng, known)
     try:
         input_sets = make_input_sets(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
     except ArgumentsError as e:

@@ -109,12 +109,14 @@ class TunedStore:
         level: Literal["exact", "nearest"] = "exact" if distance == 0 else "nearest"
         return Match(level, self._decode(content), _shape(shape), distance)
 
-    def of_file(self, stem: str, device: str) -> tuple[BestFile, ...]:
-        """The entries of all functions of a user's file (`stem` is its name without .py), whatever their shapes, on a device."""
+    def of_file(self, stem: str, device: str) -> tuple[BestFile | RecordError, ...]:
+        """The entries of all functions of a user's file (`stem` is its name without .py), whatever their shapes, on a device; of
+        those that cannot be read the error.
+        """
         rows = self._connection.execute(
             "select family, best from tuned where device = ? order by family, shape", (device,)
         ).fetchall()
-        return tuple(self._decode(x) for family, x in rows if family.partition(":")[0] == stem)
+        return tuple(self._read(x) for family, x in rows if family.partition(":")[0] == stem)
 
     def close(self) -> None:
         """Safe to call twice."""
@@ -127,6 +129,12 @@ class TunedStore:
         self, kind: type[BaseException] | None, value: BaseException | None, t: TracebackType | None
     ) -> None:
         self.close()
+
+    def _read(self, content: str) -> BestFile | RecordError:
+        try:
+            return self._decode(content)
+        except RecordError as e:
+            return e
 
     def _decode(self, content: str) -> BestFile:
         try:

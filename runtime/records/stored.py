@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import zlib
-from base64 import b85decode, b85encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -18,15 +16,17 @@ import numpy as np
 
 from ...kernels.fields.canonical import is_sound, without_inactive
 from ...kernels.fields.dlpack import hands_out, shared_array
-from ...kernels.ir.kernel import ArrayParam, DType
+from ...kernels.ir.kernel import DType
 from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
 from ...kernels.program.archive import ArchiveError, from_values, to_values
 from ..free_memory import total_bytes, within_free_memory
-from ..worker.inputs import Arguments, draw, ranges_of
+from ..worker.inputs import Arguments, Number, Range, draw, ranges_of
+from .kept import Kept, check_kept, kept_of, packed, structure_of, unpacked
 from .provenance import SourceFile, changes, source_files
 
 _PARTS = (DType.f32, DType.f64)  # types of the parts of a complex number
+_NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as they are stored
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,17 +41,20 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A recording with its call. `ranges` hold the least and largest value each array had."""
+    """A recording with its call. `ranges` hold the least and largest value each array had; of integers they are whole numbers, but
+    for those of older files. `kept` holds the arrays that decide where the program goes (kept.py).
+    """
 
     formula: str  # prose, which the header of the source shows
     recording: str  # JSON in JSON: one line of a file that people read
     parameters: tuple[Parameter, ...]
-    ranges: dict[str, tuple[float, float]]
-    scalars: dict[str, bool | int | float]
+    ranges: dict[str, Range]
+    scalars: dict[str, bool | int | float | str]
     files: tuple[SourceFile, ...] = ()  # of the user's program, which may have changed since
     states: dict[
         str, str
     ] = {}  # of trees: what their arrays held, packed; which cells are active cannot be drawn
+    kept: dict[str, Kept] | msgspec.UnsetType = msgspec.UNSET  # not in older files
 
     def recorded(self) -> Recording:
         """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
@@ -76,6 +79,7 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self._check_values(recording)
         check_sizes(recording)
         self._check_states(recording)
+        check_kept(self.kept or {}, recording)
         return recording
 
     def _check_states(self, recording: Recording) -> None:
@@ -94,62 +98,30 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not p.name.isidentifier():
                 raise ArchiveError(f"{p.name!r:.60} is no name of a parameter")
         for array in recording.arrays:
-            low, high = self.ranges[array.name]
-            limit = _largest(array.dtype)
-            if not -limit <= low <= high <= limit:  # nor for a NaN
+            if not _is_range(self.ranges[array.name], array.dtype):
                 raise ArchiveError(f"the values of {array.name} lie in no range")
         for scalar in recording.scalars:
             value = self.scalars[scalar.name]
-            is_right = type(value) is int or (scalar.dtype.is_float and type(value) is float)
-            if scalar.dtype is DType.bool_:
-                is_right = type(value) is bool
-            if not is_right or abs(value) > _largest(scalar.dtype):
+            if not _is_number(value, scalar.dtype):
                 raise ArchiveError(f"the scalar {scalar.name} is {value!r:.40}")
+
+    @property
+    def numbers(self) -> dict[str, Number]:
+        """The scalars by name, also those that are not finite."""
+        return {n: float(x) if isinstance(x, str) else x for n, x in self.scalars.items()}
 
     def changes(self) -> tuple[str, ...]:
         """A sentence for each file of the user's program that is not what it was when this was recorded."""
         return changes(self.files)
 
-    def draw(self, recording: Recording, rng: np.random.Generator) -> Arguments:
-        """Arguments like the ones the run was made with. Raises MemoryError."""
+    def draw(
+        self, recording: Recording, rng: np.random.Generator, known: Mapping[str, Any]
+    ) -> Arguments:
+        """Arguments like the ones the run was made with, of which some arrays are `known` (known_inputs.py). Raises MemoryError."""
         with within_free_memory():
-            drawn = draw(recording, self.ranges, self.scalars, rng)
-            shapes = {p.name: p for p in recording.arrays}
-            states = {name: unpacked(text, shapes[name]) for name, text in self.states.items()}
-            arrays = without_inactive(recording.trees, {**drawn.arrays, **states})
+            drawn = draw(recording, self.ranges, self.numbers, rng)
+            arrays = without_inactive(recording.trees, {**drawn.arrays, **known})
             return Arguments(arrays, drawn.scalars)
-
-
-def structure_of(recording: Recording) -> list[str]:
-    """The arrays that say which cells of sparse fields are active, and where."""
-    return [
-        name
-        for used in recording.trees
-        for key, name in used.sections
-        if not key.startswith("field")
-    ]
-
-
-def packed(array: Any) -> str:
-    """Whole numbers as text: slots and coordinates count upwards, so that differences compress well."""
-    flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
-    steps = np.diff(flat, prepend=flat.dtype.type(0))
-    return b85encode(zlib.compress(steps.tobytes(), 6)).decode()
-
-
-def unpacked(text: str, param: ArrayParam) -> Any:
-    """The array that `packed` made a text of. Raises ArchiveError, a sentence, where it is no array of this shape."""
-    n_bytes = math.prod(param.shape) * param.dtype.size_bytes
-    try:
-        reader = zlib.decompressobj()
-        raw = reader.decompress(b85decode(text), n_bytes + 1)
-    except (ValueError, zlib.error) as e:
-        raise ArchiveError(f"what {param.name} held cannot be read: {e}") from None
-    if len(raw) != n_bytes:
-        raise ArchiveError(f"what {param.name} held is not of its shape")
-    steps = np.frombuffer(raw, f"u{param.dtype.size_bytes}")
-    flat = np.add.accumulate(steps, dtype=steps.dtype)
-    return flat.view(param.dtype.numpy).reshape(param.shape)
 
 
 def check_sizes(recording: Recording) -> None:
@@ -163,11 +135,31 @@ def check_sizes(recording: Recording) -> None:
         )
 
 
-def _largest(dtype: DType) -> float:
-    """The largest size of a value of a type."""
+def _is_range(ends: Range, dtype: DType) -> bool:
+    """Whether these are the least and the largest of some values of a type."""
+    low, high = ends
+    least, most = _limits(dtype)
+    if isinstance(low, float) or isinstance(high, float):  # as all were once, rounded
+        least, most = float(least), float(most)
+    return least <= low <= high <= most  # nor for a NaN
+
+
+def _is_number(value: bool | int | float | str, dtype: DType) -> bool:
+    """Whether this is how a number of a type is stored."""
+    if isinstance(value, str):
+        return dtype.is_float and value in _NOT_FINITE
+    if dtype is DType.bool_ or type(value) is bool:
+        return dtype is DType.bool_ and type(value) is bool
+    least, most = _limits(dtype)
+    return (type(value) is int or dtype.is_float) and least <= value <= most
+
+
+def _limits(dtype: DType) -> tuple[float, float]:
+    """The least and the largest finite value of a type."""
     if dtype.is_float:
-        return float(np.finfo(dtype.value).max)
-    return 1 if dtype is DType.bool_ else dtype.range[1]
+        most = float(np.finfo(dtype.value).max)
+        return -most, most
+    return (0, 1) if dtype is DType.bool_ else dtype.range
 
 
 def bind_arguments(
@@ -216,16 +208,18 @@ def store_sequence(
     formula: str,
     parameters: tuple[Parameter, ...],
     arguments: Arguments,
+    roles: Mapping[str, str],
 ) -> StoredSequence:
-    """The sequence as it is kept."""
+    """The sequence as it is kept; `roles` as in `InputSets`."""
     return StoredSequence(
         formula,
         json.dumps(to_values(recording), separators=(",", ":")),
         parameters,
         ranges_of(arguments),
-        dict(arguments.scalars),
+        {n: x if math.isfinite(x) else repr(x) for n, x in arguments.scalars.items()},
         source_files(recording),
         {name: packed(arguments.arrays[name]) for name in structure_of(recording)},
+        kept_of(recording, roles, arguments.arrays),
     )
 
 

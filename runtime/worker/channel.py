@@ -29,7 +29,7 @@ from .messages import (
     Reply,
     Request,
     decode_reply,
-    encode,
+    encode_request,
     write_all,
 )
 
@@ -94,7 +94,7 @@ class Channel:
         try:
             self.start()
             self._await_start()
-            write_all(self._request_fd, encode(request))
+            write_all(self._request_fd, encode_request(request))
             return self._receive(deadline_s)
         except BrokenPipeError:
             return self._bury(deadline_s, None)

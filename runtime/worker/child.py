@@ -19,7 +19,7 @@ import msgspec
 
 from ..device import open_device
 from .evaluator import Evaluator
-from .messages import Ready, encode, read_request, write_all
+from .messages import Ready, encode_reply, read_request, write_all
 
 SCRATCH_PREFIX = "kernelscape-worker-"
 
@@ -59,13 +59,13 @@ def main(arguments: list[str]) -> int:
     if options.library is not None:
         device.runner.enter_child(Path(options.library), reply_fd, options.n_threads)
     evaluator = Evaluator(device.machine, device.runner, options.n_threads)
-    write_all(reply_fd, encode(Ready([], 0)))
+    write_all(reply_fd, encode_reply(Ready([], 0)))
     while True:
         request = read_request(request_fd)
         if request is None:
             watcher.join()  # ends this process
             return 0
-        write_all(reply_fd, encode(evaluator.answer(request)))
+        write_all(reply_fd, encode_reply(evaluator.answer(request)))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Number = float | int | bool
-Range = tuple[float, float]
+Range = tuple[int | float, int | float]  # of integers whole numbers: a float has not all of 64 bits
 
 _MANY_BYTES = 64 << 20  # from here on checking costs more than running: two sets are enough
 _HUGE_BYTES = 192 << 20  # from here on one: memory fresh from the system costs up to 2 s a GB
@@ -83,6 +83,8 @@ def ranges_of(arguments: Arguments) -> dict[str, Range]:
 
 
 def _range(array: Array) -> Range:
+    if array.dtype.kind != "f":
+        return (int(array.min()), int(array.max())) if array.size else (0, 0)
     if array.size and np.isfinite(low := float(array.min())) and np.isfinite(array.max()):
         return low, float(array.max())
     finite = array[np.isfinite(array)]
@@ -101,21 +103,35 @@ def draw(
         low, high = ranges[p.name]
         if p.dtype.is_float:
             drawn = rng.random(p.shape, np.float64 if p.dtype is DType.f64 else np.float32)
-            arrays[p.name] = (drawn * (high - low) + low).astype(p.dtype.numpy, copy=False)
+            arrays[p.name] = between(low, high, drawn).astype(p.dtype.numpy, copy=False)
         else:
             arrays[p.name] = _whole(low, high, p.shape, p.dtype.numpy, rng)
     return Arguments(arrays, dict(scalars))
 
 
+def between(low: float, high: float, share: Array) -> Array:
+    """The floats that lie at these shares of the way from `low` to `high`, in the type of the shares."""
+    if high - low <= float(np.finfo(share.dtype).max):
+        return share * (high - low) + low
+    return share * high + (1 - share) * low  # the way is longer than the type is wide
+
+
+def whole_ends(low: float, high: float, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The ends of a range of integers; floats of older files, which may lie just outside the type, are put into it."""
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    first, last = (min(max(int(x), int(least)), int(most)) for x in (low, high))
+    return first, last
+
+
 def _whole(
     low: float, high: float, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator
 ) -> Array:
-    """Integers from `low` to `high`, which are floats and may lie just outside the type."""
-    ends = np.iinfo(dtype)
-    least, most = (min(max(int(x), int(ends.min)), int(ends.max)) for x in (low, high))
+    """Integers from `low` to `high`."""
+    least, most = whole_ends(low, high, dtype)
     return rng.integers(least, most, shape, dtype, endpoint=True)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # arguments may lie at the ends of their types
 def make_input_sets(
     recording: Recording,
     problem: Problem,
@@ -220,7 +236,9 @@ class _Variants:
             if not q.dtype.is_float or q.name in self.flow.placing:
                 continue
             if q.name in kept:
-                scalars[q.name] *= float(1 + change * self.rng.uniform(-1, 1))
+                scalars[q.name] = _scaled(
+                    scalars[q.name], 1 + change * self.rng.uniform(-1, 1), q.dtype
+                )
             else:
                 whole = fill is integers_like
                 size = int(self.rng.integers(1, 4)) if whole else float(self.rng.uniform(0.3, 1))
@@ -241,6 +259,13 @@ class _Variants:
         """Other integers of the same range."""
         low, high = _range(given)
         return _whole(low, high, given.shape, given.dtype, self.rng)
+
+
+def _scaled(x: Number, by: float, dtype: DType) -> float:
+    """A number times another; itself where the type has no such number."""
+    with np.errstate(over="ignore"):
+        scaled = float(dtype.numpy.type(x * by))
+    return scaled if np.isfinite(scaled) else float(x)
 
 
 class _Maker:

@@ -1,5 +1,7 @@
-"""What a worker and its child say to each other: one JSON object a message, four bytes of length
-before it.
+"""What a worker and its child say to each other: one object a message, four bytes of length before it.
+
+Requests are MessagePack, since numbers of them may be infinite or NaN, which JSON has no words for. Replies are JSON: a handler of
+signals writes one of them (runtime/cpu/timer.c).
 """
 
 from __future__ import annotations
@@ -128,13 +130,21 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
 
 Reply = Ready | Refused | Broken | Outcomes | Rates | Fault
 
-_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
 _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
-def encode(message: Request | Reply) -> bytes:
-    """The message with its length before it."""
-    body = msgspec.json.encode(message)
+def encode_request(request: Request) -> bytes:
+    """The request with its length before it."""
+    return _with_length(msgspec.msgpack.encode(request))
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The reply with its length before it."""
+    return _with_length(msgspec.json.encode(reply))
+
+
+def _with_length(body: bytes) -> bytes:
     return len(body).to_bytes(_LENGTH_BYTES, "little") + body
 
 
@@ -157,7 +167,7 @@ def read_message(fd: int) -> bytes | None:
 
 def write_message(fd: int, body: bytes) -> None:
     """Write a message with its length before it."""
-    write_all(fd, len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+    write_all(fd, _with_length(body))
 
 
 def write_all(fd: int, content: bytes) -> None:

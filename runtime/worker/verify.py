@@ -220,10 +220,11 @@ def signed_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def near(array: Array, change: float, rng: np.random.Generator) -> Array:
-    """The same floats, each changed by up to this share of itself, at random; zeros stay."""
+    """The same floats, each changed by up to this share of itself, at random; zeros stay, and what would leave the type."""
     factors = rng.uniform(-change, change, array.shape)
-    changed: Array = (array * (1.0 + factors)).astype(array.dtype)
-    return changed
+    with np.errstate(over="ignore"):
+        changed: Array = (array * (1.0 + factors)).astype(array.dtype)
+    return np.where(np.isfinite(changed), changed, array)
 
 
 def integers_like(array: Array, rng: np.random.Generator) -> Array:

@@ -16,6 +16,7 @@ import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.codegen.c.header import header_file, header_text
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.explorer.check_inputs import inputs_of
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.export import cmake_text
 from kernelscape.explorer.saved import load as load_best
@@ -79,7 +80,9 @@ def test_texts_of_the_file_begin_no_line(explore, found: Path) -> None:
     found_best = load_best(found)
     conditions = structs.replace(found_best.file.conditions, compiler="gcc\nexecute_process(x)")
     file = structs.replace(found_best.file, conditions=conditions)
-    text = cmake_text("f", SimpleNamespace(suffix=".c"), ["gcc"], replace(found_best, file=file))
+    text = cmake_text(
+        "f", SimpleNamespace(suffix=".c"), ["gcc"], replace(found_best, file=file), False
+    )
     assert not any(line.lstrip().startswith("execute_process") for line in text.splitlines())
 
 
@@ -129,12 +132,15 @@ def test_the_check_finds_what_is_wrong(name: str, tmp_path: Path) -> None:
     ((_, candidate),) = first_candidates(space, limit=1)
     source = print_source(lower(candidate), C_TEAM)
     parameters = [p.name for p in workload.stored.parameters]
+    inputs = inputs_of(workload.stored, workload.recording, {})
     texts = {
         "kernel.c": source.file_text,
         header_file(workload.problem): header_text(source, workload.problem, parameters),
-        "main.c": check_text(source, workload.problem, workload.recording, workload.stored),
+        "main.c": check_text(source, workload.problem, workload.recording, workload.stored, inputs),
         # The last element of the last array that is written, after the call.
-        "wrong.c": check_text(source, workload.problem, workload.recording, workload.stored),
+        "wrong.c": check_text(
+            source, workload.problem, workload.recording, workload.stored, inputs
+        ),
     }
     last = max(
         k

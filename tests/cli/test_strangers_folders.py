@@ -77,7 +77,7 @@ def test_links_of_the_user_are_followed_to_files_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 9)
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 9, follow=True) == b"x" * 9
-    with pytest.raises(OddFileError, match="has more than 0 MiB"):
+    with pytest.raises(OddFileError, match="has more than"):
         read_regular(tmp_path / "link", 8, follow=True)
     (tmp_path / "zeros").symlink_to("/dev/zero")
     with pytest.raises(OddFileError, match="no regular file"):

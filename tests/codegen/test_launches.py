@@ -12,6 +12,7 @@ import pytest
 from kernelscape.codegen.c.header import header_file
 from kernelscape.codegen.c.launches import launch_header_text, launched_text
 from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
+from kernelscape.explorer.check_inputs import inputs_of
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.self_check import check_text
 from kernelscape.explorer.workload import Workload
@@ -55,10 +56,11 @@ def _workload(name: str, dtype: str) -> Workload:
 def _texts(source: Source, workload: Workload) -> dict[str, str]:
     parameters = [p.name for p in workload.stored.parameters]
     problem = workload.problem
+    inputs = inputs_of(workload.stored, workload.recording, {})
     return {
         "kernel.cu": launched_text(source, problem, parameters),
         header_file(problem): launch_header_text(source, problem, parameters),
-        "main.c": check_text(source, problem, workload.recording, workload.stored),
+        "main.c": check_text(source, problem, workload.recording, workload.stored, inputs),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
 from kernelscape.kernels.language.record import record_program
 from kernelscape.runtime.records.record import RecordError
+from kernelscape.runtime.records.store import TunedStore
 
 pytestmark = pytest.mark.compiler
 N = 24
@@ -261,19 +263,91 @@ def test_what_was_never_met_is_said(found: Path) -> None:
         ks.reset()
 
 
-@pytest.mark.parametrize("decisions", [3, ["a", 4], []])
-def test_what_is_no_path_is_a_sentence(decisions) -> None:
-    with pytest.raises(ks.LanguageError, match=r"must be a best.json or the directory of a run"):
-        follow(decisions)
+def edited(found: Path, path: Path, **changes: object) -> Path:
+    """A copy of a best.json with other fields."""
+    path.write_text(json.dumps(json.loads(found.read_text()) | changes))
+    return path
 
 
-def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"none\.json cannot be read"):
-        ks.init(decisions=tmp_path / "none.json")
-    assert current_program() is None
+def pipe(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
 
 
-def test_sequences_that_need_more_than_fields_are_refused(tmp_path: Path, monkeypatch) -> None:
+def text(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+UNUSABLE = {
+    "missing": (lambda _, at: at / "none.json", "cannot be read: No such file"),
+    "empty folder": (lambda _, at: at, "holds no run"),
+    "not JSON": (lambda _, at: text(at / "a.json", "{"), "is torn or is no JSON"),
+    "no object": (lambda _, at: text(at / "a.json", "[]"), "has schema None"),
+    "a pipe": (lambda _, at: pipe(at / "a.json"), "it is no regular file"),
+    "no name": (lambda _, at: f"{at}/\0", "cannot be the name of a file"),
+    "too long a name": (lambda _, at: at / ("x" * 300), "File name too long"),
+    "other schema": (lambda f, at: edited(f, at / "a.json", schema=99), "reads schemas 1 and 2"),
+    "not all there": (
+        lambda f, at: edited(f, at / "a.json", stored=None),
+        "not hold what it shoul",
+    ),
+    "stale": (lambda f, at: edited(f, at / "a.json", source_key="0" * 24), "another source"),
+    "other tasks": (lambda f, at: edited(f, at / "a.json", problem_key="0"), "into other tasks"),
+    "other choices": (lambda f, at: edited(f, at / "a.json", decisions=[["a", "b"]]), "not fit"),
+    "no such target": (
+        lambda f, at: edited(f, at / "a.json", target="none"),
+        "there is no backend",
+    ),
+    "a number": (lambda *_: 3, "3 is no best.json"),
+    "a number in a list": (lambda f, _: [f, 4], "4 is no best.json"),
+}
+
+
+def warned_and_right(decisions: object) -> str:
+    """What one warning says of it, where the program then computes what it should."""
+    with pytest.warns(RuntimeWarning) as told:
+        ks.init(decisions=decisions)
+    p = program()
+    p.substep()
+    np.testing.assert_array_equal(p.e.to_numpy(), expected(1))
+    (one,) = (str(w.message) for w in told)
+    assert one.startswith("ks.init(decisions=...): ")
+    assert "\n" not in one
+    return one
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_what_cannot_be_used_is_a_warning(what: str, found: Path, tmp_path: Path) -> None:
+    """Of the kind: whatever is wrong with a stored result, a program that would follow it runs, with the default decisions."""
+    make, words = UNUSABLE[what]
+    assert words in warned_and_right(make(found, tmp_path))
+
+
+def test_what_another_machine_found_is_a_warning(found: Path, monkeypatch) -> None:
+    """One with other vectors, fewer cores, or less memory than the arrays take."""
+    machine = load(found).device.machine
+    other = replace(machine.facts(), cores=1, vector_bytes=16)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(machine), "facts", lambda self: other)
+        assert "is not used: the stored decisions" in warned_and_right(found)
+    monkeypatch.setattr("kernelscape.runtime.records.stored.total_bytes", lambda: 100)
+    assert "there is not enough memory: the arrays of" in warned_and_right(found)
+
+
+def test_an_entry_of_the_store_that_cannot_be_read_is_a_warning(found: Path, monkeypatch) -> None:
+    """Others of the same file are followed."""
+    entries = (load(found).file, RecordError("the store holds an entry of schema 99"))
+    monkeypatch.setattr(TunedStore, "of_file", lambda *_: entries)
+    assert "holds an entry of schema 99" in warned_and_right(True)
+    assert n_runs() == 1
+    monkeypatch.setattr(
+        TunedStore, "__init__", lambda _: (_ for _ in ()).throw(OSError(28, "full"))
+    )
+    assert "the tuned store is not used: full" in warned_and_right(True)
+
+
+def test_sequences_that_need_more_than_fields_are_a_warning(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     ks.init()
     p = program()
@@ -282,10 +356,8 @@ def test_sequences_that_need_more_than_fields_are_refused(tmp_path: Path, monkey
         p.combine(0.5) if flag else p.gather()
 
     ks.explore(chosen, True, max_evals=1, target="fake", directory=tmp_path / "run")
-    with pytest.raises(
-        ks.LanguageError, match=r"since its argument flag is a constant: call ks\.re"
-    ):
-        ks.init(decisions=tmp_path / "run")
+    said = warned_and_right(tmp_path / "run")
+    assert "since its argument flag is a constant: call ks.re" in said
 
 
 PROGRAM = """
@@ -322,7 +394,7 @@ def test_the_store_has_what_was_found_for_a_program(tmp_path: Path, monkeypatch)
     Path("program.py").write_text(PROGRAM)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "program.py", raising=False)
     with pytest.warns(RuntimeWarning, match=r"the tuned store has nothing for program\.py on this"):
-        follow(True).end()
+        assert follow(True) is None
     explored = [sys.executable, "-m", "kernelscape.cli", "run", "program.py:substep"]
     subprocess.run([*explored, "--max-evals", "1"], check=True, capture_output=True)
     run = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True)

@@ -1,0 +1,146 @@
+"""Arrays of a sequence's arguments that a run keeps as they were: links, row pointers, whatever decides where its program goes.
+
+Drawn at random, links are another structure, and a walk along them may never end. Small ones are texts in the file itself; larger
+ones lie beside it, each in a file named by its content; what is larger still is not kept, and a replay asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import zlib
+from base64 import b85decode, b85encode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.ir.kernel import ArrayParam, DType
+from ...kernels.language.record import Recording
+from ...kernels.program.archive import ArchiveError
+from ...kernels.program.cell_by_cell import cell_by_cell
+from ...kernels.program.flow import flow_of
+
+Array = NDArray[Any]
+
+PACKED_BYTES = 1 << 20  # of an array that may be a text
+TEXT_BYTES = 64 << 10  # of all texts of a file together
+NEEDED_BYTES = 128 << 20  # of all arrays that a program does not end, or leaves its arrays, without
+WANTED_BYTES = (
+    16 << 20
+)  # of all arrays, from where on those that only decide a branch or a divisor are drawn
+_KEY = re.compile(r"[0-9a-f]{32}")
+
+
+class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An array in a file beside the one that names it."""
+
+    key: str  # of its content
+
+    @property
+    def file(self) -> str:
+        """The name of the file; the key has been checked."""
+        return f"input-{self.key}.bin"
+
+
+Kept = str | Beside  # a text, packed, or a file
+
+
+def structure_of(recording: Recording) -> list[str]:
+    """The arrays that say which cells of sparse fields are active, and where."""
+    return [
+        name
+        for used in recording.trees
+        for key, name in used.sections
+        if not key.startswith("field")
+    ]
+
+
+def content_key(content: Any) -> str:
+    """The key of the bytes of an array."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
+    """The arrays without whose values a run may not end or leaves its arrays, and those that decide where it goes beside them."""
+    flow, structure = flow_of(cell_by_cell(recording)), structure_of(recording)
+    exact = flow.placing | flow.ending
+    deciding = (exact | flow.steering).difference(structure)
+    arrays = [p for p in recording.arrays if p.name in deciding]
+    needed = [p.name for p in arrays if p.name in exact or not p.dtype.is_float]
+    return needed, [p.name for p in arrays if p.name not in needed]
+
+
+def kept_of(
+    recording: Recording, roles: Mapping[str, str], arrays: Mapping[str, Array]
+) -> dict[str, Kept]:
+    """What is kept of these arrays; `roles` as in `InputSets`."""
+    needed, wanted = needed_arrays(recording)
+    kept: dict[str, Kept] = {}
+    n_bytes = n_text = 0
+    for name in (*needed, *wanted):
+        array = arrays[name]
+        most = NEEDED_BYTES if name in needed else WANTED_BYTES
+        if roles[name] == "output" or n_bytes + array.nbytes > most:
+            continue
+        n_bytes += array.nbytes
+        text = packed(array) if array.nbytes <= PACKED_BYTES else None
+        if text is not None and n_text + len(text) <= TEXT_BYTES:
+            n_text += len(text)
+            kept[name] = text
+        else:
+            kept[name] = Beside(content_key(np.ascontiguousarray(array)))
+    return kept
+
+
+def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
+    """Raises ArchiveError, a sentence, where this cannot have been kept of the arrays of a sequence."""
+    structure = structure_of(recording)
+    sizes = {p.name: n_bytes_of(p) for p in recording.arrays if p.name not in structure}
+    for name, content in kept.items():
+        if name not in sizes:
+            raise ArchiveError(f"{name!r:.60}, of which it keeps the values, is none of its arrays")
+        if isinstance(content, Beside):
+            if not _KEY.fullmatch(content.key):
+                raise ArchiveError(f"{content.key!r:.60} is no key of what {name} held")
+        elif sizes[name] > PACKED_BYTES:
+            raise ArchiveError(f"{name} is too large to be kept as a text")
+    if sum(sizes[name] for name in kept) > NEEDED_BYTES:
+        raise ArchiveError(f"the arrays that it keeps take more than {NEEDED_BYTES >> 20} MiB")
+
+
+def n_bytes_of(param: ArrayParam) -> int:
+    """Bytes of an array as its parameter in a recording has it."""
+    return math.prod(param.shape) * param.dtype.size_bytes
+
+
+def packed(array: Any) -> str:
+    """Whole numbers as text: slots and coordinates count upwards, so that differences compress well."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
+    steps = np.diff(flat, prepend=flat.dtype.type(0))
+    return b85encode(zlib.compress(steps.tobytes(), 6)).decode()
+
+
+def unpacked(text: str, param: ArrayParam) -> Array:
+    """The array that `packed` made a text of. Raises ArchiveError, a sentence, where it is no array of this shape."""
+    n_bytes = n_bytes_of(param)
+    try:
+        reader = zlib.decompressobj()
+        raw = reader.decompress(b85decode(text), n_bytes + 1)
+    except (ValueError, zlib.error) as e:
+        raise ArchiveError(f"what {param.name} held cannot be read: {e}") from None
+    if len(raw) != n_bytes:
+        raise ArchiveError(f"what {param.name} held is not of its shape")
+    steps = np.frombuffer(raw, f"u{param.dtype.size_bytes}")
+    flat = np.add.accumulate(steps, dtype=steps.dtype)
+    return shaped(flat, param)
+
+
+def shaped(content: Array, param: ArrayParam) -> Array:
+    """Bytes, or whole numbers of the size of its elements, as an array. Raises ArchiveError where one is no truth value."""
+    if param.dtype is DType.bool_ and content.size and int(content.max()) > 1:
+        raise ArchiveError(f"what {param.name} held are no truth values")
+    return content.view(param.dtype.numpy).reshape(param.shape)
