@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import Talk, options_of, put_json, settings_of, sizes_of, talks
+from .options import Talk, options_of, put_json, settings_of, sizes_of, talks, verifying
 from .speaking import say
 from .user_file import find_workload
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--block", help="Of a CUDA kernel: threads of a block, as in 256 or 16,16.")
 @click.option("--shared", type=click.IntRange(min=0), default=0, help="Its dynamic shared bytes.")
 @click.option("--compiler", help="C compiler, name or path.")
+@verifying
 @talks
 def check(
     talk: Talk,

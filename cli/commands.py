@@ -30,6 +30,7 @@ from .options import (
     settings_of,
     sizes_of,
     talks,
+    verifying,
 )
 from .picture_commands import graph, report, trace
 from .settings import Settings
@@ -171,6 +172,7 @@ def show(
 @about_problem
 @limits
 @fixing
+@verifying
 @click.option("--seed", help="Of inputs and search.")
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..explorer import stages as st
 from ..search import events as ev
-from .log import Event, closed_fields
+from .log import Event, closed_fields, disagreement_text
 
 
 class JsonLog:
@@ -65,6 +65,23 @@ def to_fields(event: Event) -> dict[str, Any] | None:
             }
         case st.FirstWrong():
             return {"event": "first_wrong", "key": event.key, "detail": event.detail}
+        case st.RoundingMeasured():
+            return {
+                "event": "rounding",
+                "input_set": event.input_set,
+                "branches": list(event.branches),
+            }
+        case st.Disagreed():
+            return {
+                "event": "disagreement",
+                "candidates": event.n,
+                "input_set": event.at.input_set,
+                "array": event.at.array,
+                "index": list(event.at.index),
+                "got": event.at.got,
+                "want": event.at.want,
+                "detail": disagreement_text(event),
+            }
         case st.OutOfTime():
             return {"event": "out_of_time", "limit_s": event.limit_s}
         case ev.Row():

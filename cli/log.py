@@ -25,6 +25,7 @@ _STATUS = {
     "stalled": "stalled: no new best for long",
     "exhausted": "exhausted: nothing left to try, nothing proved",
     "infeasible": "infeasible: no implementation",
+    "disagreement": "stopped: all candidates are wrong at the same element, with the same value",
     "interrupted": "interrupted",
 }
 
@@ -91,6 +92,10 @@ class TextLog:
             self._write(
                 f"!     wrong: {event.detail}; the first is kept as failed/wrong-{event.key}"
             )
+        elif isinstance(event, st.RoundingMeasured):
+            self._rounding(event)
+        elif isinstance(event, st.Disagreed):
+            self._write(f"!     {disagreement_text(event)}")
         elif isinstance(event, st.Compared):
             self._compare(event)
         elif isinstance(event, st.NumpyTimed):
@@ -160,6 +165,13 @@ class TextLog:
         )
         self._write("")
         self._write(_LEGEND)
+
+    def _rounding(self, e: st.RoundingMeasured) -> None:
+        said = "; ".join(e.branches)
+        sides = f": {said}, where either side is right" if said else ", no element lies on a branch"
+        self._write(
+            f"Rounding   measured on input set {e.input_set}, where a result was off{sides}"
+        )
 
     def _numpy(self, e: st.NumpyTimed) -> None:
         total = e.n_samples + e.disturbed
@@ -307,6 +319,18 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     lines += [f"Doubt        {doubt}" for doubt in e.doubts]
     lines.append(f"Saved        {e.directory}")
     return lines
+
+
+def disagreement_text(e: st.Disagreed) -> str:
+    """What it means that all are wrong alike, and what to do."""
+    at = e.at
+    place = f"{at.array}[{', '.join(map(str, at.index))}]"
+    return (
+        f"the first {e.n} candidates all have {at.got} in {place} on input set {at.input_set}, where the reference has"
+        f" {at.want}: most likely the reference and the kernels disagree about what the program means there, or the tolerance"
+        " is too tight, or all generated code has the same fault. Compute that element by hand or with NumPy; if the"
+        " candidates are right, please report it with a source from failed/; if rounding decides there, allow it with --undecided"
+    )
 
 
 def _default_word(is_fixed: bool) -> str:

@@ -111,6 +111,12 @@ def given_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--inputs", type=click.Path(path_type=Path), help=text)(function)
 
 
+def verifying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that says how much of a result rounding may decide."""
+    text = "Share of an array's elements that may lie on a branch: 1e-4; default 1e-5."
+    return click.option("--undecided", help=text)(function)
+
+
 def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
     """The option that decides something before the search."""
     text = "CHOICE=VALUE: decide this upfront; repeatable. `explore show -v` lists choices."
@@ -147,6 +153,7 @@ def _options(settings: Settings) -> Options:
         final_top=settings.final_top,
         input_sets=settings.input_sets,
         store=settings.store,
+        undecided=settings.undecided,
         given=tuple(sorted((k, v) for k, v in settings.given.items() if k != "seed")),
     )
 

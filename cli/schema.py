@@ -98,6 +98,25 @@ class FirstWrong(AbstractLine, tag="first_wrong"):
     detail: str
 
 
+class RoundingLine(AbstractLine, tag="rounding"):
+    """It was measured how far rounding carries the results of an input set; sentences on elements that lie on a branch."""
+
+    input_set: int
+    branches: list[str]
+
+
+class DisagreementLine(AbstractLine, tag="disagreement"):
+    """All of the first candidates were wrong at the same element, with the same value."""
+
+    candidates: int
+    input_set: int
+    array: str
+    index: list[int]
+    got: str
+    want: str
+    detail: str
+
+
 class Baseline(AbstractLine, tag="baseline"):
     """What the result is compared with."""
 

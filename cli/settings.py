@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.files import NOTE_BYTES, read_regular
+from ..runtime.worker.rounding import UNDECIDED
 from ..search.run import STRATEGIES
 
 _PREFIX = "KERNELSCAPE_"
@@ -46,6 +47,7 @@ class Settings:
     input_sets: int = 3
     tolerance: float = 0.25
     store: bool = True
+    undecided: float = UNDECIDED
     origins: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)  # the texts themselves, by key
 
@@ -150,6 +152,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "input_sets": ("input_sets", _whole(1)),
     "tolerance": ("tolerance", parse_tolerance),
     "store": ("store", _switch),
+    "undecided": ("undecided", parse_share),
 }
 
 

@@ -19,6 +19,7 @@ from .options import (
     sequence_argument,
     settings_of,
     talks,
+    verifying,
 )
 from .settings import parse_sizes
 from .speaking import say
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--target", help="cpu, cuda or emulator.")
 @limits
+@verifying
 @click.option("--seed", help="Of inputs and searches.")
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--again", is_flag=True, help="Also shapes that the file has already.")

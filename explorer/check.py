@@ -19,6 +19,7 @@ from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
 from ..search.bound.bounder import Bounder
 from ..search.incumbent import BoundScale
@@ -112,7 +113,12 @@ def check_source(
     root = space.root()
     rng = np.random.default_rng(options.seed)
     input_sets = make_input_sets(
-        workload.recording, workload.problem, workload.arguments, rng, options.input_sets
+        workload.recording,
+        workload.problem,
+        workload.arguments,
+        rng,
+        options.input_sets,
+        undecided=options.undecided,
     )
     built = device.with_all_passes().builder.build(source)
     with open_worker(device) as worker:
@@ -129,6 +135,7 @@ def check_source(
             None,
             target.calibrated or bool(device.machine.calibrated_by),
         )
+        found = replace(found, notes=branch_notes(worker.branches))
         if isinstance(theirs, Failure) or not found.has_times:
             return found
         assert isinstance(built, Artifact)

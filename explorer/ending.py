@@ -116,6 +116,10 @@ class LastRounds:
             finished = replace(finished, status="time_limit")  # in the middle of a batch
         status, alarms = finished.status, finished.tally.alarms
         top = self._evaluator.top(self._options.final_top)
+        alike = self._evaluator.alike
+        if alike.at is not None and alike.n > 1 and not top and not self._interrupt.is_set:
+            self._tell(st.Disagreed(alike.n, alike.at))
+            status = "disagreement" if alike.are_enough else status
         if not top:
             return self._ending.tell(status, None, alarms)
         best, won = top[0], None

@@ -40,6 +40,7 @@ from ..runtime.records.known_inputs import known_arrays
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import StaleError, rebuild_problem
+from ..runtime.worker.rounding import UNDECIDED
 from ..search.budget import Interrupt
 from ..space.decisions import DecisionError
 from . import stages as st
@@ -125,6 +126,7 @@ def explore(
     directory: str | Path | None = None,
     reference: Callable[..., Any] | None = None,
     decisions: Mapping[str, object] | None = None,
+    undecided: float = UNDECIDED,
     on_event: Tell | None = None,
 ) -> Run:
     """Search the implementations of a sequence of kernels called with `args`, which stay as they
@@ -134,7 +136,8 @@ def explore(
     out). `time_limit` is in seconds. `directory` is where the run is kept (default: a new folder
     under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
     `decisions` fix choices before the search: names as in `run.best.decisions`, kinds or patterns, to values
-    (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these. `on_event`
+    (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these. `undecided` is the
+    share of the elements of an array that may lie on a branch: there rounding decides, and either side is right. `on_event`
     hears every event. Ctrl-C ends the search and returns the best so far.
 
     Raises ValueError (DecisionError where the decisions cannot be), LanguageError, DeviceError, WorkerError, RecordError,
@@ -148,6 +151,7 @@ def explore(
         strategy=strategy,
         target=target,
         fixed=_decided(decisions),
+        undecided=undecided,
     )
     if isinstance(sequence, LibrarySequence) and not args:
         workload = library_workload(sequence, sequence.sizes, "f32", seed)

@@ -35,6 +35,7 @@ from ..runtime.worker.worker import AbstractWorker
 from ..search.budget import Interrupt
 from ..search.events import Outcome, Provenance
 from ..space.candidate import Candidate, DeadEnd
+from .alike import Alike
 from .machine_state import EARLIER, MachineStates, best_of_each
 
 _PATIENCE_S = 0.5  # what compilers are given once the user has interrupted
@@ -134,6 +135,7 @@ class Evaluator:
         self.is_over: Callable[[], bool] = lambda: False
         self.before_measuring: Callable[[], None] = lambda: None
         """Called for every batch once its compilers are done: what is timed then is alone."""
+        self.alike = Alike()
         self.n_disturbed = 0  # measurements that other work disturbed, more or less
         self._timed: dict[str, Timed] = {}
 
@@ -206,8 +208,8 @@ class Evaluator:
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
-        interrupt is set, or time `is_over` and anything was measured; what was measured until then is in the journal and in
-        `top`.
+        interrupt is set, time `is_over` and anything was measured, or enough were wrong alike; what was measured
+        until then is in the journal and in `top`.
         """
         if self._is_to_end():
             raise KeyboardInterrupt
@@ -229,7 +231,9 @@ class Evaluator:
 
     def _is_to_end(self) -> bool:
         # A run whose set-up took its time still has something to show for it.
-        return self._interrupt.is_set or (bool(self._timed) and self.is_over())
+        if self._interrupt.is_set or self.alike.are_enough:
+            return True
+        return bool(self._timed) and self.is_over()
 
     def artifacts(
         self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
@@ -261,6 +265,7 @@ class Evaluator:
         else:
             found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
         spent_s = time.monotonic() - started_s
+        self.alike.see(found)
         self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
         key = source.key if isinstance(source, Source) else ""
         reported = Reported()

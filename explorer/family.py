@@ -23,6 +23,7 @@ from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
 from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import Failure, Protocol
+from ..runtime.worker.rounding import UNDECIDED
 from ..search.starts.complete import first_candidates
 from ..search.starts.near import complete_near, n_alike
 from ..space.build import build_space
@@ -131,7 +132,12 @@ class TunedFamily:
         with open_worker(device) as worker:
             worker.prepare(
                 make_input_sets(
-                    workload.recording, workload.problem, workload.arguments, rng, _SETS
+                    workload.recording,
+                    workload.problem,
+                    workload.arguments,
+                    rng,
+                    _SETS,
+                    undecided=self._undecided,
                 )
             )
             last: Failure | None = None
@@ -176,7 +182,13 @@ class TunedFamily:
             verified=f"{_SETS} input sets against a float64 reference",
             conditions=take_conditions(),
             stored=workload.stored,
+            undecided=self._undecided,
         )
+
+    @property
+    def _undecided(self) -> float:
+        """As much of an array as any entry was allowed."""
+        return max((e.undecided for e, _ in self._entries), default=UNDECIDED)
 
     def _device(self, compiler: str) -> AbstractDevice:
         options = DeviceOptions(compiler=compiler_named(compiler) if compiler else None)

@@ -54,6 +54,7 @@ class Preparation:
                 Reference(is_over),
                 is_enough,
                 s.more,
+                o.undecided,
             )
         standing.n_sets = sum(bool(inputs.expected) for inputs in input_sets.sets)
         if s.user_reference is not None and standing.numpy.ns is None:
@@ -62,6 +63,10 @@ class Preparation:
         with self._interrupt.immediate():
             worker.prepare(input_sets)
         standing.preparing_s = time.monotonic() - started_s
+        standing.branches = worker.branches
+        worker.on_measured = lambda number: self._tell(
+            st.RoundingMeasured(number, worker.branches[number])
+        )
 
     def _check_reference(self, reference: UserReference, input_sets: InputSets) -> float | None:
         """Compare the user's NumPy function with the kernels and time it; None where that takes too long.

@@ -66,6 +66,7 @@ class Result:
     conditions: Conditions | None = None  # where they are not those of the session
     library: Path | None = None  # built from the source alone, to lie beside best.json
     bound_now_ns: float | None = None  # on the machine as it was when the time was taken
+    branches: tuple[str, ...] = ()  # sentences on elements that lie on one
 
 
 class RunWriter:
@@ -309,10 +310,13 @@ class RunWriter:
             numpy_ns=result.numpy_ns,
             evaluations=max(1, len(self.evaluations)),
             seed=self._options.seed,
-            verified=f"{result.n_input_sets} input sets against a float64 reference",
+            verified="; ".join(
+                (f"{result.n_input_sets} input sets against a float64 reference", *result.branches)
+            ),
             conditions=result.conditions or self._conditions,
             stored=s.stored,
             fixed=self._space.fixed,
             threads=self._options.threads,
+            undecided=self._options.undecided,
             profile=UNSET if self._space.profile is None else self._space.profile,
         )

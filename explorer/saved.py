@@ -23,6 +23,7 @@ from ..runtime.records.loading import load_best, write_record
 from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
 from ..runtime.worker.outcome import FINAL, Failure, Measurement
+from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
 from ..search.starts.complete import first_candidates
 from .machine import open_worker
@@ -179,7 +180,8 @@ def replay_again(
     known = best.known_arrays(rebuilt, inputs)
     with open_worker(device) as worker:
         outcome, n_verified = check_again(best.file, rebuilt, device.builder, worker, n_sets, known)
-        again = Again(best.file, outcome, n_verified, rebuilt.notes)
+        notes = (*rebuilt.notes, *branch_notes(worker.branches))
+        again = Again(best.file, outcome, n_verified, notes)
         if again.slower_by is not None and again.slower_by > tolerance:
             again = _beside_default(again, rebuilt, device, worker)
     return again

@@ -26,7 +26,7 @@ from ..kernels.language.record import Recording
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.records.stored import StoredSequence
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.verify import Expected
+from ..runtime.worker.verify import Expected, allowed_error
 from .check_inputs import FILE, FUNCTIONS, READING, Inputs, c_type, fill, shown, whole
 
 Array = NDArray[Any]
@@ -170,7 +170,7 @@ def _outputs(
     """The arrays that can be compared, and the trees of which none can: their cells may lie anywhere."""
     given, arrays = inputs.arguments, inputs.arguments.arrays
     input_sets = make_input_sets(recording, problem, given, np.random.default_rng(1), 1)
-    expected = input_sets.sets[0].expected
+    expected = input_sets.sets[0].measured().expected
     roles = {a.name: a.role for a in problem.arrays}
     moved = [used.tree.name for used in recording.trees if _moves_cells(used, roles)]
     left_out = {
@@ -196,22 +196,32 @@ def _output(a: Argument, expected: Expected, given: Array, places: Array | None)
     """What an array must hold, as it is in the type of the array. Of a field in a tree the values of its active cells are known,
     with their `places`; others stay as they are `given`.
     """
-    want = np.asarray(expected.want)
-    magnitude = np.asarray(0.0 if expected.magnitude is None else expected.magnitude)
+    want, dtype = np.asarray(expected.want), np.dtype(a.dtype)
+    tolerance = _tolerance(expected, dtype)
     if places is not None:
         want = _at(places, want, given)
-        magnitude = _at(places, magnitude, np.zeros(given.shape))
-    dtype = np.dtype(a.dtype)
-    if dtype.kind != "f":  # where rounding decides, anything is right
-        free = np.where(magnitude > 0, np.inf, 0.0)
-        return _Output(a, want, np.broadcast_to(free, want.shape))
-    limits = np.finfo(dtype)
-    scale = expected.factor * float(limits.eps)
-    tolerance = np.maximum(scale * magnitude, float(limits.smallest_normal))
-    with np.errstate(over="ignore"):
-        rounded = want.astype(dtype)
-    want = np.where(np.isinf(rounded), rounded, want)
-    return _Output(a, want, np.broadcast_to(tolerance, want.shape))
+        tolerance = _at(places, tolerance, np.zeros(given.shape))
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            rounded = want.astype(dtype)
+        want = np.where(np.isinf(rounded), rounded, want)
+    return _Output(a, want, tolerance)
+
+
+def _tolerance(expected: Expected, dtype: np.dtype[Any]) -> Array:
+    """How far each element may lie from what is wanted: on a branch as far as its farthest value."""
+    want = np.asarray(expected.want)
+    allowed: Array | float = 0.0
+    if dtype.kind == "f":
+        allowed = allowed_error(expected, dtype)
+    elif expected.magnitude is not None:  # where rounding decides, anything is right
+        allowed = np.where(np.asarray(expected.magnitude) > 0, np.inf, 0.0)
+    tolerance = np.broadcast_to(allowed, want.shape).astype(np.float64)
+    if expected.branches is not None:
+        at, values = expected.branches.at, expected.branches.values.astype(np.float64)
+        apart = np.abs(values - want.reshape(-1)[at][:, None]).max(axis=1)
+        tolerance.reshape(-1)[at] += apart
+    return tolerance
 
 
 def _at(places: Array, values: Array, others: Array) -> Array:

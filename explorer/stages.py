@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..kernels.ir.task import Problem
 from ..kernels.offload.closed import NOTHING_CLOSED, Closed
+from ..runtime.worker.outcome import Disagreement
 from ..space.candidate import Space
 from ..space.targets.target import Target
 
@@ -67,6 +68,25 @@ class FirstWrong:
 
     key: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingMeasured:
+    """A result differed from the reference, so it was measured how far rounding carries those of an input set.
+
+    `branches` are sentences on elements that lie on one, where either side is right.
+    """
+
+    input_set: int
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreed:
+    """All of the first implementations, so many, were wrong at the same element, with the same value."""
+
+    n: int
+    at: Disagreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +220,8 @@ Stage = (
     | OutOfTime
     | ReferenceTooSlow
     | FirstWrong
+    | RoundingMeasured
+    | Disagreed
     | Compared
     | NumpyTimed
     | MachineChanged

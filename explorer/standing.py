@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..codegen.c.source import Source
 from ..runtime.backend import AbstractDevice
 from ..runtime.records.record import BestFile
 from ..runtime.worker.outcome import Failure
+from ..runtime.worker.rounding import branch_notes
 from ..search.events import Outcome
 from ..space.candidate import Candidate
 from .claims import Claims
@@ -30,6 +32,7 @@ class Standing:
         self.default: Entry | None = None
         self.default_ns: float | None = None  # as it was timed last
         self.n_sets = 0  # of inputs, on which the best is verified
+        self.branches: Mapping[int, tuple[str, ...]] = {}  # as of the worker
         self.preparing_s = 0.0  # what a worker takes to take over the arguments
         self.compiler = device.reporter.version()
 
@@ -74,6 +77,7 @@ class Standing:
             conditions=None if other is None else other.conditions,
             library=library,
             bound_now_ns=bound_now_ns,
+            branches=branch_notes(self.branches),
         )
 
     def _library(

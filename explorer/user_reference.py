@@ -60,6 +60,8 @@ class UserReference:
             real = pairs_of(got) if is_complex_array(got) else got
             found = find_mismatch(*_comparable(real, expected))
             if found is not None:
+                found = find_mismatch(*_comparable(real, made.measured().expected[name]))
+            if found is not None:
                 is_untouched = np.array_equal(got, before[name], equal_nan=True)
                 hint = ": it must write its results into its arguments" if is_untouched else ""
                 raise WrongReferenceError(

@@ -15,6 +15,7 @@ from ..kernels.language.record import Recording, record_program
 from ..kernels.offload.pipeline import normalise
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
 from ..runtime.worker.inputs import Arguments
+from ..runtime.worker.rounding import UNDECIDED
 from ..search.run import STRATEGIES
 from .user_reference import UserReference
 
@@ -35,6 +36,7 @@ class Options:
     input_sets: int = 3
     threads: int = 0  # of an implementation, at most; 0: as many as there are cores
     store: bool = True
+    undecided: float = UNDECIDED  # share of the elements of an array that may lie on a branch
     fixed: tuple[tuple[str, str], ...] = ()  # decisions that every implementation has
     given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
 
@@ -56,6 +58,7 @@ class Options:
             ("target", self.target, str, "text"),
             ("compiler", self.compiler, str, "text"),
             ("store", self.store, bool, "truth value"),
+            ("undecided", self.undecided, Real, "number"),
         )
         optional = ("time_limit", "max_evals", "compiler")
         for name, given, kind, words in numbers:
@@ -68,6 +71,8 @@ class Options:
             raise ValueError(f"a time limit of {self.time_limit_s:g} s leaves no time")
         if not 0 <= self.gap < 1:
             raise ValueError(f"a gap is a share from 0 to less than 1, not {self.gap:g}")
+        if not 0 <= self.undecided < 1:
+            raise ValueError(f"undecided is a share from 0 to less than 1, not {self.undecided:g}")
         least = {"max_evals": 1, "seed": 0, "final_top": 1, "input_sets": 1, "threads": 0}
         for name, low in least.items():
             value = getattr(self, name)

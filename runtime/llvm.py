@@ -28,12 +28,12 @@ class CompiledKernel:
     function: Callable[..., int]
     places: tuple[Place | Claim, ...]
 
-    def run(self, arrays: Sequence[Array], scalars: Mapping[str, Any]) -> None:
-        """A call on arrays that are `plain` and of the types it was compiled for. IndexError where an index leaves its array,
-        AssertionError where an assertion fails.
+    def run(self, arrays: Sequence[Array], scalars: Mapping[str, Any], seed: int = 0) -> None:
+        """A call on arrays that are `plain` and of the types it was compiled for; `seed` is of what is moved. IndexError where an
+        index leaves its array, AssertionError where an assertion fails.
         """
         numbers = (p.dtype.numpy.type(scalars[p.name]).item() for p in self.ir.scalars)
-        at = np.zeros(1, np.int64)
+        at = np.full(1, seed, np.int64)
         place = self.function(*(a.ctypes.data for a in arrays), *numbers, at.ctypes.data)
         if place:
             self.places[place - 1].fail(int(at[0]))
@@ -50,9 +50,12 @@ def held_in(arrays: Iterable[Array]) -> list[DType]:
     return [DType(a.dtype.name) for a in arrays]
 
 
-def compile_kernel(ir: KernelIR, held: Sequence[DType]) -> CompiledKernel:
-    """A kernel for arrays of these types: those that it only reads may be narrower than its own."""
-    printed = print_llvm(ir, dict(zip((p.name for p in ir.arrays), held, strict=True)))
+def compile_kernel(
+    ir: KernelIR, held: Sequence[DType], *, is_moved: bool = False
+) -> CompiledKernel:
+    """A kernel for arrays of these types: those that it only reads may be narrower than its own. `is_moved` as of `print_llvm`."""
+    types = dict(zip((p.name for p in ir.arrays), held, strict=True))
+    printed = print_llvm(ir, types, is_moved=is_moved)
     type_of: Any = np.ctypeslib.as_ctypes_type  # its stub wants one type at a time
     numbers = (type_of(p.dtype.stored.numpy) for p in ir.scalars)
     arguments = (*[ctypes.c_void_p] * len(held), *numbers, ctypes.c_void_p)

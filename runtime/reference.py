@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.llvm import can_print
+from ..kernels.interpret.moved import ArrayMover, mixed
 from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
 from ..kernels.language.record import Recording
-from .apart import Stopped, run_apart, shared_empty
+from .apart import Stopped, over_after, run_apart, shared_empty
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 
 Array = NDArray[Any]
@@ -30,6 +32,12 @@ _COMPILE_NS = 1.5e7
 _COMPILE_NODE_NS = 4e5  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
 _LONG_NS = 5e7  # what is expected to take longer runs in a child
+_MOVED = 4.0  # how many times as long a kernel takes whose results are moved
+_OF_BLAS = 0.25  # of the time of compiled loops, which only sums of products fall below
+_LOST_S, _LOST = (
+    5.0,
+    20.0,
+)  # after these seconds, and so many times what was expected, no run is of use that is moved
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,8 @@ class Reference:
 
     def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
         self.is_over = is_over
-        self._seen: dict[tuple[int, bool], _Seen] = {}
-        self._kernels: dict[tuple[int, tuple[DType, ...]], CompiledKernel] = {}
+        self._seen: dict[tuple[int, bool, bool], _Seen] = {}
+        self._kernels: dict[tuple[int, tuple[DType, ...], bool], CompiledKernel] = {}
 
     def run(
         self,
@@ -64,23 +72,30 @@ class Reference:
         scalars: Mapping[str, Any],
         *,
         wide: bool = True,
+        seed: int | None = None,
     ) -> dict[str, Array]:
         """All arrays of the sequence after its calls ran in order on copies (temporaries start as zeros): in float64 where `wide`,
         as `kernels.oracle.run_reference` with that dtype, else in the types of the sequence.
 
+        With a `seed` results that were rounded are moved (kernels/interpret/moved.py).
+
         Raises Stopped, and IndexError where an index leaves its array.
         """
-        known = self._known(recording, wide)
+        is_moved = seed is not None
+        known = self._known(recording, wide, is_moved)
         seen, ways = known.made, known.ways
         expected = zip(seen.calls, seen.n_made, strict=True)
-        is_long = sum(n * ways[id(call.ir)].ns for call, n in expected) > _LONG_NS
+        expected_ns = sum(n * ways[id(call.ir)].ns for call, n in expected)
+        is_long = is_moved or expected_ns > _LONG_NS
+        seeds = (mixed(seed or 0, k) for k in count())
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
             if ways[id(ir)].is_compiled:
                 arrays = [plain(given[p.name]) for p in ir.arrays]
-                self._compiled(ir, held_in(arrays)).run(arrays, numbers)
+                self._compiled(ir, held_in(arrays), is_moved).run(arrays, numbers, next(seeds))
             else:
-                run_kernel(ir, given, numbers)
+                arithmetic = ArrayMover(next(seeds)) if is_moved else None
+                run_kernel(ir, given, numbers, arithmetic)
 
         found = initial_arrays(seen, arrays, shared_empty if is_long else np.empty)
         if wide:  # no machine computes with float16
@@ -91,18 +106,25 @@ class Reference:
             if ways[id(call.ir)].is_compiled:
                 if self.is_over():  # a long body takes seconds
                     raise Stopped
-                self._compiled(call.ir, held_in(found[name] for name in call.arrays))
+                self._compiled(call.ir, held_in(found[name] for name in call.arrays), is_moved)
         if is_long:
-            run_apart(lambda: run_calls(seen, found, scalars, run), self.is_over)
+            # A loop that ends when two numbers agree may not end when they are moved.
+            is_lost = over_after(_LOST_S + _LOST * 1e-9 * expected_ns) if is_moved else None
+            run_apart(
+                lambda: run_calls(seen, found, scalars, run),
+                self.is_over if is_lost is None else lambda: self.is_over() or is_lost(),
+            )
         else:
             run_calls(seen, found, scalars, run)
         return found
 
-    def _known(self, recording: Recording, wide: bool) -> _Seen:
-        known = self._seen.get((id(recording), wide))
+    def _known(self, recording: Recording, wide: bool, is_moved: bool) -> _Seen:
+        key = id(recording), wide, is_moved
+        known = self._seen.get(key)
         if known is None:
             made = widened(recording) if wide else recording
-            known = self._seen[id(recording), wide] = _Seen(recording, made, choose_ways(made))
+            choose = choose_moved if is_moved else choose_ways
+            known = self._seen[key] = _Seen(recording, made, choose(made))
         return known
 
     def compiles(self, recording: Recording) -> bool:
@@ -115,11 +137,13 @@ class Reference:
         calls = zip(recording.calls, recording.n_made, strict=True)
         return sum(n * ways[id(call.ir)].ns for call, n in calls)
 
-    def _compiled(self, ir: KernelIR, held: Sequence[DType]) -> CompiledKernel:
+    def _compiled(
+        self, ir: KernelIR, held: Sequence[DType], is_moved: bool = False
+    ) -> CompiledKernel:
         """A kernel for arrays of these types."""
-        key = (id(ir), tuple(held))  # of a recording that is kept
+        key = (id(ir), tuple(held), is_moved)  # of a recording that is kept
         if key not in self._kernels:
-            self._kernels[key] = compile_kernel(ir, held)
+            self._kernels[key] = compile_kernel(ir, held, is_moved=is_moved)
         return self._kernels[key]
 
 
@@ -129,6 +153,20 @@ def choose_ways(recording: Recording) -> dict[int, Way]:
     for call, n in zip(recording.calls, recording.n_made, strict=True):
         n_made[id(call.ir)] = n_made.get(id(call.ir), 0) + n
     return {id(call.ir): choose_way(call.ir, n_made[id(call.ir)]) for call in recording.calls}
+
+
+def choose_moved(recording: Recording) -> dict[int, Way]:
+    """The way of each kernel of a recording that is moved: compiled, but for large products of matrices."""
+    found = {}
+    for call in recording.calls:
+        work = work_of(call.ir)
+        compiled_ns = _MOVED * work.compiled_ns
+        is_for_blas = compiled_ns > _LONG_NS and work.interpreted_ns < _OF_BLAS * compiled_ns
+        is_compiled = can_print(call.ir) and not is_for_blas
+        found[id(call.ir)] = Way(
+            is_compiled, compiled_ns if is_compiled else _MOVED * work.interpreted_ns
+        )
+    return found
 
 
 def choose_way(ir: KernelIR, n_calls: int = 1) -> Way:

@@ -51,7 +51,8 @@ from ..ir.ops import OPS
 from ..ir.simplify import scalar
 from ..ir.text import default_format
 from ..language.calling import interpreted
-from .contraction import contract, contraction, factors
+from .arithmetic import AbstractArithmetic, NumpyArithmetic
+from .contraction import contraction, factors
 from .lanes import LanePlan, Plans, linear, plan_lanes, together
 
 MAX_LANES = (
@@ -69,17 +70,23 @@ def interpret() -> Iterator[None]:
         yield
 
 
-def run_kernel(ir: KernelIR, arrays: Mapping[str, Array], scalars: Mapping[str, Any]) -> None:
+def run_kernel(
+    ir: KernelIR,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Any],
+    arithmetic: AbstractArithmetic | None = None,
+) -> None:
     """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
     `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array,
     AssertionError where an assertion fails. What the kernel prints goes to `sys.stdout`.
 
     An array that is only read may be of a narrower dtype than the kernel's: its elements are
-    converted as they are read.
+    converted as they are read. `arithmetic`: NumPy's, where nothing else is given.
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
-        _Run(dict(arrays), values, plan_lanes(ir.body)).block(ir.body)
+        plans, own = plan_lanes(ir.body), arithmetic or NumpyArithmetic()
+        _Run(dict(arrays), values, plans, arithmetic=own).block(ir.body)
 
 
 def evaluate_scalar(x: Expr, scalars: Mapping[str, Any]) -> Any:
@@ -115,6 +122,7 @@ class AbstractRun:
     mask: Any = None
     # Of a loop whose lanes count from the indices of others: these. Its lane is its index plus theirs.
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    arithmetic: AbstractArithmetic = field(default_factory=NumpyArithmetic)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,15 +306,15 @@ class AbstractRun:
         old = self.local[name]
         total = self._sum_of_products(s, new_axes)
         if total is not None:
-            self.local[name] = old + total
+            self.local[name] = self.arithmetic.operation("add", old, total)
             return
         value = self.value(s.value)
         if self.mask is not None:
             value = np.where(self.mask, value, _identity(op, value.dtype))
         if new_axes:
             full = np.broadcast_to(value, self.shape)
-            value = OPS[op].ufunc.reduce(full, axis=tuple(range(new_axes)), dtype=full.dtype)
-        self.local[name] = OPS[op].numpy(old, value)
+            value = self.arithmetic.reduced(op, full, tuple(range(new_axes)))
+        self.local[name] = self.arithmetic.operation(op, old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
         """None where that is not what is added, or the mask knows some of the terms only."""
@@ -318,7 +326,7 @@ class AbstractRun:
             found = [self._factor(x) for x in pair]
             if found[0] is None or found[1] is None:
                 return None
-            part = contract(found[0], found[1], self.shape, new_axes)
+            part = self.arithmetic.contracted(found[0], found[1], self.shape, new_axes)
             total = part if total is None else total + part
         if self.mask is not None and total is not None:
             total = np.where(self.mask, total, total.dtype.type(0))
@@ -349,8 +357,9 @@ class AbstractRun:
             return
         indices = self._gathered(s.array, s.indices)
         if not self.lanes:
-            old = array[indices]
-            array[indices] = value if isinstance(s, Store) else OPS[s.op].numpy(old, value)
+            if isinstance(s, Update):
+                value = self.arithmetic.operation(s.op, array[indices], value)
+            array[indices] = value
             return
         full = [np.broadcast_to(i, self.shape) for i in indices]
         value = np.broadcast_to(value, self.shape)
@@ -360,7 +369,7 @@ class AbstractRun:
         if isinstance(s, Store):
             array[tuple(full)] = value
         else:
-            OPS[s.op].ufunc.at(array, tuple(full), value)
+            self.arithmetic.scattered(s.op, array, tuple(full), value)
 
     def _write_view(self, s: Store | Update, view: Array, value: Any) -> None:
         if isinstance(s, Store):
@@ -372,10 +381,9 @@ class AbstractRun:
         shared = tuple(
             k for k, (n, m) in enumerate(zip(self.shape, view.shape, strict=True)) if n != m
         )
-        ufunc = OPS[s.op].ufunc
         if shared:
-            full = ufunc.reduce(full, axis=shared, dtype=full.dtype, keepdims=True)
-        ufunc(view, full, out=view)
+            full = self.arithmetic.reduced(s.op, full, shared, keepdims=True)
+        view[...] = self.arithmetic.operation(s.op, view, full)
 
     # --- reading
 
@@ -394,9 +402,9 @@ class AbstractRun:
             case Load():
                 return self._load(x)
             case Unary(op=op, x=y):
-                return OPS[op].numpy(self.value(y))
+                return self.arithmetic.operation(op, self.value(y))
             case Binary(op=op, a=a, b=b):
-                return OPS[op].numpy(self.value(a), self.value(b))
+                return self.arithmetic.operation(op, self.value(a), self.value(b))
             case Compare(op=op, a=a, b=b):
                 return OPS[op].numpy(self.value(a), self.value(b))
             case Select(condition=c, a=a, b=b):

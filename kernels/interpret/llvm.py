@@ -61,6 +61,7 @@ from .llvm_operations import (
     type_of,
     unary,
 )
+from .moved import Mover, rounds
 
 NAME = "run"
 
@@ -99,11 +100,15 @@ class Printed:
     places: tuple[Place | Claim, ...]
 
 
-def print_llvm(ir_: KernelIR, held: Mapping[str, DType] | None = None) -> Printed:
+def print_llvm(
+    ir_: KernelIR, held: Mapping[str, DType] | None = None, *, is_moved: bool = False
+) -> Printed:
     """The kernel on arrays of its own types, but for those in `held`: what is only read may be narrower. Equal kernels that
     differ in names alone give equal texts.
+
+    Where it `is_moved`, results that were rounded are moved by a unit in the last place (moved.py); `at` holds the seed then.
     """
-    writer = _Writer(ir_, held or {})
+    writer = _Writer(ir_, held or {}, is_moved)
     writer.block(ir_.body)
     writer.build.ret(ir.Constant(WORD, 0))
     return Printed(str(writer.module), tuple(writer.places))
@@ -131,6 +136,7 @@ class _Array:
 class _Writer:
     kernel: KernelIR
     held: Mapping[str, DType]
+    is_moved: bool = False
     places: list[Place | Claim] = field(default_factory=list)
     locals: dict[tuple[str, DType], Value] = field(default_factory=dict)
     loops: dict[str, Value] = field(default_factory=dict)
@@ -152,6 +158,11 @@ class _Writer:
         self.build = ir.IRBuilder(function.append_basic_block("body"))
         # What is reserved on the stack is all in the block before, which ends here.
         self.entry.branch(self.build.block)
+        self.mover: Mover | None = None
+        if self.is_moved:
+            counter = self._reserved(WORD)
+            self.build.store(self.build.load(self.at), counter)
+            self.mover = Mover(self.build, counter)
         self.arrays = {
             p.name: _Array(place, p.shape, dtype)
             for (p, dtype), place in zip(arrays, function.args, strict=False)
@@ -181,7 +192,7 @@ class _Writer:
                     self._check(value)
                     local = self._local(name, value.dtype)
                     old = self.build.load(local)
-                    new = operation(self.build, op, old, self.value(value), value.dtype)
+                    new = self._operation(op, old, self.value(value), value.dtype)
                     self.build.store(new, local)
                 case LocalArray():
                     self._begin_array(s)
@@ -275,7 +286,7 @@ class _Writer:
         if isinstance(s, Update):
             old = loaded(self.build, place, array.dtype, array.dtype)
             value = convert(self.build, value, dtype, array.dtype)
-            value, dtype = operation(self.build, s.op, old, value, array.dtype), array.dtype
+            value, dtype = self._operation(s.op, old, value, array.dtype), array.dtype
             if s.result:
                 self.build.store(old, self._local(s.result, array.dtype))
         put(self.build, value, dtype, place, array.dtype)
@@ -363,9 +374,10 @@ class _Writer:
                 array = self.arrays[name]
                 return loaded(build, self._element(array, indices), array.dtype, dtype)
             case Unary(op=op, x=y, dtype=dtype):
-                return unary(build, op, self.value(y), y.dtype, dtype)
+                x_ = self.value(y)
+                return self._moved(op, unary(build, op, x_, y.dtype, dtype), (x_,), dtype)
             case Binary(op=op, a=a, b=b, dtype=dtype):
-                return operation(build, op, self.value(a), self.value(b), dtype)
+                return self._operation(op, self.value(a), self.value(b), dtype)
             case Compare(op=op, a=a, b=b):
                 return compare(build, op, self.value(a), self.value(b), a.dtype)
             case Select(condition=condition, a=a, b=b):
@@ -379,3 +391,11 @@ class _Writer:
                 raise TypeError("a kernel has no Accumulator: it belongs to Task.finish")
             case IsActive() | Length() | Item():
                 raise TypeError("a kernel on sparse fields is lowered first")
+
+    def _operation(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+        return self._moved(op, operation(self.build, op, a, b, dtype), (a, b), dtype)
+
+    def _moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
+        if self.mover is None or not rounds(op, dtype):
+            return found
+        return self.mover.moved(op, found, operands, dtype)

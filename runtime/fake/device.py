@@ -212,6 +212,7 @@ class FakeWorker(AbstractWorker):
     """Answers from the fake device, in this process."""
 
     def __init__(self, device: FakeDevice) -> None:
+        super().__init__()
         self._device = device
         self.n_evaluations = 0
 

@@ -15,6 +15,7 @@ from ...kernels.program.profile import Profile
 from ...space.renamed import renamed
 from ..measure.conditions import Conditions
 from ..worker.outcome import Status
+from ..worker.rounding import UNDECIDED
 from .stored import StoredSequence
 
 SCHEMA = 3  # what is written
@@ -256,6 +257,7 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fixed: Decisions = ()  # before the search: bound, gap and status are of the space with these
     profile: Profile | msgspec.UnsetType = msgspec.UNSET  # bound and gap are for these arguments
     threads: Count = 0  # of a call, at most; 0: as many as there are cores
+    undecided: Share = UNDECIDED  # of the elements of an array, that may lie on a branch
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))

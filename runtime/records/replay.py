@@ -180,7 +180,9 @@ def check_again(
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng, known)
     try:
-        input_sets = make_input_sets(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+        input_sets = make_input_sets(
+            rebuilt.recording, rebuilt.problem, first, rng, n_sets, undecided=best.undecided
+        )
     except ArgumentsError as e:
         raise StaleError(f"the stored sequence cannot be verified: {e}") from e
     worker.prepare(input_sets)

@@ -46,9 +46,9 @@ from .messages import (
     SetFiles,
     TimeFunction,
 )
-from .outcome import Failure, Measurement, Protocol
+from .outcome import Disagreement, Failure, Measurement, Protocol
 from .placed_sets import Kept, PlacedSet, place_sets
-from .verify import find_mismatch
+from .verify import Mismatch, find_mismatch
 
 Array = NDArray[Any]
 
@@ -232,12 +232,12 @@ class Evaluator:
             run_ns = elapsed_ns - (waited_ns() - waited_before_ns)
             wrong = self._find_wrong(s, workspace)
             if wrong is not None:
-                return Failure("wrong", f"input set {s.number}: {wrong}")
+                return replace(wrong, advice=f"input set {s.number}: {wrong.advice}")
             if protocol is not None and protocol.is_hopeless(run_ns):
                 return Measurement(elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True)
         return None
 
-    def _find_wrong(self, s: PlacedSet, workspace: AbstractArray | None) -> str | None:
+    def _find_wrong(self, s: PlacedSet, workspace: AbstractArray | None) -> Failure | None:
         arrays = {**s.arrays} if workspace is None else {**s.arrays, "workspace": workspace}
         for name, array in arrays.items():
             place = array.trespass()
@@ -246,7 +246,7 @@ class Evaluator:
                 said = f"input set {s.number}: memory {place} was written: {name}"
                 raise RunError(Failure("wrong", said), is_lost=True)
             if place is not None:
-                return f"memory {place} was written: {name}"
+                return Failure("wrong", f"memory {place} was written: {name}")
         found = {name: array.download() for name, array in s.arrays.items() if name in s.expected}
         if self._trees:
             every = {name: array.download() for name, array in s.arrays.items()}
@@ -254,16 +254,17 @@ class Evaluator:
             is_sound = not any(e.want.any() for n, e in s.expected.items() if n.endswith(SOUND))
             wrong = unsound(self._trees, every) if is_sound else ""
             if wrong:
-                return wrong
+                return Failure("wrong", wrong)
             found = canonical(self._trees, every)
         # Which cells are active first: else there are as many values as should be.
         for name, expected in sorted(s.expected.items(), key=lambda x: x[0] in s.arrays):
             got, want = found[name], expected.want
             if got.shape != want.shape:
-                return f"{name}: {got.shape[-1]} cells are active, {want.shape[-1]} should be"
+                n, n_wanted = got.shape[-1], want.shape[-1]
+                return Failure("wrong", f"{name}: {n} cells are active, {n_wanted} should be")
             mismatch = find_mismatch(got, expected)
             if mismatch is not None:
-                return f"{name}{mismatch}"
+                return Failure("wrong", f"{name}{mismatch}", at=_placed(s.number, name, mismatch))
         return None
 
     def _values(
@@ -316,6 +317,11 @@ class Evaluator:
         run(1)
         sampler = Sampler(run, restore if in_place else None, waited_ns=waited_ns)
         return measure(sampler, request.protocol)
+
+
+def _placed(number: int, array: str, m: Mismatch) -> Disagreement:
+    got, want = f"{m.got:.6g}", f"{m.want:.6g}"
+    return Disagreement(number, array, m.index, got, want, m.n_wrong, m.n_elements)
 
 
 def _outcomes(

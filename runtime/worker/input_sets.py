@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ...kernels.sparse.recorded import UsedTree
+from .rounding import Rounding
 from .verify import Expected
 
 Array = NDArray[Any]
@@ -26,6 +27,11 @@ class InputSet:
     arrays: Mapping[str, Array]
     scalars: Mapping[str, float | int | bool]
     expected: Mapping[str, Expected]
+    rounding: Rounding | None = None  # how far it carries the results, where that can be measured
+
+    def measured(self) -> InputSet:
+        """The same with what is expected once rounding was measured. Raises Stopped."""
+        return self if self.rounding is None else replace(self, expected=self.rounding.expected(1))
 
 
 @dataclass(frozen=True)

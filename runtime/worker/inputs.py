@@ -30,13 +30,13 @@ from ...kernels.language.record import Recording
 from ...kernels.program.cell_by_cell import cell_by_cell
 from ...kernels.program.flow import Flow, flow_of
 from .input_sets import InputSet, InputSets
+from .rounding import UNDECIDED, Rounding
 from .verify import (
     Expected,
     integers_like,
     near,
     poison_value,
     signed_like,
-    spread,
     tolerance_factor,
 )
 
@@ -50,12 +50,6 @@ Range = tuple[int | float, int | float]  # of integers whole numbers: a float ha
 _MANY_BYTES = 64 << 20  # from here on checking costs more than running: two sets are enough
 _HUGE_BYTES = 192 << 20  # from here on one: memory fresh from the system costs up to 2 s a GB
 _CHANGES = (0.25, 2**-5, 2**-9, 2**-14)  # relative, of what is not drawn
-# Of the runs in the types of the sequence that measure how far rounding carries: many where they cost nothing, since few samples of
-# one number may lie near by chance; none where they cost a search its time and the theory of sums holds.
-_SAMPLES = ((5e6, 8), (2e8, 3))  # expected nanoseconds of a run up to which there are so many
-_LEAST_SAMPLES = 2  # of what the theory does not know
-_ULPS = 2  # by which inputs differ in them
-_MARGIN = 8.0  # how much farther than any of them the result of a candidate may lie
 # Sums of integers up to here are exact in a type, a few of them.
 _WHOLE = {DType.f16: 2.0**8, DType.f32: 2.0**20, DType.f64: 2.0**48}
 _PERIODS = 2  # further ones, on what the one before has left: a sparse list that is old shows in the next only
@@ -141,12 +135,14 @@ def make_input_sets(
     reference: Reference | None = None,
     is_enough: Callable[[], bool] = lambda: False,
     more: Sequence[Arguments] = (),
+    undecided: float = UNDECIDED,
 ) -> InputSets:
     """Everything that candidates of the problem are verified and timed on; `first` is not
     changed.
 
-    `more` are further arguments of the caller. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
-    arguments lead an index out of its array, or fail an assertion. Once `is_enough` there are no more sets than there are.
+    `more` are further arguments of the caller; `undecided` is the share of an array that may lie on branches. Once `is_enough`
+    there are no more sets than there are. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
+    arguments lead an index out of its array, or fail an assertion.
     """
     if reference is None:
         from ..reference import Reference  # brings LLVM, see `Worker`
@@ -158,7 +154,7 @@ def make_input_sets(
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1
     if n_bytes > _MANY_BYTES:
         n_sets = min(n_sets, 2)
-    maker = _Maker(recording, problem, roles, reference)
+    maker = _Maker(recording, problem, roles, reference, undecided)
     try:
         sets = [maker.unverified(first) if is_huge else maker.plain(first)]
         sets += [maker.plain(given) for given in more if not is_huge]
@@ -277,26 +273,16 @@ class _Maker:
         problem: Problem,
         roles: Mapping[str, str],
         reference: Reference,
+        undecided: float = UNDECIDED,
     ) -> None:
         self._recording = recording
         self._reference = reference
         self._roles = roles
-        self._rng = np.random.default_rng(0)
+        self._undecided = undecided
         sums = [t for t in problem.tasks if t.is_reduction]
         extents = ([x.extent for x in t.loops if x.is_reduction] for t in sums)
         self._n_stages, self._n_summands = len(sums), max(map(prod, extents), default=1)
         self.flow = flow_of(recording)
-        self._n_samples = self._count_samples(problem)
-
-    def _count_samples(self, problem: Problem) -> int:
-        expected_ns = self._reference.expected_ns(self._recording)
-        found = next((n for ns, n in _SAMPLES if expected_ns < ns), 0)
-        written = [a for a in problem.arrays if a.role in ("output", "inout")]
-        is_known = all(
-            a.name not in self.flow.sensitive and self.flow.coarsest.get(a.name, a.dtype) is a.dtype
-            for a in written
-        )
-        return found if is_known else max(found, _LEAST_SAMPLES)
 
     def unverified(self, given: Arguments) -> InputSet:
         """Arguments to time on, and nothing to compare with."""
@@ -323,10 +309,15 @@ class _Maker:
             yield made
 
     def _run(
-        self, arrays: Mapping[str, Array], given: Arguments, wide: bool = True
+        self,
+        arrays: Mapping[str, Array],
+        given: Arguments,
+        *,
+        wide: bool = True,
+        seed: int | None = None,
     ) -> dict[str, Array]:
         """What comes out, as it is compared."""
-        found = self._reference.run(self._recording, arrays, given.scalars, wide=wide)
+        found = self._reference.run(self._recording, arrays, given.scalars, wide=wide, seed=seed)
         return canonical(self._recording.trees, found)
 
     def _compared(self, found: Mapping[str, Array]) -> list[str]:
@@ -350,48 +341,37 @@ class _Maker:
             )
             for name in self._compared(found)
         }
-        return InputSet(arrays, dict(given.scalars), wanted)
+        return self._with_rounding(arrays, given, wanted)
 
     def _set(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
     ) -> InputSet:
         sizes = self._sizes(arrays, given, found)
-        samples = [self._sample(arrays, given) for _ in range(self._n_samples)]
         wanted = {
-            name: self._expected(
-                name,
-                found[name],
-                max(sizes[name], _largest(found[name])),
-                [s[name] for s in samples if s[name].shape == found[name].shape],
-            )
+            name: self._expected(name, found[name], max(sizes[name], _largest(found[name])))
             for name in self._compared(found)
         }
-        return InputSet(arrays, dict(given.scalars), wanted)
+        return self._with_rounding(arrays, given, wanted)
 
-    def _expected(self, name: str, want: Array, size: float, samples: Sequence[Array]) -> Expected:
-        """What is allowed for the rounding of sums, and where more was measured, that."""
-        apart = spread(want, samples) if samples else np.zeros(())
+    def _with_rounding(
+        self, arrays: Mapping[str, Array], given: Arguments, wanted: Mapping[str, Expected]
+    ) -> InputSet:
+        rounding = Rounding(
+            wanted,
+            lambda seed: self._run(arrays, given, wide=False, seed=seed),
+            self._reference.is_over,
+            self._undecided,
+        )
+        return InputSet(arrays, dict(given.scalars), wanted, rounding)
+
+    def _expected(self, name: str, want: Array, size: float) -> Expected:
+        """What is allowed for the rounding of sums."""
         if want.dtype.kind != "f":
-            return Expected(want, 0.0, np.where(apart > 0, np.inf, 0.0) if apart.any() else None)
+            return Expected(want, 0.0)
         dtype = next(p.dtype for p in self._recording.arrays if p.name == name)
         own_eps, coarsest = _eps(dtype), _eps(self.flow.coarsest[name])
-        magnitude = size * max(1.0, coarsest / own_eps)
         factor = tolerance_factor(self._n_stages, self._n_summands, own_eps)
-        measured = apart * (_MARGIN / (factor * own_eps))
-        if not (measured > magnitude).any():
-            return Expected(want, factor, magnitude)
-        return Expected(want, factor, np.maximum(measured, magnitude))
-
-    def _sample(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
-        """What comes out in the types of the sequence, of inputs that differ in their last places."""
-        changed = {}
-        for name, a in arrays.items():
-            keeps = self._roles[name] == "output" or name in self.flow.placing
-            is_float = a.dtype.kind == "f"
-            change = _ULPS * float(np.finfo(a.dtype).eps) if is_float else 0.0
-            changed[name] = a if keeps or not is_float else near(a, change, self._rng)
-        with np.errstate(all="ignore"):
-            return self._run(changed, given, wide=False)
+        return Expected(want, factor, size * max(1.0, coarsest / own_eps))
 
     def _before(self, given: Arguments) -> dict[str, Array]:
         """Outputs start as poison, in the reference as in every verified run."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .input_sets import InputSet
-from .messages import ExpectedFiles, SetFiles
+from .messages import BranchFiles, ExpectedFiles, SetFiles
+from .verify import Expected
 
 Array = NDArray[Any]
 
@@ -48,18 +49,30 @@ class MemoryFiles:
 
 def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
     """The arrays of a set in such files."""
-    expected = {}
-    for name, e in s.expected.items():
-        size = e.magnitude
-        kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
-        expected[name] = ExpectedFiles(files.write(f"{name}.want", e.want), e.factor, kept)
     arrays = {
         name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
         if roles[name] == "output"
         else files.write(name, _in_order(a))
         for name, a in s.arrays.items()
     }
-    return SetFiles(arrays, dict(s.scalars), expected)
+    wanted = {n: files.write(f"{n}.want", e.want) for n, e in s.expected.items()}
+    return SetFiles(arrays, dict(s.scalars), write_expected(files, s.expected, wanted))
+
+
+def write_expected(
+    files: MemoryFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
+) -> dict[str, ExpectedFiles]:
+    """What is expected, of which the values are in the files `wanted` already."""
+    found = {}
+    for name, e in expected.items():
+        size, b = e.magnitude, e.branches
+        kept = files.write(f"{name}.size", size) if isinstance(size, np.ndarray) else size
+        branches = None
+        if b is not None:
+            at, values = files.write(f"{name}.at", b.at), files.write(f"{name}.values", b.values)
+            branches = BranchFiles(at, values, b.n_allowed)
+        found[name] = ExpectedFiles(wanted[name], e.factor, kept, branches)
+    return found
 
 
 def _in_order(array: Array) -> Array:

@@ -18,12 +18,21 @@ from .outcome import Failure, Measurement, Protocol
 _LENGTH_BYTES = 4
 
 
+class BranchFiles(msgspec.Struct, frozen=True):
+    """`Branches` whose arrays are .npy files."""
+
+    at: str
+    values: str
+    n_allowed: int
+
+
 class ExpectedFiles(msgspec.Struct, frozen=True):
     """An `Expected` whose arrays are .npy files."""
 
     want: str
     factor: float
     magnitude: str | float | None
+    branches: BranchFiles | None = None
 
 
 class SetFiles(msgspec.Struct, frozen=True):

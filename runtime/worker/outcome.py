@@ -14,18 +14,32 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
+class Disagreement:
+    """The first element that differs from the reference, and in how many of its array that is so."""
+
+    input_set: int  # its number
+    array: str
+    index: tuple[int, ...]
+    got: str  # to six digits: candidates that round otherwise have the same
+    want: str
+    n_wrong: int
+    n_elements: int
+
+
+@dataclass(frozen=True)
 class Failure:
     """A candidate that gave no time.
 
     compile: the compiler refused it or ran too long; launch: it could not be loaded or launched; crash: a
     signal, an exit or a fault of the device while it ran; timeout: no answer before the deadline; wrong: an output
     differs, or memory that is not its own was written; memory: it exhausted the memory it was
-    allowed. `advice` is one sentence for people, `log` what the tool or the system printed.
+    allowed. `advice` is one sentence for people, `log` what the tool or the system printed, `at` where an output differs.
     """
 
     kind: FailureKind
     advice: str
     log: str = ""
+    at: Disagreement | None = None
 
 
 @dataclass(frozen=True)

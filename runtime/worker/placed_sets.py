@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..backend import AbstractArray, AbstractRunner
 from .messages import SetFiles
-from .verify import Expected
+from .verify import Branches, Expected
 
 Array = NDArray[Any]
 MOST_TURNS = 16  # rows of one array that are protected in whole, each in a run of its own
@@ -73,7 +73,9 @@ class PlacedSet:
             self.arrays[name] = shared[key]
         for name, e in files.expected.items():
             magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
-            self.expected[name] = Expected(_open(e.want), e.factor, magnitude)
+            b = e.branches
+            branches = None if b is None else Branches(_open(b.at), _open(b.values), b.n_allowed)
+            self.expected[name] = Expected(_open(e.want), e.factor, magnitude, branches)
 
 
 def place_sets(

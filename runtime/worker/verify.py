@@ -12,19 +12,17 @@ suffices, and it still sees a lost tile; the classical worst case, n * eps * mag
 Accuracy and Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in
 float32. Where few different values are summed, as those of whole numbers less their mean, roundings
 have one direction and errors do grow as n. So n is the factor where it is far from hiding one
-summand of n: in float64 up to a million of them. The other is measured (`spread`): how far the
-results move when the same computation runs in the types of the sequence on inputs that differ in
-their last places (Parker, Monte Carlo Arithmetic, 1997). Recurrences, divisions and mixed precision
-are judged by that.
+summand of n: in float64 up to a million of them. The other is measured where that is not enough
+(`runtime/worker/rounding.py`): how far the results move when every rounding of the same computation
+falls otherwise. Recurrences and divisions are judged by that.
 
 NaN is right only where NaN is wanted, infinities must be equal, integers and booleans must be
-equal, but where rounding alone decides them (`magnitude` is an array with something there).
+equal. An element that lies on a branch may instead have one of the values of its `Branches`.
 Different shapes are a bug of the caller and raise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,9 +31,19 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_NEIGHBOURS = 64
 _SEEN = 2**-12  # of one summand of n: what the worst case of rounding may hide
 _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it stay in L2
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Elements that lie on a branch: each may have any of its values. `at` has their places in the flat array, in order, `values`
+    a row for each. A run may leave what is wanted at `n_allowed` of them.
+    """
+
+    at: Array
+    values: Array
+    n_allowed: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Expected:
     want: Array
     factor: float = 16.0
     magnitude: Array | float | None = None  # same shape as `want`, or one number for all elements
+    branches: Branches | None = None
 
 
 @dataclass(frozen=True)
@@ -59,10 +68,16 @@ class Mismatch:
     n_wrong: int
     n_elements: int
     tolerance: float = 0.0  # of this element
+    n_allowed: int | None = None  # of elements on a branch, where all that are wrong lie on one
 
     def __str__(self) -> str:
         place = ", ".join(map(str, self.index))
         count = f"{self.n_wrong} of {self.n_elements} elements are wrong"
+        if self.n_allowed is not None:
+            count = (
+                f"{self.n_wrong} of {self.n_elements} elements lie on a branch and took the other side, more than"
+                f" {self.n_allowed}: if that is right, allow a larger share of undecided elements"
+            )
         within = f" within {self.tolerance:.2g}" if self.tolerance else ""
         return f"[{place}] is {self.got!r} and should be {self.want!r}{within} ({count})"
 
@@ -74,30 +89,6 @@ def tolerance_factor(stages: int, n_summands: int = 1, eps: float = 1.0) -> floa
     return max(factor, float(n_summands)) if is_seen else factor
 
 
-def spread(want: Array, samples: Sequence[Array]) -> Array:
-    """How far each element of the samples is from `want` at most; infinite where only one of the two is finite.
-
-    A few samples of one element may lie near by chance, so floats look at 64 neighbours together; what rounding does
-    to them is alike. Of integers each element is looked at alone.
-    """
-    found = np.zeros(want.shape)
-    for sample in samples:
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(sample.astype(np.float64) - want)
-        same = (sample == want) | (np.isnan(sample) & np.isnan(want))
-        found = np.maximum(
-            found, np.where(same, 0.0, np.nan_to_num(apart, nan=np.inf, posinf=np.inf))
-        )
-    if want.dtype.kind != "f" or found.size == 0:
-        return found
-    flat = found.reshape(-1)
-    starts = np.arange(0, flat.size, _NEIGHBOURS)
-    most = np.maximum.reduceat(np.where(np.isfinite(flat), flat, 0.0), starts)
-    around = np.repeat(most, np.diff(starts, append=flat.size))
-    smooth: Array = np.maximum(flat, around).reshape(want.shape)
-    return smooth
-
-
 def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
     """The first element of `got` outside the tolerance, or None. Raises ValueError on different
     shapes (a caller's bug).
@@ -105,33 +96,78 @@ def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
     want = expected.want
     if got.shape != want.shape:
         raise ValueError(f"got shape {got.shape}, wanted shape {want.shape}")
-    if got.dtype.kind != "f":
-        wrong = got != want
-        if isinstance(expected.magnitude, np.ndarray):
-            wrong &= expected.magnitude == 0
-        return _describe(got, want, wrong)
     if got.size == 0:
         return None
-    magnitude = expected.magnitude
-    if magnitude is None:
+    if got.dtype.kind != "f":
+        return _judged(got, expected, got != want, np.zeros(()))
+    if expected.magnitude is None:
         finite = np.abs(want[np.isfinite(want)])
-        magnitude = float(finite.max()) if finite.size else 0.0
-    scale = expected.factor * float(np.finfo(got.dtype).eps)
-    # A result may always underflow to zero, or round among denormals.
-    floor = float(np.finfo(got.dtype).smallest_normal)
-    if _all_close(got, want, magnitude, scale, floor):
+        expected = replace(expected, magnitude=float(finite.max()) if finite.size else 0.0)
+    if _all_close(got, expected):
         return None
-    found = _describe(got, want, ~_close(got, want, magnitude, scale, floor))
-    assert found is not None
-    allowed = np.maximum(scale * np.asarray(magnitude), floor)
-    return replace(found, tolerance=float(np.broadcast_to(allowed, got.shape)[found.index]))
+    allowed = allowed_error(expected, got.dtype)
+    return _judged(got, expected, ~_close(got, want, allowed), np.asarray(allowed))
 
 
-def _all_close(
-    got: Array, want: Array, magnitude: Array | float, scale: float, floor: float
-) -> bool:
-    flat_got, flat_want = got.reshape(-1), want.reshape(-1)
-    flat_magnitude = magnitude.reshape(-1) if isinstance(magnitude, np.ndarray) else None
+def allowed_error(
+    expected: Expected, dtype: np.dtype[Any], part: slice | None = None
+) -> Array | float:
+    """How far an element of a floating-point output may be from what is wanted, whose magnitude is given: one number for all, or
+    an array, of which `part` is of the flat one.
+    """
+    magnitude = expected.magnitude
+    assert magnitude is not None
+    scale = expected.factor * float(np.finfo(dtype).eps)
+    # A result may always underflow to zero, or round among denormals.
+    floor = float(np.finfo(dtype).smallest_normal)
+    if isinstance(magnitude, np.ndarray):
+        sizes = magnitude if part is None else magnitude.reshape(-1)[part]
+        return np.maximum(scale * sizes, floor)
+    return max(scale * magnitude, floor)
+
+
+def _judged(
+    got: Array, expected: Expected, wrong: NDArray[np.bool_], allowed: Array
+) -> Mismatch | None:
+    """What is wrong of elements that are not as wanted, once those on branches were looked at."""
+    branches, n_allowed = expected.branches, None
+    if branches is not None:
+        at = branches.at[wrong.reshape(-1)[branches.at]]
+        n_other, is_other = _on_another_side(got, branches, wrong, allowed)
+        rest = wrong.copy()
+        rest.reshape(-1)[at[is_other]] = False
+        if rest.any():
+            wrong = rest
+        elif n_other <= branches.n_allowed:
+            return None
+        else:
+            n_allowed = branches.n_allowed
+    found = _describe(got, expected.want, wrong)
+    if found is None:
+        return None
+    tolerance = float(np.broadcast_to(allowed, got.shape)[found.index])
+    return replace(found, tolerance=tolerance, n_allowed=n_allowed)
+
+
+def _on_another_side(
+    got: Array, branches: Branches, wrong: NDArray[np.bool_], allowed: Array
+) -> tuple[int, NDArray[np.bool_]]:
+    """How many of the elements on branches that are not as wanted have another of their values, and which of them do."""
+    is_wrong = wrong.reshape(-1)[branches.at]
+    at, values = branches.at[is_wrong], branches.values[is_wrong]
+    mine = got.reshape(-1)[at][:, None]
+    same = mine == values
+    if got.dtype.kind == "f":
+        error = np.broadcast_to(allowed, got.shape).reshape(-1)[at][:, None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = np.abs(mine.astype(np.float64) - values.astype(np.float64)) <= error
+        same |= (np.isfinite(mine) & near) | (np.isnan(mine) & np.isnan(values))
+    found: NDArray[np.bool_] = same.any(axis=1)
+    return int(np.count_nonzero(found)), found
+
+
+def _all_close(got: Array, expected: Expected) -> bool:
+    flat_got, flat_want = got.reshape(-1), expected.want.reshape(-1)
     error = np.empty(_CHUNK, np.float64)
     for start in range(0, flat_got.size, _CHUNK):
         part = slice(start, min(start + _CHUNK, flat_got.size))
@@ -139,32 +175,22 @@ def _all_close(
         with np.errstate(invalid="ignore"):
             np.subtract(flat_got[part], flat_want[part], out=e)
         np.abs(e, out=e)
-        if flat_magnitude is None:
-            assert not isinstance(magnitude, np.ndarray)
-            fine = float(e.max()) <= max(scale * magnitude, floor)
-        else:
-            fine = bool((e <= np.maximum(scale * flat_magnitude[part], floor)).all())
+        most = allowed_error(expected, got.dtype, part)
         # The plain comparison is false for NaN and infinities: look again, slowly, before calling
         # it wrong.
-        if not fine:
-            m = flat_magnitude[part] if flat_magnitude is not None else magnitude
-            if not _close(flat_got[part], flat_want[part], m, scale, floor).all():
-                return False
+        if not (e <= most).all() and not _close(flat_got[part], flat_want[part], most).all():
+            return False
     return True
 
 
-def _close(
-    got: Array, want: Array, magnitude: Array | float, scale: float, floor: float
-) -> NDArray[np.bool_]:
+def _close(got: Array, want: Array, allowed: Array | float) -> NDArray[np.bool_]:
     with np.errstate(invalid="ignore", over="ignore"):
         # A want beyond the range of the type is an infinity in it.
         rounded = want.astype(got.dtype)
-        near = np.abs(got.astype(np.float64) - want) <= np.maximum(
-            scale * np.asarray(magnitude), floor
-        )
+        near = np.abs(got.astype(np.float64) - want) <= allowed
     both_nan = np.isnan(got) & np.isnan(want)
     same_infinity = np.isinf(got) & (got == rounded)
-    is_free = np.isinf(magnitude)
+    is_free = np.isinf(allowed)  # where rounding alone says whether it is finite
     close: NDArray[np.bool_] = (np.isfinite(got) & near) | both_nan | same_infinity | is_free
     return close
 

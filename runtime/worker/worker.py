@@ -8,11 +8,12 @@ of the inputs. Files in memory vanish with the parent, also when it is killed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+import msgspec
 from numpy.typing import NDArray
 
 from ..backend import AbstractDevice
@@ -22,7 +23,7 @@ from .channel import Answer, Channel, Death
 from .child import SCRATCH_PREFIX
 from .deaths import explain
 from .input_sets import InputSets
-from .memory_files import MemoryFiles, write_set
+from .memory_files import MemoryFiles, write_expected, write_set
 from .messages import (
     Beside,
     Calibrate,
@@ -36,7 +37,9 @@ from .messages import (
     Request,
     TimeFunction,
 )
-from .outcome import FINAL, Failure, Measurement, Protocol
+from .outcome import FINAL, Disagreement, Failure, Measurement, Protocol
+from .rounding import branch_sentences
+from .verify import Expected
 
 Array = NDArray[Any]
 _PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
@@ -63,6 +66,12 @@ class AbstractWorker(ABC):
     """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that took the place of one that died."""
 
     n_restarts: int = 0
+
+    def __init__(self) -> None:
+        self.branches: dict[int, tuple[str, ...]] = {}
+        """Sentences on elements that lie on a branch, by the number of the input set, where that was looked at."""
+        self.on_measured: Callable[[int], None] = lambda number: None
+        """Told the number of an input set once it was measured how far rounding carries its results."""
 
     def start(self) -> None:  # noqa: B027  # there may be nothing to start
         """Begin to start what evaluates, without waiting: the caller has other work meanwhile."""
@@ -129,11 +138,13 @@ class Worker(AbstractWorker):
     """
 
     def __init__(self, device: AbstractDevice, options: WorkerOptions | None = None) -> None:
+        super().__init__()
         self._device = device
         self._options = options or WorkerOptions()
         self._input_sets: InputSets | None = None
         self._prepare: Prepare | None = None
         self._ready = Ready([], 0)
+        self._levels: dict[int, int] = {}  # of the rounding of input sets, where it was measured
         self._files = MemoryFiles()
         self.n_restarts = 0
         library = device.runner.child_library() if self._options.runs_candidates else None
@@ -157,7 +168,8 @@ class Worker(AbstractWorker):
         allowance_bytes = self._options.memory_bytes
         if allowance_bytes is None:
             allowance_bytes = (512 << 20) + 2 * input_sets.size_bytes
-        self._input_sets = input_sets
+        self._input_sets, self._levels = input_sets, {}
+        self.branches.clear()
         self._prepare = Prepare(dict(input_sets.roles), sets, allowance_bytes, input_sets.trees)
         self._send_prepare()
 
@@ -168,7 +180,8 @@ class Worker(AbstractWorker):
         if self._prepare is not None:
             self._channel.kill()
         assert other._input_sets is not None
-        prepared = other._prepare
+        prepared, self._levels = other._prepare, dict(other._levels)
+        self.branches.update(other.branches)
         self._input_sets = replace(other._input_sets, sets=other._input_sets.sets[:n_sets])
         self._prepare = Prepare(
             prepared.roles, prepared.sets[:n_sets], prepared.allowance_bytes, prepared.trees
@@ -178,7 +191,10 @@ class Worker(AbstractWorker):
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         n_runs = self._ready.n_verified if verify else 0
         deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
-        return self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
+        while True:
+            found = self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
+            if not self._measures_rounding([found]):
+                return found
 
     def interleave(
         self, artifacts: Sequence[Artifact], protocol: Protocol = FINAL
@@ -186,8 +202,10 @@ class Worker(AbstractWorker):
         if not artifacts:
             return []
         deadline_s = self._interleave_deadline_s(artifacts, protocol)
-        outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
-        return self._all_of(artifacts, outcomes, protocol)
+        while True:
+            outcomes = self._outcomes(Interleave(list(artifacts), protocol), deadline_s)
+            if not self._measures_rounding(outcomes):
+                return self._all_of(artifacts, outcomes, protocol)
 
     def interleave_beside(
         self,
@@ -200,12 +218,46 @@ class Worker(AbstractWorker):
         if library is None or not artifacts:
             return self.interleave(artifacts, protocol), {}
         beside = Beside(str(library), read_bytes, written_bytes)
-        answer = self._ask(
-            Interleave(list(artifacts), protocol, beside),
-            _PROBE_S + self._interleave_deadline_s(artifacts, protocol),
-        )
-        rates = answer.rates if isinstance(answer, Outcomes) else {}
-        return self._all_of(artifacts, self._read(answer), protocol), rates
+        deadline_s = _PROBE_S + self._interleave_deadline_s(artifacts, protocol)
+        while True:
+            answer = self._ask(Interleave(list(artifacts), protocol, beside), deadline_s)
+            outcomes = self._read(answer)
+            if not self._measures_rounding(outcomes):
+                rates = answer.rates if isinstance(answer, Outcomes) else {}
+                return self._all_of(artifacts, outcomes, protocol), rates
+
+    def _measures_rounding(self, outcomes: Sequence[Outcome]) -> bool:
+        """True if results differ from the reference and it was measured now how far rounding may carry them: then they are to be
+        compared again. Raises Stopped.
+        """
+        places = [o.at for o in outcomes if isinstance(o, Failure) and o.at is not None]
+        places.sort(key=lambda at: at.n_wrong)
+        return any(self._measure_rounding(at) for at in places)
+
+    def _measure_rounding(self, at: Disagreement) -> bool:
+        """The next level of an input set that says anything new."""
+        rounding = self._prepared.sets[at.input_set].rounding
+        level = self._levels.get(at.input_set, 0) + 1
+        while rounding is not None and rounding.is_worth(level, at):
+            before, found = rounding.expected(level - 1), rounding.expected(level)
+            self._levels[at.input_set] = level
+            if any(found[name] is not before[name] for name in found):
+                self._expect(at.input_set, found)
+                return True
+            level += 1
+        return False
+
+    def _expect(self, number: int, expected: Mapping[str, Expected]) -> None:
+        """Compare the results of an input set with this from now on."""
+        assert self._prepare is not None
+        sets = list(self._prepare.sets)
+        wanted = {name: e.want for name, e in sets[number].expected.items()}
+        new = write_expected(self._files, expected, wanted)
+        sets[number] = msgspec.structs.replace(sets[number], expected=new)
+        self._prepare = msgspec.structs.replace(self._prepare, sets=sets)
+        self._send_prepare()
+        self.branches[number] = branch_sentences(expected)
+        self.on_measured(number)
 
     def _all_of(
         self, artifacts: Sequence[Artifact], outcomes: list[Outcome], protocol: Protocol

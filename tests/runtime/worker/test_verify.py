@@ -14,7 +14,6 @@ from kernelscape.runtime.worker.verify import (
     integers_like,
     poison_value,
     signed_like,
-    spread,
     tolerance_factor,
 )
 
@@ -87,23 +86,6 @@ def test_sums_in_any_order_pass_and_a_lost_block_does_not(n, seed, dtype):
     assert find_mismatch(np.cumsum(x[::-1], dtype=dtype)[-1:], expected) is None
     lost = sequential + np.array([0.2 * np.sqrt(n) + 0.2], dtype)
     assert find_mismatch(lost, expected) is not None
-
-
-def test_spread_is_of_the_neighbourhood_and_what_is_not_finite_is_free():
-    want = np.ones(130)
-    near, far = want.copy(), want.copy()
-    near[3], far[100] = 1.5, INF
-    found = spread(want, [near, far])
-    assert (found[:64] == 0.5).all()
-    assert found[64] == 0
-    assert found[100] == INF
-    assert (spread(np.array([1, 2]), [np.array([1, 3])]) == [0, 1]).all()
-
-
-def test_integers_that_rounding_decides_are_free():
-    expected = Expected(np.array([1, 2]), 0.0, np.array([0.0, INF]))
-    assert find_mismatch(np.array([1, 7]), expected) is None
-    assert find_mismatch(np.array([2, 2]), expected) is not None
 
 
 def test_exact_inputs_show_one_lost_element():

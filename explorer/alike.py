@@ -1,0 +1,34 @@
+"""Candidates that are all wrong alike: then it is not they that are wrong."""
+
+from __future__ import annotations
+
+from ..runtime.worker.outcome import Disagreement, Failure, Measurement
+
+_ENOUGH = 8  # first candidates that are wrong alike end a search
+
+
+class Alike:
+    """Looks whether all candidates that ran so far were wrong at the same element, with the same value."""
+
+    def __init__(self) -> None:
+        self.at: Disagreement | None = None  # of all of them; None: of none, or they differ
+        self.n = 0
+        self._is_over = False
+
+    def see(self, found: Measurement | Failure) -> None:
+        """Take note of an outcome; what did not run says nothing."""
+        if isinstance(found, Failure) and found.kind != "wrong":
+            return
+        at = found.at if isinstance(found, Failure) else None
+        is_like = at is not None and (self.at is None or _is_same(at, self.at))
+        self._is_over |= not is_like
+        self.at, self.n = (None, 0) if self._is_over else (at, self.n + 1)
+
+    @property
+    def are_enough(self) -> bool:
+        """True if so many were wrong alike that others will be."""
+        return self.n >= _ENOUGH
+
+
+def _is_same(a: Disagreement, b: Disagreement) -> bool:
+    return (a.input_set, a.array, a.index, a.got) == (b.input_set, b.array, b.index, b.got)

@@ -1,0 +1,49 @@
+"""Operations on arrays, as the interpreter asks for them: those of NumPy, or others that stand for them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from ..ir.ops import OPS
+from .contraction import contract
+
+Array = np.ndarray[Any, Any]
+
+
+class AbstractArithmetic(ABC):
+    """The operations of the language on arrays and scalars."""
+
+    @abstractmethod
+    def operation(self, op: str, *operands: Any) -> Any:
+        """An operation of one or two operands, element by element."""
+
+    @abstractmethod
+    def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
+        """The reduction of terms along axes."""
+
+    @abstractmethod
+    def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
+        """The sum of products, as `contract`."""
+
+    @abstractmethod
+    def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
+        """Update elements of which several may be one."""
+
+
+class NumpyArithmetic(AbstractArithmetic):
+    """NumPy's."""
+
+    def operation(self, op: str, *operands: Any) -> Any:
+        return OPS[op].numpy(*operands)
+
+    def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
+        return OPS[op].ufunc.reduce(terms, axis=axis, dtype=terms.dtype, keepdims=keepdims)
+
+    def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
+        return contract(a, b, shape, n_reduced)
+
+    def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
+        OPS[op].ufunc.at(array, indices, values)

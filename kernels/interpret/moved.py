@@ -1,0 +1,200 @@
+"""Results of floating-point operations moved by a unit in the last place, up or down at random: Monte Carlo arithmetic.
+
+A run in which every result that was rounded is moved so is one of the runs that rounding allows: sums in another order and
+products that are contracted round elsewhere, and lie as near. What several such runs differ by says how far the program carries
+rounding (Parker, Monte Carlo arithmetic, 1997; CADNA, Jezequel and Chesneaux, 2008; Verificarlo, Denis et al., 2016). Results that
+are exact stay, as in CADNA: sums of small whole numbers are the same in any order.
+
+The numbers are those of a counter that begins at a seed, mixed: equal seeds give equal results. In LLVM it costs some ten
+instructions an operation; for NumPy arrays there is a generator of NumPy's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ..ir.kernel import DType
+from ..ir.ops import OPS
+from .arithmetic import AbstractArithmetic
+from .contraction import contract
+from .llvm_operations import WORD, Value, call, constant, type_of
+
+Array = np.ndarray[Any, Any]
+
+# Of floats these are exact, or are decided by the operands alone.
+_EXACT = frozenset(
+    (
+        "neg",
+        "abs",
+        "min",
+        "max",
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "round",
+        "isnan",
+        "isinf",
+        "floordiv",
+        "mod",
+    )
+)
+_STEP, _FACTOR = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # of the counter, and what mixes it
+_WHOLE = 4096.0  # a function that gives a whole number up to here is taken to be exact
+_WIDER: dict[str, Any] = {"float16": np.float32, "float32": np.float64, "float64": np.longdouble}
+
+
+def rounds(op: str, dtype: DType) -> bool:
+    """True if results of an operation on floats of this type are rounded."""
+    return dtype.is_float and op not in _EXACT
+
+
+def mixed(seed: int, k: int) -> int:
+    """The seed of the k-th part of what has a seed: 63 bits."""
+    z = (seed * _FACTOR + (k + 1) * _STEP) % 2**64
+    return (z ^ (z >> 32)) * _FACTOR % 2**64 >> 1
+
+
+class Mover:
+    """Writes what moves a result into a function of LLVM, whose counter is at `place`."""
+
+    def __init__(self, build: Any, place: Value) -> None:
+        self._build, self._place = build, place
+
+    def moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
+        """The result of an operation that `rounds`, which stays where it is exact, zero, infinite, or so small that it is no
+        normal number.
+        """
+        build = self._build
+        word = ir.IntType(8 * dtype.size_bytes)
+        size = call(build, "llvm.fabs", dtype, found)
+        least = float(np.finfo(dtype.value).smallest_normal)
+        is_normal = build.and_(
+            build.fcmp_ordered(">=", size, constant(least, dtype)),
+            build.fcmp_ordered("<", size, constant(math.inf, dtype)),
+        )
+        is_moved = build.and_(is_normal, self._is_rounded(op, found, operands, dtype))
+        step = build.select(is_moved, self._step(word), ir.Constant(word, 0))
+        # Nearly all are: a branch that the processor foresees, not a chain of operations that each waits for the one before.
+        weights = (
+            ir.MetaDataString(build.module, "branch_weights"),
+            *(ir.Constant(ir.IntType(32), n) for n in (2000, 1)),
+        )
+        step.set_metadata("prof", build.module.add_metadata(weights))
+        return build.bitcast(build.add(build.bitcast(found, word), step), type_of(dtype))
+
+    def _step(self, word: Any) -> Value:
+        """1 or -1."""
+        build = self._build
+        counter = build.add(build.load(self._place), ir.Constant(WORD, _STEP))
+        build.store(counter, self._place)
+        mixed_bits = build.xor(counter, build.lshr(counter, ir.Constant(WORD, 32)))
+        bits = build.mul(mixed_bits, ir.Constant(WORD, _FACTOR))
+        sign = build.or_(build.ashr(bits, ir.Constant(WORD, 63)), ir.Constant(WORD, 1))
+        return sign if word.width == 64 else build.trunc(sign, word)
+
+    def _is_rounded(
+        self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType
+    ) -> Value:
+        build = self._build
+        match op:
+            case "add" | "sub":  # Knuth's sum without error
+                a, b = operands
+                b = build.fneg(b) if op == "sub" else b
+                part = build.fsub(found, a)
+                error = build.fadd(build.fsub(a, build.fsub(found, part)), build.fsub(b, part))
+            case "mul":
+                a, b = operands
+                error = self._fused(a, b, build.fneg(found), dtype)
+            case "div":
+                error = self._fused(found, operands[1], build.fneg(operands[0]), dtype)
+            case "sqrt":
+                error = self._fused(found, found, build.fneg(operands[0]), dtype)
+            case _:
+                is_large = build.fcmp_ordered(
+                    ">", call(build, "llvm.fabs", dtype, found), constant(_WHOLE, dtype)
+                )
+                whole = call(build, "llvm.rint", dtype, found)
+                return build.or_(is_large, build.fcmp_ordered("!=", whole, found))
+        return build.fcmp_ordered("!=", error, constant(0, dtype))
+
+    def _fused(self, a: Value, b: Value, c: Value, dtype: DType) -> Value:
+        return call(self._build, "llvm.fma", dtype, a, b, c)
+
+
+class ArrayMover(AbstractArithmetic):
+    """Moves the results of operations on NumPy arrays."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def operation(self, op: str, *operands: Any) -> Any:
+        """A result of NumPy's, moved where it was rounded."""
+        found = OPS[op].numpy(*operands)
+        dtype = np.asarray(found).dtype
+        if dtype.kind != "f" or op in _EXACT:
+            return found
+        wider = _WIDER[dtype.name]
+        wide = OPS[op].numpy(*(np.asarray(x, wider) for x in operands))
+        return self._moved(found, wide != found)
+
+    def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
+        """A reduction of terms along axes. That of a sum of n is moved as far as its partial sums would be, on the average: by
+        eps * sqrt(n) of the sum, or of the root of the sum of squares, where that is larger.
+        """
+        found = OPS[op].ufunc.reduce(terms, axis=axis, dtype=terms.dtype, keepdims=keepdims)
+        if terms.dtype.kind != "f" or op not in ("add", "mul"):
+            return found
+        n = math.prod(terms.shape[k] for k in axis)
+        if op == "mul":
+            size = np.abs(found)
+        else:
+            wide = terms.astype(_WIDER[terms.dtype.name])
+            if _is_whole(terms, np.abs(wide).sum(axis=axis).max(initial=0.0)):
+                return found
+            size = np.sqrt((wide * wide).sum(axis=axis, keepdims=keepdims))
+        return self._shifted(found, size, n)
+
+    def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
+        """As `contract`, moved likewise."""
+        found = contract(a, b, shape, n_reduced)
+        if found.dtype.kind != "f":
+            return found
+        if _is_whole(a, 0.0) and _is_whole(b, 0.0):
+            most = contract(np.abs(a), np.abs(b), shape, n_reduced).max(initial=0.0)
+            if _is_whole(a, most):
+                return found
+        n = math.prod(shape[:n_reduced])
+        size = np.sqrt(contract(a * a, b * b, shape, n_reduced))
+        moved: Array = self._shifted(found, size, n)
+        return moved
+
+    def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
+        """As NumPy's, each element moved once."""
+        OPS[op].ufunc.at(array, indices, values)
+        if array.dtype.kind == "f" and op not in _EXACT:
+            array[indices] = self._moved(array[indices], True)
+
+    def _shifted(self, found: Any, size: Any, n: int) -> Any:
+        dtype = np.asarray(found).dtype
+        far = float(np.finfo(dtype).eps) * math.sqrt(n)
+        random = self._rng.uniform(-1.0, 1.0, np.shape(found))
+        return np.asarray(found + far * random * np.maximum(np.abs(found), size)).astype(dtype)[()]
+
+    def _moved(self, found: Any, is_rounded: Any) -> Any:
+        dtype = np.asarray(found).dtype
+        size = np.abs(found)
+        is_normal = (size >= np.finfo(dtype).smallest_normal) & np.isfinite(size)
+        up = self._rng.integers(0, 2, np.shape(found), np.int8) > 0
+        beside = np.nextafter(found, np.where(up, np.inf, -np.inf).astype(dtype))
+        return np.where(is_rounded & is_normal, beside, found).astype(dtype)[()]
+
+
+def _is_whole(x: Array, most: float) -> bool:
+    """True if all are whole numbers, and sums of them as large as `most` at the most are exact."""
+    is_small = most < 2.0 ** (np.finfo(x.dtype).nmant + 1)
+    return bool(is_small) and bool((np.rint(x) == x).all())

@@ -1,0 +1,217 @@
+"""How far a program carries rounding: what its results may differ by, and which of them lie on a branch.
+
+The tolerance of `verify.py` knows sums. A recurrence, a division or a difference may carry each rounding much farther, and a
+threshold makes of one unit in the last place another value. So where a candidate leaves that tolerance, the reference runs again:
+once in the types of the sequence, and several times with every result that was rounded moved by a unit in the last place, up or
+down at random (kernels/interpret/moved.py). That is done when it is first needed, and for one input set: most sequences never ask.
+
+Of an element the runs say two different things.
+
+They spread. Rounding is carried farther than sums carry it, and a candidate may lie `MARGIN` times as far from the reference as the
+farthest of the runs among 64 neighbours. With four samples of a normal distribution a factor of 8.3 covers 99 % of it with a
+confidence of 95 % (Howe, Two-sided tolerance limits for normal populations, 1969; Sohier et al., Confidence intervals for
+stochastic arithmetic, 2021, say the same of Monte Carlo arithmetic), neighbours make it many more samples than four, and a unit in
+the last place is 3.5 times the standard deviation of a rounding.
+
+They agree on a few values that lie far apart: it lies on a branch. It is undecided, either side is right, and a candidate has to
+have one of these values, within the tolerance of its neighbours. What is undecided for a candidate may be `share` of an array, and
+one element in any case: more would be no verification.
+
+Where few elements are still wrong there are `_SAMPLES[1]` runs: whether a run takes the other side of a branch is left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..apart import Stopped
+from .outcome import Disagreement
+from .verify import Branches, Expected, allowed_error
+
+Array = NDArray[Any]
+Run = Callable[[int | None], Mapping[str, Array]]
+"""The results in the types of the sequence, moved by a seed or not. Raises Stopped, IndexError and AssertionError."""
+
+MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
+UNDECIDED = 1e-5  # share of the elements of an array that may be so
+_SAMPLES = (4, 16)  # runs that are moved, of each level
+_NEIGHBOURS = (
+    64  # elements that are looked at together: a few samples of one may lie near by chance
+)
+_FEW_NEIGHBOURS = 8  # less say nothing of each other
+_JUMP = (
+    256.0  # how many times the noise of its neighbours an element must be off to lie on a branch
+)
+_SIDES = 3  # runs that have the same value, on the average: by chance few do
+_CHUNK = 1 << 15  # elements looked at together, whose buffers stay in L2
+_FEW = 1e-3  # share of wrong elements up to which more runs may show that they are undecided
+
+
+@dataclass
+class Rounding:
+    """What rounding does to the results of one input set. `plain` is what is expected where nothing was measured."""
+
+    plain: Mapping[str, Expected]
+    run: Run
+    is_over: Callable[[], bool]
+    share: float = UNDECIDED
+
+    def __post_init__(self) -> None:
+        self._n_run = 0
+        self._seen: dict[str, _Seen] = {}
+        self._found: dict[int, Mapping[str, Expected]] = {0: self.plain}
+
+    def is_worth(self, level: int, at: Disagreement) -> bool:
+        """True if a level may show that what differs at the one before is right."""
+        is_few = at.n_wrong <= max(1.0, _FEW * at.n_elements)
+        return level == 1 or (level <= len(_SAMPLES) and is_few)
+
+    def expected(self, level: int) -> Mapping[str, Expected]:
+        """What is expected at a level: 0 without runs, each further one with more. Raises Stopped."""
+        if level not in self._found:
+            self._take(_SAMPLES[level - 1])
+            self._found[level] = {
+                name: self._seen[name].expected(self.share) if name in self._seen else e
+                for name, e in self.plain.items()
+            }
+        return self._found[level]
+
+    def _take(self, n: int) -> None:
+        """Runs until there were `n` that are moved; those that leave an array or do not end say nothing."""
+        for k in range(self._n_run, n + 1):
+            self._n_run = k + 1
+            try:
+                with np.errstate(all="ignore"):
+                    sample = self.run(k or None)
+            except (IndexError, AssertionError):
+                continue
+            except Stopped:
+                if not self.is_over():
+                    continue
+                self._n_run = k
+                raise
+            for name, e in self.plain.items():
+                if name in sample and sample[name].shape == e.want.shape and e.want.size:
+                    seen = self._seen.setdefault(name, _Seen(e, sample[name].dtype))
+                    seen.add(sample[name])
+
+
+class _Seen:
+    """What the runs have made of one output: how far the farthest is from what is wanted, and where which of them leaves it."""
+
+    def __init__(self, plain: Expected, dtype: np.dtype[Any]) -> None:
+        self._plain, self._dtype = plain, dtype
+        self._want = plain.want.reshape(-1)
+        self._is_float = plain.want.dtype.kind == "f"
+        self._apart = np.zeros(self._want.size if self._is_float else 0)
+        self._off: list[tuple[Array, Array]] = []  # of each run: places, values
+
+    def add(self, sample: Array) -> None:
+        """One run more."""
+        flat, places = sample.reshape(-1), []
+        for start in range(0, flat.size, _CHUNK):
+            part = slice(start, min(start + _CHUNK, flat.size))
+            off = self._look(flat[part], part) if self._is_float else flat[part] != self._want[part]
+            places.append(np.flatnonzero(off) + start)
+        at = np.concatenate(places)
+        self._off.append((at, flat[at]))
+
+    def _look(self, sample: Array, part: slice) -> NDArray[np.bool_]:
+        """True for elements that are farther from what is wanted than is allowed anyway."""
+        want = self._want[part]
+        with np.errstate(invalid="ignore", over="ignore"):
+            far = np.abs(np.subtract(sample, want, dtype=np.float64))
+        if not np.isfinite(far.max()):
+            same = (sample == want) | (np.isnan(sample) & np.isnan(want))
+            far = np.where(same, 0.0, np.nan_to_num(far, nan=np.inf, posinf=np.inf))
+        np.maximum(self._apart[part], far, out=self._apart[part])
+        off: NDArray[np.bool_] = far > allowed_error(self._plain, self._dtype, part)
+        return off
+
+    def expected(self, share: float) -> Expected:
+        """What a candidate must hold; what is expected without these runs, itself, where they say nothing new."""
+        at, plain = np.zeros(0, np.int64), self._plain
+        if not self._is_float:
+            at = np.unique(np.concatenate([places for places, _ in self._off]))
+            return replace(plain, branches=self._branches(at, share)) if at.size else plain
+        base = np.asarray(allowed_error(plain, self._dtype)).reshape(-1)
+        if not (self._apart > base / MARGIN).any():
+            return plain
+        at, apart = self._on_branches(base), self._apart.copy()
+        apart[at] = 0.0  # they say nothing of their neighbours
+        allowed = np.maximum(MARGIN * _of_neighbours(apart), base).reshape(plain.want.shape)
+        scale = plain.factor * float(np.finfo(self._dtype).eps)
+        return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
+
+    def _on_branches(self, base: Array) -> Array:
+        """The elements whose values are few and far apart, in order."""
+        at = np.flatnonzero(self._apart > _JUMP * base)
+        if at.size == 0:
+            return at
+        own = np.broadcast_to(base, self._apart.shape)[at]
+        noise = np.maximum(own, MARGIN * _typical(self._apart, at))
+        largest = np.finfo(np.float64).max
+        values = np.concatenate([self._want[at, None], self._values(at)], axis=1, dtype=np.float64)
+        values = np.nan_to_num(values, nan=np.inf, posinf=largest, neginf=-largest)
+        with np.errstate(invalid="ignore", over="ignore"):
+            steps = np.diff(np.sort(values, axis=1), axis=1) > noise[:, None]
+        n_values = 1 + np.count_nonzero(steps, axis=1)
+        is_far = self._apart[at] > _JUMP * noise
+        chosen: Array = at[is_far & (n_values <= values.shape[1] // _SIDES)]
+        return chosen
+
+    def _branches(self, at: Array, share: float) -> Branches | None:
+        if at.size == 0:
+            return None
+        return Branches(at, self._values(at), max(1, int(share * self._want.size)))
+
+    def _values(self, at: Array) -> Array:
+        """What each run has at some places, a row for each place: what is wanted where it was near that."""
+        columns = []
+        for places, values in self._off:
+            column = self._want[at].astype(self._dtype)
+            if places.size:
+                k = np.minimum(np.searchsorted(places, at), places.size - 1)
+                column = np.where(places[k] == at, values[k], column)
+            columns.append(column)
+        return np.stack(columns, axis=1)
+
+
+def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:
+    """One sentence for each array of which elements lie on a branch."""
+    found = []
+    for name, e in expected.items():
+        if e.branches is not None:
+            n, verb = e.branches.at.size, "lies" if e.branches.at.size == 1 else "lie"
+            found.append(f"{n:,} of {e.want.size:,} elements of {name} {verb} on a branch")
+    return tuple(found)
+
+
+def branch_notes(by_set: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
+    """The same of several input sets, by their numbers."""
+    return tuple(f"input set {k}: {s}" for k in sorted(by_set) for s in by_set[k])
+
+
+def _of_neighbours(apart: Array) -> Array:
+    """The largest finite number among neighbours, and the own."""
+    starts = np.arange(0, apart.size, _NEIGHBOURS)
+    most = np.maximum.reduceat(np.where(np.isfinite(apart), apart, 0.0), starts)
+    found: Array = np.maximum(apart, np.repeat(most, np.diff(starts, append=apart.size)))
+    return found
+
+
+def _typical(apart: Array, at: Array) -> Array:
+    """The median of the neighbours of each of some places; 0 where they are too few."""
+    blocks, inverse = np.unique(at // _NEIGHBOURS, return_inverse=True)
+    found = np.zeros(blocks.size)
+    for k, block in enumerate(blocks):
+        around = apart[block * _NEIGHBOURS : (block + 1) * _NEIGHBOURS]
+        if around.size >= _FEW_NEIGHBOURS:
+            found[k] = np.median(around)
+    typical: Array = np.where(np.isfinite(found), found, 0.0)[inverse]
+    return typical
