@@ -11,6 +11,7 @@ from typing import Any
 
 from .fields.compound import matrix, vector
 from .fields.matrix import Matrix
+from .fields.program import uint
 from .language.functions import (
     acos,
     asin,
@@ -33,7 +34,7 @@ from .language.functions import (
     tan,
     tanh,
 )
-from .language.intrinsics import max, min, select, template, u32  # noqa: A004
+from .language.intrinsics import max, min, select, template  # noqa: A004
 from .language.kernel import func
 
 __all__ = [
@@ -113,7 +114,7 @@ __all__ = [
 
 vec2, vec3, vec4 = vector(2, float), vector(3, float), vector(4, float)
 ivec2, ivec3, ivec4 = vector(2, int), vector(3, int), vector(4, int)
-uvec2, uvec3, uvec4 = vector(2, u32), vector(3, u32), vector(4, u32)
+uvec2, uvec3, uvec4 = vector(2, uint), vector(3, uint), vector(4, uint)
 mat2, mat3, mat4 = matrix(2, 2, float), matrix(3, 3, float), matrix(4, 4, float)
 
 # --- component by component

@@ -277,7 +277,7 @@ class BodyWriter:
 
     def claim(self, s: ir.Assert) -> None:
         name = self.w.prelude.failing()
-        said = self.printed(name, (), (f"{s.where}: {s.message}", *s.parts), ())
+        said = self.printed(name, (), (f"{s.where}: {s.message}", *s.parts), s.formats)
         ends = (said, c.Goto(self.stop))
         self.w.write(c.If(c.Un("!", self.v.evaluate(s.condition).x), ends))
 

@@ -56,6 +56,8 @@ class MatrixType:
             numbers *= count
         if len(numbers) != count:
             fail(f"{self} takes {count} numbers, not {len(numbers)}")
+        if self.dtype.is_integer:  # one by one: NumPy makes floats of numbers on both sides of 2^63
+            numbers = [self.dtype(n) for n in numbers]
         return Matrix(np.array(numbers).reshape(self.shape), self.dtype)
 
     def field(self, shape: Any = None, **options: Any) -> Any:
@@ -91,7 +93,10 @@ class StructType:
         if len(args) == 1 and not kwargs and isinstance(args[0], (Mapping, Struct)):
             given = dict(members_of(args[0]) if isinstance(args[0], Struct) else args[0])
         else:
-            given = dict(zip(self.members, args, strict=False)) | kwargs
+            given = dict(zip(self.members, args, strict=False))
+            for key in given.keys() & kwargs.keys():
+                fail(f"{self} is given the member {key} twice")
+            given |= kwargs
         if len(args) > len(self.members):
             fail(f"{self} takes {len(self.members)} members, not {len(args)}")
         for key in given:
@@ -154,10 +159,17 @@ def dataclass(cls: type) -> StructType:
 def member_value(member: Any, x: Any) -> Any:
     """`x` in the type of a member; 0 fills vectors and structs."""
     if isinstance(member, StructType):
+        if isinstance(x, Struct) and set(x.keys) != member.members.keys():
+            fail(
+                f"a struct of {', '.join(x.keys)} is given where {member} is wanted: both must have one shape"
+            )
         return member() if isinstance(x, int) and x == 0 else member(x)
     if isinstance(member, MatrixType):
         return member(x)
-    return element_dtype(member)(x).item()
+    try:
+        return element_dtype(member)(x).item()
+    except (TypeError, ValueError):
+        return fail(f"{x!r} is given where one number is wanted, {type_name(member)}")
 
 
 def type_name(x: Any) -> str:

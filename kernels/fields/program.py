@@ -61,7 +61,7 @@ default_cpu_block_dim default_gpu_block_dim default_up demote_dense_struct_fors 
 device_memory_GB device_memory_fraction dynamic_index enable_fallback experimental_auto_mesh_local flatten_if
 force_scalarize_matrix gpu_max_reg half2_vectorization kernel_profiler log_level lower_access make_block_local
 make_cpu_multithreading_loop make_mesh_block_local make_thread_local max_block_dim mesh_localize_all_attr_mappings
-mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if num_compile_threads offline_cache
+mesh_localize_from_end_mapping mesh_localize_to_end_mapping move_loop_invariant_outside_if num_compile_threads
 offline_cache_cleaning_factor offline_cache_cleaning_policy offline_cache_file_path offline_cache_max_size_of_files opt_level
 optimize_mesh_reordered_mapping packed print_accessor_ir print_ir print_ir_dbg_info print_kernel_amdgcn print_kernel_asm
 print_kernel_llvm_ir print_kernel_llvm_ir_optimized print_preprocessed_ir print_struct_llvm_ir quant_opt_atomic_demotion
@@ -86,6 +86,7 @@ class Config:
     random_seed: int = 0
     cpu_max_num_threads: int = 0
     fast_math: bool = True
+    offline_cache: bool = True
 
 
 _ENDED = "its program has ended: ks.init and ks.reset end the program before"
@@ -178,7 +179,8 @@ def init(
 
     `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated).
+    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache` (True: compiled kernels are
+    kept for later processes; False: none is kept, and none that an earlier process kept is used).
 
     `decisions` names what `explore run program.py:function` found, a best.json or the directory of its run, or several; True: what
     the tuned store has for this file on this machine. Wherever the program then calls these kernels on fields in that order, the
@@ -236,7 +238,7 @@ def _checked(name: str, x: Any) -> Any:
                     f"ks.init: {name} is {x!r}, it must be a type of {kind}s such as {'ks.f32' if kind == 'float' else 'ks.i32'}"
                 )
             return dtype
-        case "debug" | "fast_math":
+        case "debug" | "fast_math" | "offline_cache":
             return bool(x)
     if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
         fail(f"ks.init: {name} is {x!r}, it must be a whole number")
@@ -273,8 +275,12 @@ class _Options:
 cfg = _Options()
 
 
+class uint:  # noqa: N801 - written as `int` is
+    """A type of elements: unsigned integers of as many bits as the program's `default_ip`, u32 without a program."""
+
+
 def element_dtype(x: Any) -> DType:
-    """`x` as a type of elements: a DType, `float` and `int` (the program's defaults), or what NumPy takes for a dtype.
+    """`x` as a type of elements: a DType, `float`, `int` and `uint` (the program's defaults), or what NumPy takes for a dtype.
 
     LanguageError for anything else.
     """
@@ -282,6 +288,9 @@ def element_dtype(x: Any) -> DType:
         return x
     if _current is not None and (x is float or x is int):
         return _current.config.default_fp if x is float else _current.config.default_ip
+    if x is uint:
+        bits = 32 if _current is None else 8 * _current.config.default_ip.size_bytes
+        return DType(f"uint{bits}")
     try:
         return DType(np.dtype(x).name)
     except (TypeError, ValueError):

@@ -153,7 +153,7 @@ class AbstractRun:
                     sys.stdout.write(self._printed(s.parts, s.formats))
                 case Assert():
                     if not self.value(s.condition):
-                        text = s.message + self._printed(s.parts, ())
+                        text = s.message + self._printed(s.parts, s.formats)
                         raise AssertionError(f"{s.where}: {text}")
 
     def _for(self, s: For) -> None:

@@ -399,6 +399,7 @@ class Assert:
     message: str
     parts: tuple[Part, ...]
     where: Location
+    formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ caller may replace: that text, without names, is what the key of a problem is a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -96,11 +97,21 @@ def show_expr(x: Expr) -> str:
     return _Printer().text(x, 0)
 
 
+# Conversions of printf by what they are of.
+_FLAGS = r"[-+ #0]*\d{0,3}(\.\d{0,3})?"
+_OF_FLOATS, _OF_INTEGERS = (re.compile(_FLAGS + kinds) for kinds in ("[eEfFgGaA]", "[diouxX]"))
+
+
 def default_format(dtype: DType) -> str:
     """How a value is printed where nobody asks for a format: a conversion of printf, without its %."""
     if not dtype.is_float:
         return "u" if dtype.is_integer and not dtype.is_signed else "d"
     return ".12f" if dtype is DType.f64 else "f"
+
+
+def takes_format(dtype: DType, wanted: str) -> bool:
+    """True if a conversion of printf, without its %, is one of values of this type."""
+    return bool((_OF_FLOATS if dtype.is_float else _OF_INTEGERS).fullmatch(wanted))
 
 
 def show_value(x: Expr, names: Names | None = None) -> str:
@@ -145,12 +156,9 @@ class _Printer:
                 case Append():
                     yield f"{pad}{s.result}: i32 = append {self.cell(s.tree, s.node, s.indices)}"
                 case Print():
-                    parts = [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(
-                        s.formats
-                    )
-                    yield f"{pad}print({', '.join(parts)})"
+                    yield f"{pad}print({', '.join(self.shown(s))})"
                 case Assert(condition=condition):
-                    said = ", ".join([repr(s.message), *map(self.part, s.parts)])
+                    said = ", ".join([repr(s.message), *self.shown(s)])
                     yield f"{pad}assert {self.text(condition, 0)}, {said}"
                 case SetLocal() | UpdateLocal():
                     place = self.local(s.name, s.value.dtype, isinstance(s, SetLocal))
@@ -180,6 +188,10 @@ class _Printer:
 
     def part(self, x: Part) -> str:
         return repr(x) if isinstance(x, str) else self.text(x, 0)
+
+    def shown(self, s: Print | Assert) -> list[str]:
+        """The texts and values that a statement shows, and their formats where any is asked for."""
+        return [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(s.formats)
 
     def nested(self, body: tuple[Stmt, ...], depth: int) -> Iterator[str]:
         if not body and self.names is None:

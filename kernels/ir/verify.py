@@ -4,7 +4,6 @@ changes IR.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -48,11 +47,7 @@ from .kernel import (
     While,
 )
 from .ops import COMPARISONS, OPS, is_reduction
-from .text import show_expr
-
-# Conversions of printf by what they are of.
-_FLAGS = r"[-+ #0]*\d{0,3}(\.\d{0,3})?"
-_OF_FLOATS, _OF_INTEGERS = (re.compile(_FLAGS + kinds) for kinds in ("[eEfFgGaA]", "[diouxX]"))
+from .text import show_expr, takes_format
 
 
 class IRError(Exception):
@@ -159,10 +154,10 @@ class _Checker:
                         bound[s.result] = DType.i32
                 case Print(parts=parts, formats=formats):
                     self._printed(parts, formats, loops, bound)
-                case Assert(condition=condition, parts=parts):
+                case Assert(condition=condition, parts=parts, formats=formats):
                     self._expr(condition, loops, bound)
                     self._expect(condition, DType.bool_, "the condition")
-                    self._printed(parts, (), loops, bound)
+                    self._printed(parts, formats, loops, bound)
                 case _:
                     self._fail(f"{s!r} is no statement")
 
@@ -179,8 +174,7 @@ class _Checker:
         if formats and len(formats) != len(values):
             self._fail(f"{len(values)} values are printed in {len(formats)} formats")
         for x, wanted in zip(values, formats, strict=False):
-            known = _OF_FLOATS if x.dtype.is_float else _OF_INTEGERS
-            if wanted and not known.fullmatch(wanted):
+            if wanted and not takes_format(x.dtype, wanted):
                 self._fail(f"%{wanted} is no format of `{show_expr(x)}`, which is {x.dtype.name}")
 
     def _for(self, s: For, loops: set[str], bound: dict[str, DType]) -> None:

@@ -210,13 +210,16 @@ class Assignments:
         self._state.frame.bind(node.target.id, self._places.new_local(node.target.id, x, node))
 
     def _assign_tuple(self, target: ast.Tuple | ast.List, x: Value, node: ast.AST) -> None:
-        if not isinstance(x, TupleValue | MatrixValue) or len(x.items) != len(target.elts):
-            count = len(x.items) if isinstance(x, TupleValue | MatrixValue) else 1
+        taken: list[Value] = []
+        if isinstance(x, TupleValue | MatrixValue):
+            taken = self._expr.taken_apart(x, node)
+        if len(taken) != len(target.elts):
             self._state.fail(
-                f"`{ast.unparse(target)}` has {len(target.elts)} names for {count} values", node
+                f"`{ast.unparse(target)}` has {len(target.elts)} names for {len(taken) or 1} values",
+                node,
             )
-        items = [self._places.kept(item, node) if is_data(item) else item for item in x.items]
-        for element, item in zip(target.elts, items if len(items) > 1 else x.items, strict=True):
+        items = [self._places.kept(item, node) if is_data(item) else item for item in taken]
+        for element, item in zip(target.elts, items if len(items) > 1 else taken, strict=True):
             if isinstance(element, ast.Tuple | ast.List):
                 self._assign_tuple(element, item, node)
             else:

@@ -32,7 +32,7 @@ from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
 from .numpy_definitions import definition_of
 from .numpy_names import NumpyNames, advice
-from .places import is_place, what
+from .places import is_place, shown, what
 from .scopes import Pass
 from .typing_rules import settle, static_value
 from .values import (
@@ -45,6 +45,7 @@ from .values import (
     Static,
     StructArray,
     StructValue,
+    TupleValue,
     Typed,
     Value,
     leaves,
@@ -305,7 +306,10 @@ class Calls:
         self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
     ) -> StructValue:
         """A struct of its members in order or by name; those that are not given are zero."""
-        given = dict(zip(kind.members, args, strict=False)) | named
+        given = dict(zip(kind.members, args, strict=False))
+        for name in given.keys() & named.keys():
+            self._state.fail(f"`{ast.unparse(node)}` gives the member {name} twice", node)
+        given |= named
         unknown = given.keys() - kind.members.keys()
         if unknown or len(args) > len(kind.members):
             self._state.fail(
@@ -319,20 +323,44 @@ class Calls:
         )
 
     def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
-        """A value as a type of the program has it; None is zero."""
+        """A value as a type of the program makes it: None is zero, and a struct is made of what is none as of its first member."""
         matrices = self._expr.matrices
         if isinstance(kind, ComplexType):
             start = x or lifted(self._state, 0)
             return self._expr.operators.complex.as_type(start, kind, node)
         if isinstance(kind, StructType):
-            if isinstance(x, StructValue):
-                return self._struct(kind, [], dict(x.members), node)
-            return self._struct(kind, [], {}, node)
+            if isinstance(x, StructValue | DictValue):
+                self.refuse_others(x, kind, node)
+                return self._struct(kind, [], dict(parts_of(x)), node)
+            return self._struct(kind, [] if x is None else [x], {}, node)
         if isinstance(kind, MatrixType):
             return matrices.flat(kind.shape, [x or lifted(self._state, 0)], kind.dtype, node)
         dtype = element_type(self._state, Static(kind), node)
         number = self._expr.operators.number(x or lifted(self._state, 0), node)
         return matrices.converted(number, dtype)
+
+    def declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
+        """A value as an annotation says: its numbers have the types, their shape is there already."""
+        if isinstance(kind, StructType | MatrixType):
+            self.refuse_others(x, kind, node)
+        return self.as_type(x, kind, node)
+
+    def refuse_others(self, x: Value, kind: StructType | MatrixType, node: ast.AST) -> None:
+        """LanguageError for a value of another shape than a type has."""
+        match x:
+            case StructValue() | DictValue() if isinstance(kind, StructType):
+                fits = {str(name) for name, _ in parts_of(x)} == kind.members.keys()
+            case MatrixValue(shape=shape):
+                fits = isinstance(kind, MatrixType) and shape == kind.shape
+            case TupleValue():
+                fits = isinstance(kind, MatrixType)  # whose numbers are counted
+            case _:
+                fits = False
+        if not fits:
+            self._state.fail(
+                f"`{ast.unparse(node)}` gives {shown(x)} where {kind} is wanted: both must have one shape",
+                node,
+            )
 
     # --- arguments
 
@@ -377,3 +405,8 @@ class Calls:
         return self._expr.places.update(
             place, name, value, is_negated, node, wants_old=not is_statement
         )
+
+
+def parts_of(x: StructValue | DictValue) -> tuple[tuple[Any, Value], ...]:
+    """The members of a struct, or the entries of a dict."""
+    return x.members if isinstance(x, StructValue) else x.entries

@@ -13,6 +13,7 @@ from .branches import Branches
 from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
 from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
+from .constants import constant
 from .errors import LanguageError
 from .intrinsics import static
 from .lifting import lifted
@@ -72,12 +73,12 @@ class Expressions:
     def value(self, node: ast.expr) -> Value:
         """What an expression stands for: a number, a tree of numbers, an array or a Python object."""
         match node:
-            case ast.Constant(value=constant):
-                if isinstance(constant, (bool, int, float)):
-                    return self._literal(constant, node)
-                if isinstance(constant, complex):
-                    return lifted(self._state, constant)
-                return Static(constant)
+            case ast.Constant(value=literal):
+                if isinstance(literal, (bool, int, float)):
+                    return self._literal(literal, node)
+                if isinstance(literal, complex):
+                    return lifted(self._state, literal)
+                return Static(literal)
             case ast.Tuple(elts=elts) | ast.List(elts=elts):
                 return TupleValue(tuple(self.values(elts)))
             case ast.Name() | ast.Attribute() | ast.Subscript():
@@ -187,7 +188,7 @@ class Expressions:
         if complex_annotation(python) is not None:
             return self._calls.as_type(x, complex_annotation(python), node)
         if isinstance(python, DType | MatrixType | StructType) or python in (int, float, bool):
-            return self._calls.as_type(x, python, node)
+            return self._calls.declared(x, python, node)
         return x
 
     def call_statement(self, node: ast.Call) -> None:
@@ -223,6 +224,10 @@ class Expressions:
                 node,
             )
         return cast(x.expr, DType.i64)
+
+    def constant(self, node: ast.expr) -> object:
+        """The Python value of a constant of the program; KeyError for any other expression."""
+        return constant(self._state, self, node)
 
     def static(self, node: ast.expr) -> object:
         """The Python value of the argument of `ks.static(...)`, evaluated as Python now."""
@@ -341,7 +346,7 @@ class Expressions:
             return self.static_items(inside, node)
         x = self.value(node) if not self._is_range(node) else None
         if isinstance(x, TupleValue | MatrixValue):
-            return list(x.items)
+            return self.taken_apart(x, node)
         return self.static_items(node, node)
 
     def _is_range(self, node: ast.expr) -> bool:
@@ -351,7 +356,7 @@ class Expressions:
         if not isinstance(inside, ast.Call):
             x = self.value(inside)
             if isinstance(x, TupleValue | MatrixValue):
-                return list(x.items)
+                return self.taken_apart(x, node)
         try:
             items = list(self.static(inside))  # type: ignore[call-overload]
         except TypeError:
@@ -360,13 +365,23 @@ class Expressions:
             )
         return [lifted(self._state, item) for item in items]
 
+    def taken_apart(self, x: TupleValue | MatrixValue, node: ast.AST) -> list[Value]:
+        """The items of a tuple, the components of a vector; LanguageError for a matrix: Python has its rows, the language none."""
+        if isinstance(x, MatrixValue) and len(x.shape) > 1:
+            shape = " x ".join(map(str, x.shape))
+            self._state.fail(
+                f"`{ast.unparse(node)}` takes a matrix of {shape} apart: name its elements, m[0, 0] and so on",
+                node,
+            )
+        return list(x.items)
+
     def bind_static(self, target: ast.expr, x: Value) -> None:
         """Names of one round of a loop that is written out."""
         state = self._state
         if isinstance(target, ast.Name):
             state.frame.bind(target.id, LoopVar(x) if is_data(x) else x)
             return
-        items = x.items if isinstance(x, TupleValue | MatrixValue) else ()
+        items = self.taken_apart(x, target) if isinstance(x, TupleValue | MatrixValue) else []
         if not isinstance(target, ast.Tuple) or len(target.elts) != len(items):
             state.fail(
                 f"`{ast.unparse(target)}` does not match the items of the static loop", target

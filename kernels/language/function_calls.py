@@ -180,7 +180,7 @@ class FunctionCalls:
 
     def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
         if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            args = list(args[0].items)
+            args = self._expr.taken_apart(args[0], node)
         if len(args) < 2 or not all(is_data(a) for a in args):
             self._state.fail(
                 f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel", node
@@ -203,10 +203,10 @@ class FunctionCalls:
             and len(args) == 1
             and isinstance(args[0], TupleValue | MatrixValue)
         ):
-            return TupleValue(tuple(args[0].items))
+            return TupleValue(tuple(self._expr.taken_apart(args[0], node)))
         if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
             total: Value = lifted(self._state, 0)
-            for k, x in enumerate(args[0].items):
+            for k, x in enumerate(self._expr.taken_apart(args[0], node)):
                 total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
         if target in (isinstance, issubclass, hasattr, getattr, type):

@@ -7,7 +7,7 @@ program. This needs several walks over the kernel: each one collects the types a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..fields.storage import TreeStorage
 from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
+from ..ir.walk import merge_arrays
 from ..sparse.default import lower_by_default
 from ..sparse.recorded import Logical, UsedTree
 from .addresses import NOTHING, Hidden
@@ -197,18 +198,41 @@ def _on_trees(state: Pass, x: Instance) -> Instance:
         trees=tuple(s.tree for s in state.structures.values()),
         placed=tuple(state.placed.values()),
     )
-    layouts = {name: s.layout for name, s in state.structures.items()}
-    lowered = lower_by_default(logical, layouts, {name: c.number for name, c in cells.items()})
-    sections = [(n, state.structures[tree].section(key)) for n, tree, key in lowered.sections]
+    return _lowered(
+        replace(
+            x,
+            fields=tuple((n, source) for n, source in x.fields if n not in cells),
+            structures=tuple(state.structures.items()),
+            views=tuple((n, FieldView(c.structure.memory, c.number)) for n, c in cells.items()),
+        ),
+        logical,
+    )
+
+
+def _lowered(x: Instance, logical: KernelIR) -> Instance:
+    """An instance with another kernel on the same sparse fields, lowered to the arrays of their trees."""
+    structures, before = dict(x.structures), {name for name, _, _ in x.sections}
+    layouts = {name: s.layout for name, s in structures.items()}
+    lowered = lower_by_default(logical, layouts, {name: view.number for name, view in x.views})
+    sections = [(n, structures[tree].section(key)) for n, tree, key in lowered.sections]
     return replace(
         x,
         ir=lowered.ir,
-        fields=(*((n, source) for n, source in x.fields if n not in cells), *sections),
+        fields=(*((n, source) for n, source in x.fields if n not in before), *sections),
         logical=logical,
-        structures=tuple(state.structures.items()),
         sections=lowered.sections,
-        views=tuple((n, FieldView(c.structure.memory, c.number)) for n, c in cells.items()),
     )
+
+
+def merged(x: Instance, names: Mapping[str, str]) -> Instance:
+    """The instance with one parameter for arrays that are one: `names` gives it for each argument that is an array."""
+
+    def with_one(ir: KernelIR) -> KernelIR:
+        return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | dict(names))
+
+    if x.logical is None:
+        return replace(x, ir=with_one(x.ir))
+    return _lowered(x, with_one(x.logical))
 
 
 def _of_pairs(ref: ArrayRef) -> StructArray:

@@ -23,13 +23,12 @@ from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
 from ..fields.program import Program, current_program, settle
 from ..ir.kernel import DType, KernelIR, Location
-from ..ir.walk import merge_arrays
 from .annotations import resolve_annotation
 from .calling import holder, interpret_trees, interprets, run_at_once, runs_now
 from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .errors import LanguageError
 from .func import Func
-from .instantiate import Instance, Subject, instantiate
+from .instantiate import Instance, Subject, instantiate, merged
 from .intrinsics import (
     NdarrayAnnotation,
     TemplateAnnotation,
@@ -125,6 +124,9 @@ __all__ = [
 _SELF = TemplateAnnotation()
 _numbers = itertools.count()  # of programs, as far as kernels have met them
 T = TypeVar("T")
+Pairings = tuple[
+    tuple[str, str], ...
+]  # of arguments: the one that is given again, and the one that it is
 
 
 class Kernel:
@@ -139,6 +141,9 @@ class Kernel:
         self.fast_math = fast_math
         self.where = location_of(fn)
         self._instances: dict[Signature, Instance] = {}
+        self._merged: dict[
+            tuple[Signature, Pairings], Instance
+        ] = {}  # where arrays are given twice
         self._program: Program | None = None
         functools.update_wrapper(self, fn)
 
@@ -240,7 +245,8 @@ class Kernel:
                     scalars.update(
                         zip((n for n, _ in members_of(kind, name)), numbers, strict=True)
                     )
-        ir = self._without_aliases(instance.ir, arrays, where)
+        instance = self._without_aliases(signature, instance, arrays, where)
+        ir = instance.ir
         arrays.update((name, field.storage) for name, field in instance.fields)
         returned = {} if instance.results is None else instance.results.allocated()
         arrays.update(returned)
@@ -250,12 +256,6 @@ class Kernel:
         given = {p.name: arrays[p.name] for p in ir.arrays}
         recorder = holder()
         if recorder is not None:
-            if instance.logical is not None and ir is not instance.ir:
-                raise LanguageError(
-                    f"the kernel {self.name} uses sparse fields and is given one array twice, which sequences cannot have yet:"
-                    " call it outside of one",
-                    where,
-                )
             instance.hidden.refuse_addresses()
             settle()  # what fields hold by now is the input of the sequence
             held = instance.held
@@ -275,7 +275,7 @@ class Kernel:
         else:
             followed(*given.values(), *scalars.values())
         if not kwargs and runs_now():
-            self.quick.learn(args, signature, instance, ir, followed)
+            self.quick.learn(args, signature, instance, followed)
         return None if instance.results is None else instance.results.read(returned)
 
     def _followed(self, instance: Instance, ir: KernelIR) -> Callable[..., bool] | None:
@@ -319,6 +319,7 @@ class Kernel:
         program = current_program()
         if program is not self._program:
             self._instances.clear()
+            self._merged.clear()
             self._program = program
         if program is not None:
             self._check_types(where)
@@ -342,10 +343,12 @@ class Kernel:
             found = self._instances[signature] = instantiate(subject)
         return signature, found
 
-    def _without_aliases(self, ir: KernelIR, arrays: dict[str, Any], where: Location) -> KernelIR:
-        """The kernel with one parameter for each array, also where one array is passed twice."""
+    def _without_aliases(
+        self, signature: Signature, instance: Instance, arrays: dict[str, Any], where: Location
+    ) -> Instance:
+        """The instance with one parameter for each array, also where one array is passed twice: one for each such pattern."""
         if len(arrays) < 2:
-            return ir
+            return instance
         names: dict[str, str] = {}
         for name, array in arrays.items():
             same = next((other for other in names.values() if _is_same(arrays[other], array)), name)
@@ -358,9 +361,13 @@ class Kernel:
                         f"memory: pass a copy",
                         where,
                     )
-        if all(name == same for name, same in names.items()):
-            return ir
-        return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | names)
+        pattern = tuple(x for x in names.items() if x[0] != x[1])
+        if not pattern:
+            return instance
+        found = self._merged.get((signature, pattern))
+        if found is None:
+            found = self._merged[signature, pattern] = merged(instance, names)
+        return found
 
 
 _MARK = "_is_data_oriented"  # of classes whose kernels a program calls

@@ -71,9 +71,12 @@ class Loops:
                 state.fail(
                     f"range gives one index, `{ast.unparse(node.target)}` is not one name", node
                 )
+            self._refuse_known(node)
             self._nest([self._range_bounds(iterated)], node, is_grouped)
         elif callee is ndrange and isinstance(iterated, ast.Call):
             self._positional(iterated)
+            if not state.rules.is_strict:
+                self._refuse_known(node)
             bounds = [self._pair(x, iterated) for x in self._expr.values(iterated.args)]
             self._nest(bounds, node, is_grouped)
         else:
@@ -88,6 +91,7 @@ class Loops:
         """A loop over the indices of an array or a field, or over the items of a tuple."""
         state = self._state
         if isinstance(x, ArrayRef | StructArray):
+            self._refuse_known(node)
             first = x
             while isinstance(first, StructArray):
                 first = first.members[0][1]
@@ -102,8 +106,9 @@ class Loops:
             ]
             self._nest(bounds, node, is_grouped)
         elif isinstance(x, TupleValue | MatrixValue):
-            self._written_out(node, list(x.items))
+            self._written_out(node, self._expr.taken_apart(x, node.iter))
         elif isinstance(x, Static) and isinstance(x.python, SNode):
+            self._refuse_known(node)
             found = number_of(state, x.python)
             if found is not None:
                 self._active(found, (0,) * len(x.python.shape), node, is_grouped)
@@ -188,6 +193,21 @@ class Loops:
         with state.frame.scope():
             self._loop(list(bounds), names, [], node, is_grouped, is_outermost)
 
+    def _refuse_known(self, node: ast.For) -> None:
+        """LanguageError for a loop index whose name has a value: Python's loop would change it.
+
+        Not asked for boxes in a program, whose indices hide what has their names, as Taichi's do.
+        """
+        for t in ast.walk(node.target):
+            bound = self._state.frame.find(t.id) if isinstance(t, ast.Name) else None
+            if isinstance(t, ast.Name) and bound is not None:
+                what = (
+                    "the index of a loop around this one"
+                    if isinstance(bound, LoopVar)
+                    else "already a name of the kernel"
+                )
+                self._state.fail(f"the loop index `{t.id}` is {what}: use another name", t)
+
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
         """What loops are called: by the names of the program, or by that of a vector of indices with a number."""
         state = self._state
@@ -195,14 +215,6 @@ class Loops:
         for t in targets:
             if not isinstance(t, ast.Name):
                 state.fail(f"`{ast.unparse(t)}` cannot be a loop index: use a name", node)
-            bound = state.frame.find(t.id)
-            if bound is not None and not state.rules.is_strict:
-                what = (
-                    "the index of a loop around this one"
-                    if isinstance(bound, LoopVar)
-                    else "already a name of the kernel"
-                )
-                state.fail(f"the loop index `{t.id}` is {what}: use another name", node)
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if is_grouped and len(names) == 1:
             return [f"{names[0]}_{k}" if n > 1 else names[0] for k in range(n)]  # none of no axes

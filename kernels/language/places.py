@@ -153,11 +153,11 @@ class Places:
             )
         if is_complex(x):
             self._state.fail(
-                f"`{ast.unparse(node)}` gives a complex number to {_shown(place)}: begin it as a complex one, or take .real",
+                f"`{ast.unparse(node)}` gives a complex number to {shown(place)}: begin it as a complex one, or take .real",
                 node,
             )
         return self._state.fail(
-            f"`{ast.unparse(node)}` gives {_shown(x)} to {_shown(place)}: both must have one shape",
+            f"`{ast.unparse(node)}` gives {shown(x)} to {shown(place)}: both must have one shape",
             node,
         )
 
@@ -367,7 +367,8 @@ def _same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return a == b or (a[:1] == b[:1] and a[1:] in ((), (1,)) and b[1:] in ((), (1,)))
 
 
-def _shown(x: Value) -> str:
+def shown(x: Value) -> str:
+    """What a value is, with its shape, for people."""
     match x:
         case MatrixValue(shape=shape):
             return (

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from ..ir.kernel import Part
+from ..fields.compound import type_name
+from ..ir.kernel import DType, Part
+from ..ir.text import takes_format
 from .places import loaded_leaf
 from .typing_rules import settle
 from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves
@@ -16,8 +20,8 @@ from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves
 if TYPE_CHECKING:
     from .expressions import Expressions
 
-_CONVERSION = re.compile(r"[-+ 0#]*\d*(\.\d+)?[dioxXuaAeEfFgG]")
 _PERCENT = re.compile(r"(?<!%)%([-+ 0#]*\d*(?:\.\d+)?[diouxXeEfFgGs])")
+_CONVERTED: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
 Shown = list[tuple[Part, str]]
 
 
@@ -39,31 +43,40 @@ def parts_of(
     return tuple(p for p, _ in parts), tuple(f for p, f in parts if not isinstance(p, str))
 
 
+@dataclass(frozen=True)
+class _Formatted:
+    """A value of a formatted string. `spec` is a conversion of C's without its %, "" the usual one; `python` is how Python shows it
+    where it is a constant.
+    """
+
+    node: ast.expr
+    spec: str
+    python: Callable[[object], str]
+
+
 def _argument(expressions: Expressions, arg: ast.expr) -> Shown:
-    if isinstance(arg, ast.JoinedStr):
-        found: Shown = []
-        for part in arg.values:
-            if isinstance(part, ast.FormattedValue):
-                spec = expressions.static(part.format_spec) if part.format_spec is not None else ""
-                found.extend(_value(expressions, expressions.value(part.value), str(spec), arg))
-            else:
-                found.extend(_value(expressions, expressions.value(part), "", arg))
-        return found
-    formatted = _formatted(arg)
-    if formatted is not None:
-        found = []
-        for x, spec in formatted:
-            if isinstance(x, str):
-                found.append((x, ""))
-            else:
-                found.extend(_value(expressions, expressions.value(x), spec, arg))
-        return found
-    return _value(expressions, expressions.value(arg), "", arg)
+    formatted = _formatted(expressions, arg)
+    if formatted is None:
+        return _value(expressions, expressions.value(arg), "", arg)
+    found: Shown = []
+    for x in formatted:
+        found.extend([(x, "")] if isinstance(x, str) else _shown(expressions, x, arg))
+    return found
 
 
-def _formatted(arg: ast.expr) -> list[tuple[str | ast.expr, str]] | None:
-    """The texts and the values with their formats of `"...".format(...)` and of `"..." % (...)`; None for anything else."""
+def _shown(expressions: Expressions, x: _Formatted, arg: ast.expr) -> Shown:
+    """A constant as Python shows it, where Python does; any other value as C does."""
+    try:
+        return [(x.python(expressions.constant(x.node)), "")]
+    except (KeyError, TypeError, ValueError):
+        return _value(expressions, expressions.value(x.node), x.spec, arg)
+
+
+def _formatted(expressions: Expressions, arg: ast.expr) -> list[str | _Formatted] | None:
+    """The texts and the values of an f-string, of `"...".format(...)` and of `"..." % (...)`; None for anything else."""
     match arg:
+        case ast.JoinedStr(values=parts):
+            return [_of_f_string(expressions, part) for part in parts]
         case ast.Call(
             func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=args
         ):
@@ -74,41 +87,62 @@ def _formatted(arg: ast.expr) -> list[tuple[str | ast.expr, str]] | None:
     return None
 
 
+def _of_f_string(expressions: Expressions, part: ast.expr) -> str | _Formatted:
+    if not isinstance(part, ast.FormattedValue):
+        return str(expressions.static(part))
+    spec = "" if part.format_spec is None else str(expressions.static(part.format_spec))
+    return _Formatted(part.value, spec, _formatting(chr(max(part.conversion, 0)), spec))
+
+
+def _formatting(conversion: str | None, spec: str) -> Callable[[object], str]:
+    """How Python formats a value: `{...!r:5}` is repr, then a format."""
+    converted = _CONVERTED.get(conversion or "")
+    return lambda x: format(x if converted is None else converted(x), spec)
+
+
 def _of_format(
     text: str, args: list[ast.expr], named: dict[str, ast.expr]
-) -> list[tuple[str | ast.expr, str]] | None:
-    found: list[tuple[str | ast.expr, str]] = []
+) -> list[str | _Formatted] | None:
+    found: list[str | _Formatted] = []
     used = count()
-    for literal, field, spec, _ in Formatter().parse(text):
-        found.append((literal, ""))
+    for literal, field, spec, conversion in Formatter().parse(text):
+        found.append(literal)
         if field is None:
             continue
         at = int(field) if field.isdecimal() else next(used) if not field else -1
         value = named.get(field) if at < 0 else dict(enumerate(args)).get(at)
         if value is None:  # refused as any other call
             return None
-        found.append((value, spec or ""))
+        found.append(_Formatted(value, spec or "", _formatting(conversion, spec or "")))
     return found
 
 
-def _of_percent(text: str, args: list[ast.expr]) -> list[tuple[str | ast.expr, str]] | None:
+def _of_percent(text: str, args: list[ast.expr]) -> list[str | _Formatted] | None:
     parts = _PERCENT.split(text)
     if len(parts) // 2 != len(args):
         return None
-    found: list[tuple[str | ast.expr, str]] = []
+    found: list[str | _Formatted] = []
     for k, part in enumerate(parts):
         if k % 2:
-            found.append((args[k // 2], "" if part[-1] in "dsfi" and len(part) == 1 else part))
+            found.append(_Formatted(args[k // 2], "" if part == "s" else part, _percent(part)))
         else:
-            found.append((part.replace("%%", "%"), ""))
+            found.append(part.replace("%%", "%"))
     return found
 
 
+def _percent(spec: str) -> Callable[[object], str]:
+    return lambda x: f"%{spec}" % (x,)
+
+
 def _value(expressions: Expressions, x: Value, spec: str, node: ast.AST) -> Shown:
-    if spec and not _CONVERSION.fullmatch(spec):
+    if spec and not any(takes_format(dtype, spec) for dtype in (DType.f32, DType.i32)):
         expressions.refuse(f"the format `{spec}` is none of C's: use one such as .3f or 5d", node)
     match x:
         case Static(python=python):
+            if spec:
+                expressions.refuse(
+                    f"the format `{spec}` is one of numbers, not of {python!r}", node
+                )
             return [(str(python), "")]
         case MatrixValue() if len(x.shape) == 2:
             return _listed(
@@ -122,7 +156,14 @@ def _value(expressions: Expressions, x: Value, spec: str, node: ast.AST) -> Show
             inside = [[(f"{n}=", ""), *_value(expressions, m, spec, node)] for n, m in members]
             return _listed(inside, "{}")
     (number,) = leaves(x)
-    return [(settle(loaded_leaf(number), expressions.default_float), spec)]
+    shown = settle(loaded_leaf(number), expressions.default_float)
+    if spec and not takes_format(shown.dtype, spec):
+        of, fits = ("integers", ".3f") if shown.dtype.is_float else ("floats", "5d")
+        expressions.refuse(
+            f"the format `{spec}` is one of {of}, and shows {type_name(shown.dtype)}: use one such as {fits}, or convert the value",
+            node,
+        )
+    return [(shown, spec)]
 
 
 def _listed(parts: list[Shown], around: str = "[]") -> Shown:

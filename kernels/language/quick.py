@@ -55,26 +55,31 @@ class QuickCalls:
             for a in annotations
         )
         self._known: dict[tuple[object, ...], _Call] = {}
+        self._known_twice: dict[tuple[object, ...], _Call] = {}  # where one array is given twice
         self._program: Program | None = None
         self._n_destroyed = 0
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """What the kernel returns; SLOW where nothing was done."""
         kinds = self._kinds
-        if len(args) != len(kinds) or not self._known:
+        if len(args) != len(kinds) or not (self._known or self._known_twice):
             return SLOW
         program = current_program()
         if program is not self._program or (
             program is not None and program.n_destroyed != self._n_destroyed
         ):
             self._known.clear()  # nothing of a program that has ended, or of fields that are gone, is held
+            self._known_twice.clear()
             return SLOW
         if not runs_now():
             return SLOW
         follower = None if program is None else program.follower
         if follower is not None and follower.again(self, args):
             return None
-        known = self._known.get(tuple([kind(x) for kind, x in zip(kinds, args, strict=True)]))
+        key = tuple([kind(x) for kind, x in zip(kinds, args, strict=True)])
+        known = self._known.get(key)
+        if self._known_twice:
+            known = self._known_twice.get((*key, _firsts(args)), known)
         if known is None:
             return SLOW
         if follower is not None and follower.waits and not known.is_followed:
@@ -102,19 +107,22 @@ class QuickCalls:
         args: tuple[Any, ...],
         signature: Signature,
         instance: Instance,
-        ir: KernelIR,
         followed: Callable[..., bool] | None = None,
     ) -> None:
-        """Takes the kind of a call that has just run; those with seeds, structs or one array twice are left to the slow way.
+        """Takes the kind of a call that has just run; those with seeds, structs or two views of one array are left to the slow way.
         `followed` takes such calls where a program follows what was found.
         """
-        is_plain = ir is instance.ir and not instance.hidden.draws and len(args) == len(signature)
-        if not is_plain or len(self._known) >= _MOST or not all(map(_is_known, args, signature)):
+        is_plain = not instance.hidden.draws and len(args) == len(signature)
+        n_known = len(self._known) + len(self._known_twice)
+        if not is_plain or n_known >= _MOST or not all(map(_is_known, args, signature)):
+            return
+        ir, firsts = instance.ir, _firsts(args)
+        if _merged(signature, ir) != {k for k, first in enumerate(firsts) if first != k}:
             return
         caller = followed or quick_caller(ir)
         if caller is None:
             return
-        if not self._known:
+        if not n_known:
             self._program = program = current_program()
             self._n_destroyed = 0 if program is None else program.n_destroyed
         position = {
@@ -128,7 +136,7 @@ class QuickCalls:
         places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
         widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
         key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
-        self._known[key] = _Call(
+        made = _Call(
             caller,
             tuple(fields.get(name) for name in parameters),
             tuple((n, k) for n, k in places if k not in widened),
@@ -138,6 +146,28 @@ class QuickCalls:
             args if any(k is _kind_of_template for k in self._kinds) else (),
             followed is not None,
         )
+        if any(first != k for k, first in enumerate(firsts)):
+            self._known_twice[*key, firsts] = made
+        else:
+            self._known[key] = made
+
+
+def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """For each argument the first one that is the same array; itself where it is none."""
+    seen: dict[int, int] = {}
+    return tuple(
+        [seen.setdefault(id(x), k) if type(x) is np.ndarray else k for k, x in enumerate(args)]
+    )
+
+
+def _merged(signature: Signature, ir: KernelIR) -> set[int]:
+    """The arguments that another one stands for in the code, since they are one array."""
+    names = {p.name for p in ir.arrays}
+    return {
+        k
+        for k, (name, argument) in enumerate(signature)
+        if isinstance(argument, ArrayArgument) and name not in names
+    }
 
 
 def _returned(

@@ -271,7 +271,8 @@ def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
             numbers = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
         except (TypeError, ValueError):
             numbers = np.asarray(None)
-        if numbers.dtype.kind not in "biuf" or numbers.size != int(np.prod(kind.shape)):
+        is_other = isinstance(value, Matrix) and value.get_shape() != kind.shape
+        if is_other or numbers.dtype.kind not in "biuf" or numbers.size != int(np.prod(kind.shape)):
             raise LanguageError(f"{label} takes {kind}, not {value!r}", where)
         convert = float if kind.dtype.is_float else int
         return [convert(n) for n in numbers.ravel().tolist()]

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from ..fields.compound import MatrixType
 from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
@@ -21,7 +20,7 @@ from .places import Places, loaded
 from .printing import parts_of
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
-from .values import ArrayRef, LocalVar, Static, TupleValue, Typed, Value, is_data
+from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),
@@ -227,17 +226,12 @@ class Statements:
         state = self._state
         if state.frame.loops and state.iteration is not None:
             state.fail("a kernel cannot return from inside a parallel loop", node)
-        is_strict = state.rules.is_strict
         if value is None or (isinstance(value, Static) and value.python is None):
             return
-        if is_strict and self._returns is None:
+        if state.rules.is_strict and self._returns is None:
             state.fail(
                 "the kernel returns a value and does not say of which type: write it behind its arguments, `-> ks.f32`",
                 node,
-            )
-        if is_strict and isinstance(self._returns, MatrixType) and isinstance(value, Typed):
-            state.fail(
-                f"`{ast.unparse(node)}` returns a number where {self._returns} is said", node
             )
         self._give(self._declared(loaded(value), self._returns, node), node)
 
@@ -342,16 +336,17 @@ class Statements:
                 self._expr.value(node.test)
             return
         parts: tuple[Part, ...] = ()
+        formats: tuple[str, ...] = ()
         message = ast.unparse(node.test)
         if isinstance(node.msg, ast.Constant):
             message = str(node.msg.value)
         elif node.msg is not None:
-            parts, _ = parts_of(
+            parts, formats = parts_of(
                 self._expr, ast.copy_location(ast.Call(node.test, [node.msg], []), node), end=""
             )
             message = ""
         condition = self._expr.condition(node.test)
-        state.emit(Assert(condition, message, parts, state.frame.parsed.where(node)))
+        state.emit(Assert(condition, message, parts, state.frame.parsed.where(node), formats))
 
     def _inline(self, *args: object, **named: object) -> Value | None:
         return self._inliner.call(*args, **named)  # type: ignore[arg-type]

@@ -94,11 +94,14 @@ class Engine:
         if self._team is not None and not self._team.done():
             self._team = None
         self._folder = WritableFolder(self._kept)  # of what is compiled from now on
+        self._unkept: WritableFolder | None = None  # of what programs compile that keep nothing
 
     def close(self) -> None:
         """Waits for what is being compiled, and removes what was made for this process only. Kernels that are loaded still run."""
         self._pool.shutdown()
         self._folder.close()
+        if self._unkept is not None:
+            self._unkept.close()
 
     def go_on_in_child(self) -> None:
         """In a child of fork(): the other threads are gone, with what they had begun and the locks that they held."""
@@ -218,7 +221,7 @@ class Engine:
         if found is not None:
             return found
         team, library = self._begun_team(), self._kept.library(key)
-        is_kept = library.exists()
+        is_kept = _keeps() and library.exists()
         if is_kept:
             team.result()  # not with the lock, which it may need
         with self._lock:
@@ -230,7 +233,10 @@ class Engine:
                 found = self._loading[key] = Future()
                 found.set_result(kept)
                 return found
-            found = self._loading[key] = self._pool.submit(self._build, ir, key, self._cores, team)
+            folder, cores = self._folder_of_program(), self._cores
+            found = self._loading[key] = self._pool.submit(
+                self._build, ir, key, cores, team, folder
+            )
         found.add_done_callback(lambda done: self._forget_failed(key, done))
         return found
 
@@ -254,14 +260,24 @@ class Engine:
             path.unlink()
         return None
 
-    def _build(self, ir: KernelIR, key: str, cores: int, team: Team) -> LoadedKernel:
+    def _folder_of_program(self) -> WritableFolder:
+        """The folder for what is compiled now; with the lock held. Raises NoFolderError."""
+        if _keeps():
+            return self._folder
+        if self._unkept is None:
+            self._unkept = WritableFolder.of_process(self.options.limit_bytes)
+        return self._unkept
+
+    def _build(
+        self, ir: KernelIR, key: str, cores: int, team: Team, folder: WritableFolder
+    ) -> LoadedKernel:
         from ...kernels.program.inside import first_outside
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
             raise IndexError(f"{outside}; nothing was written")
-        loaded = self._folder.use(lambda folder: self._built(ir, folder.library(key), cores, team))
-        self._folder.trim_sometimes()
+        loaded = folder.use(lambda kept: self._built(ir, kept.library(key), cores, team))
+        folder.trim_sometimes()
         return loaded
 
     def _built(self, ir: KernelIR, path: Path, cores: int, team: Team) -> LoadedKernel:
@@ -373,6 +389,12 @@ class Engine:
             return load_extension(compiler, options)
         except ImportError as e:
             raise OSError(str(e)) from e
+
+
+def _keeps() -> bool:
+    """True if compiled kernels are kept for later processes, and those of earlier ones are used."""
+    program = current_program()
+    return program is None or program.config.offline_cache
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

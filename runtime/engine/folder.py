@@ -104,6 +104,21 @@ class WritableFolder:
         self._spare: Scratch | None = None  # in place of one that cannot be written
         self._lock = threading.Lock()
 
+    @staticmethod
+    def of_process(limit_bytes: int) -> WritableFolder:
+        """A folder that ends with this process. Raises NoFolderError."""
+        try:
+            scratch = Scratch("kernelscape-kernels-")
+        except OSError as e:
+            raise NoFolderError(e) from e
+        made = WritableFolder(KernelFolder(scratch.path, limit_bytes))
+        made._keep(scratch)
+        return made
+
+    def _keep(self, spare: Scratch) -> None:
+        self._spare = spare
+        weakref.finalize(self, _close, spare, os.getpid())
+
     def close(self) -> None:
         """Removes what was made for this process only."""
         if self._spare is not None:
@@ -133,11 +148,11 @@ class WritableFolder:
                     raise CompileError(f"what was compiled cannot be loaded: {e}") from e
                 raise NoFolderError(e) from e
             try:
-                self._spare = Scratch("kernelscape-kernels-")
+                spare = Scratch("kernelscape-kernels-")
             except OSError as worse:
                 raise NoFolderError(worse) from worse
-            weakref.finalize(self, _close, self._spare, os.getpid())
-            self._folder = KernelFolder(self._spare.path, bad.limit_bytes)
+            self._keep(spare)
+            self._folder = KernelFolder(spare.path, bad.limit_bytes)
             warnings.warn(
                 f"compiled kernels are kept for this process only: {bad.path} cannot be used ({e.strerror or e})",
                 RuntimeWarning,

@@ -276,6 +276,17 @@ def test_types_have_the_numbers_of_the_program() -> None:
     ks.init(default_fp=ks.f64, default_ip=ks.i64)
     assert tm.vec3.dtype is ks.f64
     assert tm.ivec2.dtype is ks.i64
+    assert all(v.dtype is ks.u64 for v in (tm.uvec2, tm.uvec3, tm.uvec4))
+    assert tm.uvec2.field(shape=2).to_numpy().dtype == np.uint64
+    whole = ks.field(ks.u64, shape=3)
+
+    @ks.kernel
+    def run(v: tm.uvec2):
+        u = tm.uvec3(-1, v.x, 0)
+        whole[0], whole[1], whole[2] = u[0], 4 * u[1], v.y
+
+    run(tm.uvec2(2**63 + 1, 7))
+    assert whole.to_numpy().tolist() == [2**64 - 1, 4, 7]
 
 
 def test_what_only_shapes_decide_is_static() -> None:

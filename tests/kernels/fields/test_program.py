@@ -25,7 +25,7 @@ def test_float_and_int_are_the_defaults_of_the_program():
 
 
 def test_options_of_taichi_without_meaning_are_taken():
-    ks.init(arch=ks.cpu, kernel_profiler=True, offline_cache=False, device_memory_fraction=0.5)
+    ks.init(arch=ks.cpu, kernel_profiler=True, device_memory_fraction=0.5)
     assert ks.cfg.kernel_profiler is True and ks.cfg.print_ir is None
     assert current_program().ignored["device_memory_fraction"] == 0.5
     with pytest.raises(AttributeError, match="no option 'nonsense'"):

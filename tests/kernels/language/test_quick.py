@@ -24,10 +24,41 @@ def quick_after(call, kernel, times: int = 400) -> None:
     """Calls until the quick way is there: the extension is compiled beside."""
     for _ in range(times):
         call()
-        if kernel.quick._known:
+        if kernel.quick._known or kernel.quick._known_twice:
             return
         time.sleep(0.05)
     raise AssertionError("no call went the quick way")
+
+
+@pytest.mark.compiler
+def test_calls_with_one_array_twice_are_quick(monkeypatch):
+    """Of the kind: calls that went the slow way each time. Each way to give an array twice, read and written."""
+
+    @ks.kernel
+    def both(x: ks.types.ndarray(), y: ks.types.ndarray(), r: ks.types.ndarray(), a: ks.f32):
+        for i in range(x.shape[0]):
+            r[i] += a * x[i] * y[i]
+
+    def drawn():
+        return [np.arange(4, dtype=np.float32) + k for k in range(3)]
+
+    patterns = [(0, 0, 1), (0, 1, 2), (0, 1, 0), (0, 1, 1), (0, 0, 0)]
+    for given in patterns:
+        arrays = drawn()
+        quick_after(lambda: both(*(arrays[k] for k in given), 0.0), both)  # noqa: B023
+        both(*(arrays[k] for k in given), 0.0)
+    slow = []
+    monkeypatch.setattr(type(both), "call_from", lambda *given: slow.append(given))
+    for given in patterns:
+        arrays, wanted = drawn(), drawn()
+        x, y, r = (wanted[k] for k in given)
+        r += 2 * x * y
+        both(*(arrays[k] for k in given), 2.0)
+        assert not slow
+        assert np.array_equal(arrays, wanted)
+    arrays = drawn()
+    both(arrays[0], arrays[1], arrays[0][:], 2.0)  # another view of what is written
+    assert len(slow) == 1
 
 
 @pytest.mark.compiler

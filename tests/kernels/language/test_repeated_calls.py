@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.language.kernel import kernel, ndrange, types
+from kernelscape.kernels.language.record import ndarray, record, record_sequence
 from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.program.dependence import carried_flows
@@ -223,3 +223,93 @@ def test_time_loops_of_a_kernel(fn, n_tasks, n_runs):
     found = run_tasks(problem, arrays, {})
     for name in arrays:
         np.testing.assert_allclose(found[name], want[name], rtol=1e-12)
+
+
+@kernel
+def multiply(a: nd, x: nd, y: nd):
+    for i, j in ndrange(a.shape[0], a.shape[1]):
+        y[i] += a[i, j] * x[j]
+
+
+@kernel
+def dot(x: nd, y: nd, r: nd):
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    r[0] = total
+
+
+@kernel
+def ratio(r: nd, num: nd, den: nd):
+    r[0] = num[0] / den[0]
+
+
+@kernel
+def move(y: nd, x: nd, a: nd, sign: float):
+    for i in range(x.shape[0]):
+        y[i] += sign * a[0] * x[i]
+
+
+@kernel
+def turn(p: nd, r: nd, b: nd):
+    for i in range(p.shape[0]):
+        p[i] = r[i] + b[0] * p[i]
+
+
+@kernel
+def clear(y: nd):
+    for i in range(y.shape[0]):
+        y[i] = 0.0
+
+
+def conjugate_gradients(a, x, r, p, q, rr, new, pq, f):
+    dot(r, r, rr)
+    for _ in range(100):
+        clear(q)
+        multiply(a, p, q)
+        dot(p, q, pq)
+        ratio(f, rr, pq)
+        move(x, p, f, 1.0)
+        move(r, q, f, -1.0)
+        dot(r, r, new)
+        ratio(f, new, rr)
+        turn(p, r, f)
+        copy(new, rr)
+
+
+def test_steps_with_one_array_given_twice_are_one_repeat():
+    """Of the kind: calls that are equal and were recorded as different, since each had an IR of its own."""
+    rng = np.random.default_rng(0)
+    n = 8
+    a = rng.random((n, n))
+    a = a @ a.T + n * np.eye(n)
+    b = rng.random(n)
+    ones = [np.zeros(1) for _ in range(4)]
+    recording = record_sequence(
+        conjugate_gradients, (a, np.zeros(n), b.copy(), b.copy(), np.zeros(n), *ones)
+    )
+    assert [(r.first, r.stop, r.count) for r in recording.repeats] == [(1, 11, 100)]
+    problem = normalise(recording)
+    assert len(problem.tasks) <= 11
+    (repeat,) = problem.repeats
+    assert repeat.count == 100
+
+
+@kernel
+def both(x: nd, y: nd, r: nd):
+    for i in range(x.shape[0]):
+        r[i] += x[i] * y[i]
+
+
+def test_each_pattern_of_arrays_given_twice_is_one_kernel():
+    x, y, r = (np.arange(4.0) + k for k in range(3))
+    patterns = [(x, y, r), (x, x, r), (x, y, x), (x, y, y), (x, x, x)]
+    with record() as recorder:
+        for _ in range(3):
+            for given in patterns:
+                both(*given)
+    found = {tuple(map(id, given)): set() for given in patterns}
+    for call, given in zip(recorder.calls, patterns * 3, strict=True):
+        found[tuple(map(id, given))].add(id(call.ir))
+    assert all(len(irs) == 1 for irs in found.values())
+    assert len(set.union(*found.values())) == len(patterns)

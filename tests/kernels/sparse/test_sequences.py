@@ -19,6 +19,7 @@ from kernelscape.kernels.program.dependence import dependences
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
 from kernelscape.kernels.sparse.naming import in_terms_of_trees
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
+from kernelscape.testing.run_tasks import run_tasks
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +192,59 @@ def test_what_the_tasks_of_a_sequence_do_is_what_its_kernels_do(kind: str) -> No
     for name, a in wanted.items():
         np.testing.assert_array_equal(found[name], a)
     assert not found[f"{recording.trees[0].tree.name}.sound"].any()
+
+
+@ks.kernel
+def weighted(
+    x: ks.template(),
+    y: ks.template(),
+    a: ks.types.ndarray(),
+    b: ks.types.ndarray(),
+    o: ks.types.ndarray(),
+) -> None:
+    for i in x:
+        y[i] += a[i] * b[i] * x[i]
+    for i in range(o.shape[0]):
+        o[i] += b[i]
+
+
+def test_one_array_may_be_given_twice_to_kernels_on_sparse_fields() -> None:
+    """Of the kind: what a call outside of a sequence may have, and one inside was refused."""
+    x, y, _ = tree()
+    fill(x, 20)
+    w, v = np.linspace(0, 1, 32, dtype=np.float32), np.linspace(1, 2, 32, dtype=np.float32)
+
+    def step(w: Any, v: Any) -> None:
+        for _ in range(10):
+            weighted(x, y, w, w, v)
+            weighted(x, y, v, w, w)
+            weighted(x, y, v, v, v)
+
+    recording, fields = record_program(step, (w, v))
+    assert [(r.first, r.stop, r.count) for r in recording.repeats] == [(0, 3, 10)]
+    again, _ = record_program(step, (w, v))
+    assert [c.ir for c in again.calls] == [c.ir for c in recording.calls]
+    assert from_values(to_values(recording)) == recording
+    problem = normalise(recording)
+    before = {name: a.copy() for name, a in {"w": w, "v": v, **fields}.items()}
+    found = run_reference(recording, before, {})
+    by_tasks = run_tasks(problem, {name: a.copy() for name, a in before.items()}, {})
+    sums, at_x = np.zeros(32), np.arange(1.0, 33.0) * (np.arange(32) < 20)
+    other_w, other_v = w.astype(float), v.astype(float)
+    for _ in range(10):
+        for a, b, o in (
+            (other_w, other_w, other_v),
+            (other_v, other_w, other_w),
+            (other_v, other_v, other_v),
+        ):
+            sums += a * b * at_x
+            o += b
+    for tried in (found, by_tasks):
+        np.testing.assert_allclose(tried["w"], other_w, rtol=1e-5)
+        np.testing.assert_allclose(tried["v"], other_v, rtol=1e-5)
+    step(w, v)
+    np.testing.assert_allclose(v, other_v, rtol=1e-5)
+    np.testing.assert_allclose(y.to_numpy(), sums, rtol=1e-5)
 
 
 def test_the_canonical_form_sees_what_is_not_sound() -> None:

@@ -108,6 +108,36 @@ def test_what_was_compiled_once_is_loaded_by_later_processes(options):
     assert len(built(options.folder)) > len(before)
 
 
+def test_without_an_offline_cache_nothing_is_kept_and_nothing_kept_is_used(options, monkeypatch):
+    """Of the kind: an option that is taken and has no effect."""
+    made = []
+    build = Engine._built
+
+    def building_of(engine, ir, path, *given):
+        made.append(path)
+        return build(engine, ir, path, *given)
+
+    monkeypatch.setattr(Engine, "_built", building_of)
+    for keeps, n_made, is_kept in (
+        (False, 1, False),
+        (True, 2, True),
+        (True, 2, True),
+        (False, 3, True),
+    ):
+        ks.init(offline_cache=keeps)
+        assert ks.cfg.offline_cache is keeps
+        ir, arrays, wanted = scattered()
+        engine = Engine(options)
+        engine.run(ir, arrays, (2.0,))
+        assert np.array_equal(arrays[0], wanted)
+        assert len(made) == n_made
+        (key,) = engine._loading
+        assert (options.folder / f"{key}.so").exists() is is_kept
+        engine.close()
+    ks.reset()
+    assert not any(made[k].exists() for k in (0, 2))
+
+
 def test_a_library_that_is_no_library_is_made_again(options):
     ir, arrays, wanted = scattered()
     engine = Engine(options)
