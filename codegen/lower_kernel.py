@@ -101,7 +101,7 @@ class _Lowering:
         made = BodyWriter(
             self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
         )
-        made.is_free = self.plan.ir.fast_math
+        made.begin(self.plan.ir.body, self.plan.ir.fast_math)
         made.v.plain_indices = True
         return made
 

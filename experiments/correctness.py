@@ -1,14 +1,17 @@
 """Are the generated programs right? Thousands of random candidates, of random and of library sequences, against the interpreter.
 
     python -m kernelscape.experiments.correctness [--n 2000] [--seed 1] [--add]
+    python -m kernelscape.experiments.correctness --operators
 
 writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
+With --operators it prints the wrong cells of the whole table of operators (testing/operator_table.py), which is to have none.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +22,8 @@ from ..runtime.measure.conditions import take_conditions
 from ..testing import checking
 from ..testing.calling import InputSet
 from ..testing.checking import Build, Way
+from ..testing.operator_runs import wrong_in_all_ways
+from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
 from .features import FEATURES, features
 from .sampling import Question, run
@@ -72,7 +77,26 @@ QUESTION = Question(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
+    if "--operators" in (sys.argv[1:] if arguments is None else arguments):
+        return operators()
     return run(QUESTION, __doc__, arguments)
+
+
+def operators(pieces: int = 16, chosen: Sequence[int] | None = None) -> int:
+    """Prints what is wrong in so many pieces of the table, or in those chosen; 1 where anything is."""
+    n_wrong = 0
+    for k in range(pieces) if chosen is None else chosen:
+        drawn = cells()[k::pieces]
+        with tempfile.TemporaryDirectory(prefix="kernelscape-operators-") as folder:
+            found = wrong_in_all_ways(drawn, Path(folder))
+        lines = [f"  {way}: {line}" for way, wrong in found.items() for line in wrong]
+        print(
+            f"piece {k}: {len(drawn)} cells, {len(found)} ways, {len(lines)} wrong",
+            *lines,
+            sep="\n",
+        )
+        n_wrong += len(lines)
+    return int(n_wrong > 0)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
+from ...kernels.ir.contraction import ALL, FREE, SUMS, is_step
 from ...kernels.ir.kernel import DType
 from ..memory import PASSING_BY
 from . import csyntax as c
@@ -63,6 +64,7 @@ class Builder:
         self.multiples: dict[str, int] = {}  # what variables are known to be multiples of
         # Arrays with stores that are told ARE_ALIGNED, and the bytes of the widest of their vectors.
         self.aligned: dict[str, int] = {}
+        self.level = FREE  # of what is written: see kernels/ir/contraction.py
 
     # --- scopes and names ---
 
@@ -81,6 +83,18 @@ class Builder:
             yield self.blocks[-1]
         finally:
             self.blocks.pop()
+
+    @contextmanager
+    def rounding(self, level: int) -> Iterator[None]:
+        """What is written within rounds its sums (SUMS), and its products too (ALL), each by itself; FREE changes nothing."""
+        before, self.level = self.level, max(self.level, level)
+        yield
+        self.level = before
+
+    def exact(self, op: str, dtype: DType) -> str | None:
+        """The helper of a sum or product of floats that is not contracted, where this one must not be."""
+        is_one = self.level == ALL if op == "mul" else self.level and op in ("add", "sub")
+        return f"exact_{op}" if is_one and dtype in (DType.f32, DType.f64) else None
 
     def fresh(self, stem: str) -> str:
         """A name that is not in use: `stem` made an identifier, or that with the first free number."""
@@ -252,6 +266,9 @@ class Builder:
 
         Where `regroup`, factors may be multiplied in another order than they are written in.
         """
+        if (level := self.level_of(e)) > self.level:
+            with self.rounding(level):
+                return self.evaluate(e, leaf, regroup)
         match e:
             case ir.Const(value, dtype):
                 return Value(constant(value, dtype), dtype)
@@ -298,6 +315,12 @@ class Builder:
                 return self.bitcast(self.evaluate(x, leaf, regroup), dtype)
         return leaf(e)
 
+    def level_of(self, e: ir.Expr) -> int:
+        """The level at which an expression is written: a step needs its sums as they are, and these their products."""
+        if isinstance(e, ir.Binary) and self.exact(e.op, e.dtype):
+            return ALL
+        return SUMS if is_step(e) else FREE
+
     def unary(self, op: str, x: Value, of: DType, dtype: DType) -> Value:
         """`op x` for an `x` of type `of`."""
         if op == "not":
@@ -314,7 +337,8 @@ class Builder:
 
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         lanes = max(a.lanes, b.lanes)
-        if (sign := operator(op, dtype)) is not None:
+        exact = self.exact(op, dtype)
+        if exact is None and (sign := operator(op, dtype)) is not None:
             if op.startswith("bit_"):  # which not every target has of a vector and a number
                 a, b = self.splat(a, lanes), self.splat(b, lanes)
             return Value(c.Bin(sign, a.x, b.x), dtype, lanes)
@@ -323,7 +347,9 @@ class Builder:
         a, b = self.splat(a, lanes), self.splat(b, lanes)
         function = math_function(op, dtype) if not lanes else None
         return Value(
-            c.Call(function or self.prelude.use(op, dtype, lanes), (a.x, b.x)), dtype, lanes
+            c.Call(function or self.prelude.use(exact or op, dtype, lanes), (a.x, b.x)),
+            dtype,
+            lanes,
         )
 
     def logical(self, op: str, a: Value, b: Value) -> Value:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.contraction import Rounding, rounding_of
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.task import Problem
 from ...kernels.ir.text import default_format
@@ -41,6 +42,7 @@ class BodyWriter:
         self.v = BodyValues(w, problem, array_of)
         self.stop = ""  # the label at which an iteration ends early
         self.is_free = False  # whether sums may be reordered
+        self.rounding = Rounding(True)
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
         self.asking: Asking | None = None  # for what later iterations touch
@@ -55,10 +57,14 @@ class BodyWriter:
         """
         assert task.task.body is not None
         self.v.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
-        self.is_free = task.task.fast_math
+        self.begin(task.task.body.statements, task.task.fast_math)
         self.w.write(c.Scope(self.iteration(task.task.body.statements)))
         for array in arrays_written(task.task):
             self.w.forget(array)
+
+    def begin(self, body: tuple[ir.Stmt, ...], fast_math: bool) -> None:
+        """Takes what may be done with the floats of a body."""
+        self.is_free, self.rounding = fast_math, rounding_of(body, fast_math)
 
     def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
         """The statements of one iteration, with its locals."""
@@ -99,57 +105,61 @@ class BodyWriter:
 
     def statements(self, body: tuple[ir.Stmt, ...]) -> None:
         for s in body:
-            match s:
-                case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
-                    for made in self.in_lanes(s, c.Num("0"), self.v.evaluate(s.extent).x):
-                        self.w.write(made)
-                case ir.For(loop=loop) if loop in self.ranges:
-                    self.range_in_lanes(s, self.ranges[loop])
-                case ir.For(loop, extent, inner):
-                    self.loop(loop, extent, inner)
-                case ir.SetLocal(name) if name in self.given:
-                    self.w.write(c.Assign(self.v.locals[name].x, self.given[name]))
-                case ir.SetLocal(name, value):
-                    held = self.v.locals[name]
-                    self.w.write(
-                        c.Assign(held.x, self.w.converted(self.v.evaluate(value), held.dtype).x)
-                    )
-                    if self.asking is not None:
-                        self.write_all(self.asking.set(self.v, name))
-                case ir.UpdateLocal(name, op, value):
-                    self.w.write(self.v.updated(self.v.locals[name], op, self.v.evaluate(value)))
-                case ir.LocalArray(name, extent, value):
-                    k = self.w.fresh("k")
-                    start = self.w.converted(self.v.evaluate(value), self.v.locals[name].dtype).x
-                    fill = c.Assign(c.Index(self.v.locals[name].x, c.Id(k)), start)
-                    self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
-                    self.w.used.discard(k)
-                case ir.SetElement(name, index, value):
-                    place = self.v.local_element(name, index)
-                    self.w.write(
-                        c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
-                    )
-                case ir.Store(array, indices, value):
-                    place = self.v.element(array, indices)
-                    self.w.write(
-                        c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
-                    )
-                case ir.Update() if s.result or self.is_shared(s):
-                    self.fetch(s)
-                case ir.Update(array, indices, op, value):
-                    self.w.write(
-                        self.v.updated(self.v.element(array, indices), op, self.v.evaluate(value))
-                    )
-                case ir.While(condition, inner):
-                    self.w.write(c.While(self.v.evaluate(condition).x, self.nested(inner)))
-                case ir.Print(parts, _, formats):
-                    name, first = self.w.prelude.printing()
-                    self.w.write(self.printed(name, tuple(map(c.Num, first)), parts, formats))
-                case ir.Assert():
-                    self.claim(s)
-                case ir.If(condition, then, orelse):
-                    test = self.v.evaluate(condition).x
-                    self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
+            with self.w.rounding(self.rounding.level(s)):
+                self.statement(s)
+
+    def statement(self, s: ir.Stmt) -> None:
+        match s:
+            case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
+                for made in self.in_lanes(s, c.Num("0"), self.v.evaluate(s.extent).x):
+                    self.w.write(made)
+            case ir.For(loop=loop) if loop in self.ranges:
+                self.range_in_lanes(s, self.ranges[loop])
+            case ir.For(loop, extent, inner):
+                self.loop(loop, extent, inner)
+            case ir.SetLocal(name) if name in self.given:
+                self.w.write(c.Assign(self.v.locals[name].x, self.given[name]))
+            case ir.SetLocal(name, value):
+                held = self.v.locals[name]
+                self.w.write(
+                    c.Assign(held.x, self.w.converted(self.v.evaluate(value), held.dtype).x)
+                )
+                if self.asking is not None:
+                    self.write_all(self.asking.set(self.v, name))
+            case ir.UpdateLocal(name, op, value):
+                self.w.write(self.v.updated(self.v.locals[name], op, self.v.evaluate(value)))
+            case ir.LocalArray(name, extent, value):
+                k = self.w.fresh("k")
+                start = self.w.converted(self.v.evaluate(value), self.v.locals[name].dtype).x
+                fill = c.Assign(c.Index(self.v.locals[name].x, c.Id(k)), start)
+                self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
+                self.w.used.discard(k)
+            case ir.SetElement(name, index, value):
+                place = self.v.local_element(name, index)
+                self.w.write(
+                    c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
+                )
+            case ir.Store(array, indices, value):
+                place = self.v.element(array, indices)
+                self.w.write(
+                    c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
+                )
+            case ir.Update() if s.result or self.is_shared(s):
+                self.fetch(s)
+            case ir.Update(array, indices, op, value):
+                self.w.write(
+                    self.v.updated(self.v.element(array, indices), op, self.v.evaluate(value))
+                )
+            case ir.While(condition, inner):
+                self.w.write(c.While(self.v.evaluate(condition).x, self.nested(inner)))
+            case ir.Print(parts, _, formats):
+                name, first = self.w.prelude.printing()
+                self.w.write(self.printed(name, tuple(map(c.Num, first)), parts, formats))
+            case ir.Assert():
+                self.claim(s)
+            case ir.If(condition, then, orelse):
+                test = self.v.evaluate(condition).x
+                self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
 
     def write_all(self, statements: Iterable[c.CStmt]) -> None:
         for made in statements:
@@ -210,6 +220,7 @@ class BodyWriter:
             *(extents, sums),
             Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
             self.is_free,
+            self.rounding,
         )
         return LaneWriter(self.w, scope, lanes, s.body)
 

@@ -10,6 +10,7 @@ from .vectors import (
     SHIFTS,
     Helpers,
     Prelude,
+    exact,
     mask_dtype,
     math_function,
     scalar_helper,
@@ -85,6 +86,13 @@ class CHelpers(Helpers):
                 sign = INFIX.get(operation) or SHIFTS[operation]
                 u = v if operation == "shr" else prelude.vector_type(unsigned(dtype), lanes)
                 return f"{two}    return ({v})(({u})a {sign} ({u})b);\n}}"
+            case "exact_add" | "exact_sub" | "exact_mul":
+                two = f"static inline {v} {name}({v} a, {v} b) {{"
+                return exact(operation.removeprefix("exact_"), two, dtype, lanes)
+            case "floor_mod":
+                floor, less = (prelude.use(x, dtype, lanes) for x in ("floor", "exact_sub"))
+                product = prelude.use("exact_mul", dtype, lanes)
+                return f"{two}    return {less}(a, {product}({floor}(a / b), b));\n}}"
             case "neg" if dtype.is_integer:
                 u = prelude.vector_type(unsigned(dtype), lanes)
                 return f"{one}    return ({v})-({u})x;\n}}"

@@ -100,6 +100,10 @@ class CudaHelpers(Helpers):
             if dtype.is_float and operation != "atomic_add":
                 prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
             return _atomic(name, operation, dtype)
+        if operation.startswith("exact_") and not lanes:
+            kind = "f" if dtype is DType.f32 else "d"
+            function = f"__{kind}{operation.removeprefix('exact_')}_rn"
+            return f"{_INLINE} {c} {name}({c} a, {c} b) {{ return {function}(a, b); }}"
         if not lanes:
             text = scalar_helper(prelude, name, operation, dtype, other)
             return _counted(text.replace("static inline", _INLINE, 1))
@@ -136,7 +140,7 @@ class CudaHelpers(Helpers):
                     prelude.use(operation, dtype, 0, other),
                 )
                 return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}{scalar}(x[l]){end}"
-        row = OPS[operation]
+        row = OPS[operation.removeprefix("exact_")]
         function = math_function(operation, dtype) or prelude.use(operation, dtype, 0)
         if row.arity == 2:
             return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{function}(a[l], b[l]){end}"

@@ -147,30 +147,35 @@ class LaneWriter:
         near, around = NearLoads(self.v, body), self.v.near
         for at, s in enumerate(body):
             near.before(at)
-            match s:
-                case ir.Update() if at in rows:
+            with self.w.rounding(self.scope.rounding.level(s)):
+                if isinstance(s, ir.Update) and at in rows:
                     self.row(rows[at], s, values)
-                case ir.SetLocal(name, value):
-                    self.set(s, name, value)
-                case ir.UpdateLocal(name, op, value):
-                    self.update_local(s, name, op, value)
-                case ir.LocalArray():
-                    self.begin_array(s)
-                case ir.SetElement():
-                    self.set_element(s)
-                case ir.Store():
-                    self.store(s)
-                case ir.Update():
-                    self.update(s)
-                case ir.If():
-                    self.branch(s)
-                case ir.While():
-                    self.loop_while(s)
-                case ir.For():
-                    self.inner_loop(s)
-                case _:
-                    raise AssertionError(s)
+                else:
+                    self.statement(s)
         self.v.near = around
+
+    def statement(self, s: ir.Stmt) -> None:
+        match s:
+            case ir.SetLocal(name, value):
+                self.set(s, name, value)
+            case ir.UpdateLocal(name, op, value):
+                self.update_local(s, name, op, value)
+            case ir.LocalArray():
+                self.begin_array(s)
+            case ir.SetElement():
+                self.set_element(s)
+            case ir.Store():
+                self.store(s)
+            case ir.Update():
+                self.update(s)
+            case ir.If():
+                self.branch(s)
+            case ir.While():
+                self.loop_while(s)
+            case ir.For():
+                self.inner_loop(s)
+            case _:
+                raise AssertionError(s)
 
     def _dtype(self, array: str) -> DType:
         return self.scope.problem.array(array).dtype

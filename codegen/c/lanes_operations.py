@@ -164,9 +164,10 @@ class LaneOperations:
         )
 
     def operation(self, op: str, dtype: DType) -> str:
-        """The function of an operation of kernels/ir/ops.py that gives no bools; comparisons are `compare`."""
-        result = OPS[op].result(dtype)
-        args = tuple((dtype, x) for x in ("ab" if OPS[op].arity == 2 else "x"))
+        """The function of an operation of kernels/ir/ops.py that gives no bools, or of an exact one; comparisons are `compare`."""
+        row = OPS[op.removeprefix("exact_")]
+        result = row.result(dtype)
+        args = tuple((dtype, x) for x in ("ab" if row.arity == 2 else "x"))
         if self.m.is_pair(dtype) or self.m.is_pair(result):
             name = f"lane_{op}_{self.m.type(dtype)}"
             half = self.half.operation(op, dtype)

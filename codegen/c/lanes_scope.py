@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.contraction import Rounding
 from ...kernels.ir.task import Problem
 from . import csyntax as c
 from .body_values import TilePlace
 from .memory import Value
+
+_FREE = Rounding(False)
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,4 @@ class LaneScope:
     sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
     iterations: Iterations = Iterations()
     fast_math: bool = True
+    rounding: Rounding = _FREE

@@ -124,6 +124,9 @@ class LaneValues:
         """The value of an expression: scalar where it is uniform."""
         if not self.varies(e):
             return self.w.evaluate(e, self._uniform_leaf)
+        if (level := self.w.level_of(e)) > self.w.level:
+            with self.w.rounding(level):
+                return self.evaluate(e)
         width = self.lanes.width
         match e:
             case ir.LoopIndex(_, dtype) if self.numbers is not None:
@@ -208,13 +211,15 @@ class LaneValues:
 
     def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
         width = self.lanes.width
-        sign = operator(op, dtype)
+        exact = self.w.exact(op, dtype)
+        sign = operator(op, dtype) if exact is None else None
         if sign is not None and not self.m.is_pair(dtype):
             if not dtype.is_float:
                 a, b = self.splat(a), self.splat(b)
             return Value(c.Bin(sign, a.x, b.x), dtype, width)
         a, b = self.splat(a), self.splat(b)
-        return Value(c.Call(self.ops.operation(op, dtype), (a.x, b.x)), dtype, width)
+        call = c.Call(self.ops.operation(exact or op, dtype), (a.x, b.x))
+        return Value(call, dtype, width)
 
     def unary(self, op: str, x: Value, dtype: DType) -> Value:
         width = self.lanes.width

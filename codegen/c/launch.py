@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import gcd
 
+from ...kernels.ir.contraction import rounding_of
 from ...kernels.ir.effects import arrays_written
 from ...kernels.ir.kernel import DType
 from ...space.backbone import OUTER
@@ -475,7 +476,8 @@ class LaunchWriter:
             if task.wave is None:
                 writer.write(task, variables)
                 return
-            writer.is_free = task.task.fast_math
+            assert task.task.body is not None
+            writer.begin(task.task.body.statements, task.task.fast_math)
             for statement in wavefront(self.scene.w, writer.v, task.wave, writer.iteration):
                 self.scene.w.write(statement)
             for array in arrays_written(task.task):
@@ -504,6 +506,7 @@ class LaunchWriter:
                 loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
             ),
             fast_math=task.task.fast_math,
+            rounding=rounding_of(body, task.task.fast_math),
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
         end = ctx.ends.get((task.index, p.loop.name))

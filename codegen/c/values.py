@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.access import Access, access_of
+from ...kernels.ir.contraction import ALL, FREE
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import MID, OUTER, Flow, Operand
@@ -120,7 +121,9 @@ class Values:
             assert isinstance(x, ir.Accumulator) and total is not None, x
             return total
 
-        return self.scene.w.evaluate(e, leaf, regroup=task.task.fast_math)
+        is_free = task.task.fast_math
+        with self.scene.w.rounding(FREE if is_free else ALL):
+            return self.scene.w.evaluate(e, leaf, regroup=is_free)
 
     def loop_index(self, at: LoopIndexAt, dtype: DType) -> Value:
         first = at.expression()

@@ -166,14 +166,19 @@ def scalar_helper(
     if dtype is DType.f16:
         return _of_half(prelude, operation, one, two)
     if dtype.is_float:
-        return _of_floats(operation, one, two, dtype)
+        return _of_floats(prelude, operation, one, two, dtype)
     return _of_integers(prelude, operation, one, two, dtype)
 
 
 def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
     """In float, rounded once: as if it had been computed in halves, for + - * / and the square root."""
+    operation = operation.removeprefix("exact_")  # nothing is contracted with what is converted
     if operation in ("add", "sub", "mul", "div"):
         return f"{two} return (_Float16)((float)a {INFIX[operation]} (float)b); }}"
+    if operation == "floor_mod":
+        divided, product, less = (prelude.use(x, DType.f16, 0) for x in ("div", "mul", "sub"))
+        below = prelude.use("floor", DType.f16, 0)
+        return f"{two} return {less}(a, {product}({below}({divided}(a, b)), b)); }}"
     if operation == "neg":
         return f"{one} return (_Float16)-(float)x; }}"
     function = math_function(operation, DType.f32) or prelude.use(operation, DType.f32, 0)
@@ -183,9 +188,52 @@ def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
     return f"{one} return ({kind}){function}((float)x); }}"
 
 
-def _of_floats(operation: str, one: str, two: str, dtype: DType) -> str:
-    f = "f" if dtype is DType.f32 else ""
+def _with_near(dtype: DType, found: str, too_far: str) -> str:
+    """How // and % are found where multiply-adds are instructions and the quotient is small: its floor q may be one too large, and
+    a - q * b is exact then. Nothing is found of infinities and of what is no number.
+    """
+    f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
+    most = "0x1p22f" if dtype is DType.f32 else "0x1p51"
+    return (
+        f"#if defined(__FP_FAST_FMA{f.upper()}) || defined(__CUDACC__)\n"
+        f"    {c} q = floor{f}(a / b), near = fma{f}(-q, b, a);\n"
+        f"    if (fabs{f}(q) < {most} && near == near) {{\n"
+        f"        if (near != 0 && (near < 0) != (b < 0)) {too_far.format(f=f)};\n"
+        f"        {found.format(f=f)};\n"
+        f"    }}\n"
+        f"#endif\n"
+    )
+
+
+def exact(operation: str, opening: str, dtype: DType, lanes: int) -> str:
+    """A sum, difference or product that compilers do not contract with others. clang contracts within a statement only, others
+    look through functions: a sum of barriers is no part of a multiply-add, but gcc forgets them where it makes vectors by itself;
+    a product that is a multiply-add already is none either.
+    """
+    sign = INFIX[operation]
+    plain = f"    return a {sign} b;\n"
+    if operation == "mul" and not lanes:
+        f = "f" if dtype is DType.f32 else ""
+        zero = f"-0.0{f}"
+        return (
+            f"{opening}\n#if defined(__FP_FAST_FMA{f.upper()}) && !defined(__clang__)\n"
+            f"    return __builtin_fma{f}(a, b, {zero});\n#else\n{plain}#endif\n}}"
+        )
+    apart = f"__builtin_assoc_barrier(a) {sign} __builtin_assoc_barrier(b)"
+    if operation == "mul":
+        apart = "__builtin_assoc_barrier(a * b)"
+    return f"{opening}\n#if !defined(__clang__) && __GNUC__ >= 12\n    return {apart};\n#else\n{plain}#endif\n}}"
+
+
+def _of_floats(prelude: Prelude, operation: str, one: str, two: str, dtype: DType) -> str:
+    f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
     match operation:
+        case "exact_add" | "exact_sub" | "exact_mul":
+            return exact(operation.removeprefix("exact_"), two, dtype, 0)
+        case "floor_mod":
+            product = prelude.use("exact_mul", dtype, 0)
+            difference = prelude.use("exact_sub", dtype, 0)
+            return f"{two} return {difference}(a, {product}(floor{f}(a / b), b)); }}"
         case "isnan":
             return f"{one} return x != x; }}"
         case "isinf":
@@ -195,14 +243,16 @@ def _of_floats(operation: str, one: str, two: str, dtype: DType) -> str:
         case "mod":
             # As Python and NumPy: of the divisor's sign, also where it is zero.
             return (
-                f"{two}\n    const {SCALAR_TYPES[dtype.name]} rest = fmod{f}(a, b);\n"
-                f"    if (rest == 0) return copysign{f}(rest, b);\n"
+                f"{two}\n{_with_near(dtype, 'return near == 0 ? copysign{f}(0, b) : near', 'near = fma{f}(1 - q, b, a)')}"
+                f"    {c} rest = fmod{f}(a, b);\n"
+                f"    if (rest == 0) return copysign{f}(0, b);\n"
                 f"    return (rest < 0) != (b < 0) ? rest + b : rest;\n}}"
             )
         case "floordiv":
             # The quotient of what divides without a rest, which rounding may leave beside a whole number.
             return (
-                f"{two}\n    {SCALAR_TYPES[dtype.name]} rest = fmod{f}(a, b), n, whole;\n"
+                f"{two}\n{_with_near(dtype, 'return q == 0 ? copysign{f}(0, a / b) : q', 'q -= 1')}"
+                f"    {c} rest = fmod{f}(a, b), n, whole;\n"
                 f"    if (b == 0) return a / b;\n"
                 f"    n = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
                 f"    if (n == 0) return copysign{f}(0, a / b);\n"
@@ -250,6 +300,8 @@ def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DT
             return f"{one} return {f'x < 0 ? ({c})-({u})x : x' if dtype.is_signed else 'x'}; }}"
         case "floordiv" | "mod" | "raw_div" | "raw_mod":
             return two + _division(operation, dtype)
+        case "pow":
+            return two + _power(dtype)
         case "popcnt":
             wide = "ll" if n_bits == 64 else ""
             return f"{one} return __builtin_popcount{wide}(({own})x); }}"
@@ -286,6 +338,22 @@ def _division(operation: str, dtype: DType) -> str:
     return f"\n    return b == 0 ? 0 : b == -1 ? {by_minus_one} : {plain};\n}}"
 
 
+def _power(dtype: DType) -> str:
+    """By repeated squares, modulo what the type holds; see `power` of kernels/ir/meanings.py."""
+    c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
+    u = own if dtype.size_bytes >= 4 else "uint32_t"
+    negative = "    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
+    return (
+        f"\n{negative if dtype.is_signed else ''}"
+        f"    {u} power = 1, square = ({u})a;\n"
+        f"    for ({own} n = ({own})b; n; n >>= 1) {{\n"
+        f"        if (n & 1) power *= square;\n"
+        f"        square *= square;\n"
+        f"    }}\n"
+        f"    return ({c})power;\n}}"
+    )
+
+
 def math_function(operation: str, dtype: DType) -> str | None:
     """The C library function of an operation on floating-point scalars."""
     if dtype not in (DType.f32, DType.f64) or operation not in OPS or not OPS[operation].c:
@@ -295,5 +363,5 @@ def math_function(operation: str, dtype: DType) -> str | None:
 
 def uses_math(text: str) -> bool:
     """Whether a text in C needs <math.h>."""
-    names = "|".join((*(op.c for op in OPS.values() if op.c), "fmod", "copysign"))
+    names = "|".join((*(op.c for op in OPS.values() if op.c), "fma", "copysign"))
     return re.search(rf"\b(({names})f?|NAN|INFINITY)\b", text) is not None

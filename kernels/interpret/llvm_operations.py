@@ -53,6 +53,8 @@ def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
         return getattr(build, _PLAIN[op])(a, b)
     if op in _SHIFTS:
         return _shifted(build, op, a, b, dtype)
+    if op == "pow":
+        return _power(build, a, b, dtype)
     if op in ("raw_div", "raw_mod", "floordiv", "mod"):
         return _quotient(build, op, a, b, dtype)
     raise TypeError(f"{op} of two {dtype.name} has no form in LLVM")
@@ -165,6 +167,9 @@ def _of_floats(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
         return simple[op](a, b)
     if op in ("floordiv", "mod"):
         return _floored(build, op, a, b, dtype)
+    if op == "floor_mod":
+        below = call(build, "llvm.floor", dtype, build.fdiv(a, b))
+        return build.fsub(a, build.fmul(below, b))
     return call(build, _function(op, dtype), dtype, a, b)
 
 
@@ -250,6 +255,24 @@ def _quotient(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
         found = build.select(crosses, build.sub(found, one), found)
     found = build.select(by_minus, build.neg(a), found)
     return build.select(by_zero, zero, found)
+
+
+def _power(build: Any, a: Value, b: Value, dtype: DType) -> Value:
+    """By squares, a step for each bit of the exponent; a negative one gives the quotient rounded towards zero."""
+    zero, one = constant(0, dtype), constant(1, dtype)
+    power, square = one, a
+    for bit in range(8 * dtype.size_bytes):
+        is_set = build.trunc(build.lshr(b, constant(bit, dtype)), BIT)
+        power = build.select(is_set, build.mul(power, square), power)
+        square = build.mul(square, square)
+    if not dtype.is_signed:
+        return power
+    minus = constant(-1, dtype)
+    is_odd = build.trunc(b, BIT)
+    quotient = build.select(compare(build, "eq", a, one, dtype), one, zero)
+    of_minus = compare(build, "eq", a, minus, dtype)
+    quotient = build.select(of_minus, build.select(is_odd, minus, one), quotient)
+    return build.select(compare(build, "lt", b, zero, dtype), quotient, power)
 
 
 def _mixed(build: Any, x: Value) -> Value:

@@ -105,7 +105,7 @@ NOWHERE = Location("", 0)
 
 UnaryOp = str  # a row of kernels/ir/ops.py with one operand
 BinaryOp = Literal[
-    "add", "sub", "mul", "div", "floordiv", "mod", "raw_div", "raw_mod", "min", "max", "and", "or",
+    "add", "sub", "mul", "div", "floordiv", "mod", "floor_mod", "raw_div", "raw_mod", "min", "max", "and", "or",
     "bit_and", "bit_or", "bit_xor", "shl", "shr", "bit_shr", "pow", "atan2", "hypot",
 ]  # fmt: skip
 CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
@@ -119,6 +119,14 @@ ReduceOp = Literal["add", "mul", "min", "max", "bit_and", "bit_or", "bit_xor"]
 class Const:
     value: int | float | bool
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        """Equal ones may stand for one another: 0.0 and -0.0 may not."""
+        if not isinstance(other, Const) or self.dtype is not other.dtype:
+            return False
+        if self.value != other.value:
+            return self.value is other.value  # no number
+        return self.value != 0 or not self.dtype.is_float or str(self.value) == str(other.value)
 
 
 @dataclass(frozen=True)
@@ -510,7 +518,7 @@ class KernelIR:
     scalars: tuple[Param, ...]
     body: tuple[Stmt, ...]
     where: Location
-    fast_math: bool = True  # False forbids the reassociation of reductions
+    fast_math: bool = True  # False: sums keep their order, and products are rounded by themselves
     trees: tuple[StructureTree, ...] = ()
     placed: tuple[Placed, ...] = ()
     independent: tuple[str, ...] = ()

@@ -35,8 +35,25 @@ def raw_div(a: Numbers, b: Numbers) -> Numbers:
 
 
 def raw_mod(a: Numbers, b: Numbers) -> Numbers:
-    """What `raw_div` leaves; 0 where the divisor is."""
+    """What `raw_div` leaves; of integers 0 where the divisor is."""
     return np.fmod(a, b)
+
+
+def floor_mod(a: Numbers, b: Numbers) -> Numbers:
+    """What is left of `a` without the multiple of `b` below it, each step rounded: near a multiple it may be `b`, or below zero."""
+    return a - np.floor(a / b) * b
+
+
+def power(a: Numbers, b: Numbers) -> Numbers:
+    """`a` to the power `b`. Of integers modulo what their type holds; a negative exponent gives the quotient rounded towards zero,
+    and 0 where that is not defined.
+    """
+    if not np.issubdtype(b.dtype, np.signedinteger):
+        return np.power(a, b)
+    zero, one = b.dtype.type(0), b.dtype.type(1)
+    of_minus_one = np.where(b & one, -one, one)
+    quotient = np.where(a == one, one, np.where(a == -one, of_minus_one, zero))
+    return np.where(b < zero, quotient, np.power(a, np.maximum(b, zero)))[()]
 
 
 def bit_shr(a: Numbers, b: Numbers) -> Numbers:

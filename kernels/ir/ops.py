@@ -149,7 +149,15 @@ _FUNCTIONS = (
     Op("rsqrt", 1, meanings.rsqrt, "floats", flops=1.0, is_partial=True, doc="1 / sqrt(x)."),
     Op("isnan", 1, np.isnan, "floats", gives=DType.bool_, doc="Whether x is no number."),
     Op("isinf", 1, np.isinf, "floats", gives=DType.bool_, doc="Whether x is infinite."),
-    _function("pow", np.power, "x to the power y.", is_partial=True),
+    Op(
+        "pow",
+        2,
+        meanings.power,
+        c="pow",
+        flops=TRANSCENDENTAL,
+        is_partial=True,
+        doc="x to the power y; of integers modulo what their type holds.",
+    ),
     _function("atan2", np.arctan2, "The angle in radians of the point (x, y), given as y, x."),
     _function("hypot", np.hypot, "sqrt(x * x + y * y), without overflow on the way.", flops=3.0),
     Op("popcnt", 1, meanings.popcnt, "words", gives=DType.i32, doc="How many bits are 1."),
@@ -174,9 +182,9 @@ _FUNCTIONS = (
         "raw_mod",
         2,
         meanings.raw_mod,
-        "integers",
+        c="fmod",
         is_partial=True,
-        doc="What raw_div leaves; it has the sign of x.",
+        doc="What x / y leaves without what is behind its point; it has the sign of x.",
     ),
 )
 _OPERATORS = (
@@ -189,6 +197,8 @@ _OPERATORS = (
     Op("div", 2, np.true_divide, "floats", sign="/", flops=1.0, is_partial=True),
     Op("floordiv", 2, np.floor_divide, sign="//", flops=1.0, is_partial=True),
     Op("mod", 2, np.mod, sign="%", flops=1.0, is_partial=True),
+    # The % of floats in Taichi's language.
+    Op("floor_mod", 2, meanings.floor_mod, "floats", flops=4.0, is_partial=True),
     Op("min", 2, np.minimum, flops=1.0, neutral=INF, combine="a < b ? a : b", noun="min"),
     Op("max", 2, np.maximum, flops=1.0, neutral=-INF, combine="a > b ? a : b", noun="max"),
     Op("and", 2, np.logical_and, "bools", sign="and"),

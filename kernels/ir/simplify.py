@@ -6,6 +6,7 @@ becomes `i`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,14 @@ def _is(x: Expr, value: float) -> bool:
     return isinstance(x, Const) and x.value == value
 
 
+def _adds_nothing(op: BinaryOp, b: Expr) -> bool:
+    """True if `x op b` is x whatever x is: of floats 0.0 turns -0.0 into 0.0 where it is added, and -0.0 where it is subtracted."""
+    if not _is(b, 0):
+        return False
+    is_negative = math.copysign(1.0, b.value) < 0  # type: ignore[union-attr]
+    return not b.dtype.is_float or is_negative is (op == "add")
+
+
 def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     """`a op b`; both operands have one dtype, which is the result's."""
     dtype = a.dtype
@@ -106,7 +115,7 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
         return binary("add", a, const(-b.value, dtype))
     if op == "add" and isinstance(a, Const):
         a, b = b, a
-    if op in ("add", "sub") and _is(b, 0):
+    if op in ("add", "sub") and _adds_nothing(op, b):
         return a
     if op == "add" and isinstance(a, Binary) and a.op == "add" and dtype.is_integer:
         if isinstance(a.b, Const) and isinstance(b, Const):

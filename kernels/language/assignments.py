@@ -141,18 +141,24 @@ class Assignments:
             x = self._expr.value(update.operand)
         for s in statements:
             self._state.emit(s)
-        if isinstance(x, Typed) and self._fits(place, x):
+        if isinstance(x, Typed) and self._fits(place, x, update.op):
             self._places.update(place, update.op, x, update.is_negated, node)
             return True, None
         return False, self._combined(loaded(place), x, update, node) if statements else None
 
-    def _fits(self, place: LocalVar | Element, x: Typed) -> bool:
+    def _fits(self, place: LocalVar | Element, x: Typed, op: str) -> bool:
         """Whether an updated place keeps its type."""
+        old, is_choice = loaded(place), op in ("min", "max")
+        differ = self._expr.operators.differ_in_sign
+        if is_choice and isinstance(old, Typed) and differ(old, x):
+            return False
         if isinstance(place, LocalVar):
             self._state.note(place, x)
             return place.weak or x.weak or promote(place.dtype, x.dtype) is place.dtype
         if not x.weak:
-            return promote(place.dtype, x.dtype) is place.dtype
+            # What an unsigned element is left with is the same, whether a signed integer is added to it or to a wider number.
+            is_modular = not is_choice and place.dtype.size_bytes >= 4
+            return promote(place.dtype, x.dtype, is_modular) is place.dtype
         return not x.dtype.is_float or place.dtype.is_float
 
     def _combined(self, old: Value, x: Value, update: _Update, node: ast.expr) -> Value:

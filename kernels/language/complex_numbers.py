@@ -277,16 +277,37 @@ class ComplexNumbers:
         large = self._kept(do.function("sqrt", do.arithmetic("mul", half, total, node)), node)
         quotient = do.arithmetic("div", do.arithmetic("mul", half, imag, node), large, node)
         small = self._kept(chosen("gt", large, quotient, imag), node)
-        turned = chosen("lt", imag, do.negative(large), large)
+        sign = do.sign_bit(imag)  # of a zero, too: the two sides of the cut
+        first, second, _ = do.unified(do.negative(large), large)
+        turned = Typed(select(sign.expr, first, second))
         width = chosen("ge", real, large, do.function("abs", small))
         return complex_value(width, chosen("ge", real, small, turned))
 
     def _power(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """Products for small whole exponents, else by logarithm."""
+        """Products for small whole exponents, else by logarithm, which zero has not: its power is 0 where the real part of the
+        exponent is positive, and 1 where the exponent is zero.
+        """
         exponent = b.expr.value if isinstance(b, Typed) and isinstance(b.expr, Const) else None
+        if exponent == 0:
+            real, _ = self.parts(a, node)
+            dtype = real.dtype if real.dtype.is_float else self._state.default_float
+            return complex_value(Typed(const(1.0, dtype)), Typed(const(0.0, dtype)))
         if exponent is None or not 0 < exponent <= 16 or exponent != int(exponent):
-            logarithm = self.function("log", complex_value(*self.parts(a, node)), node)
-            return self.function("exp", self.binary("mul", b, logarithm, node), node)
+            base, power = self.shared_parts(a, node), self.shared_parts(b, node)
+            logarithm = self.function("log", complex_value(*base), node)
+            product = self._product(power, self.parts(logarithm, node), node)
+            found = self.function("exp", product, node)
+            none = Typed(const(0.0, DType.f64), weak=True)
+            one = complex_value(Typed(const(1.0, DType.f64), weak=True), none)
+            of_zero = self.compare("eq", complex_value(*base), none, node)
+            is_positive = self._operators.compare("gt", power[0], none, node)
+            is_zero = self._operators.logical(
+                "and", of_zero, self._operators.number(is_positive, node)
+            )
+            found = self.selected(is_zero, none, found, node)
+            return self.selected(
+                self.compare("eq", complex_value(*power), none, node), one, found, node
+            )
         square, result = a, None
         left = int(exponent)
         while left:

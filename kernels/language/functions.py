@@ -54,6 +54,9 @@ _OTHERS: tuple[tuple[object, str], ...] = (
     (np.around, "rint"),
     (np.fix, "trunc"),
     (np.bitwise_count, "popcnt"),
+    (np.power, "pow"),
+    (np.fmod, "raw_mod"),
+    (math.fmod, "raw_mod"),
 )
 
 

@@ -424,7 +424,7 @@ def kernel(fn: Callable[..., Any], /) -> Kernel: ...
 @overload
 def kernel(*, fast_math: bool = True) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -> Any:
-    """Makes a function a kernel. `fast_math=False` forbids the reassociation of its reductions."""
+    """Makes a function a kernel. `fast_math=False`: as IEEE 754 has it, in the order that is written."""
     if fn is None:
         return lambda inner: Kernel(inner, fast_math)
     return Kernel(fn, fast_math)

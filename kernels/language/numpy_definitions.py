@@ -15,7 +15,7 @@ from .functions import function
 from .intrinsics import one, select, zero
 
 exp, isinf, isnan, log, log1p = map(function, ("exp", "isinf", "isnan", "log", "log1p"))
-raw_mod, rint = function("raw_mod"), function("rint")
+rint = function("rint")
 signbit, LOG_2 = np.signbit, math.log(2)
 
 
@@ -65,10 +65,6 @@ def _fmax(a: Any, b: Any) -> Any:
 
 def _fmin(a: Any, b: Any) -> Any:
     return select(a != a, b, select(b != b, a, min(a, b)))
-
-
-def _fmod(a: Any, b: Any) -> Any:
-    return raw_mod(a, b)
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
@@ -135,8 +131,6 @@ _DEFINED: dict[Any, Callable[..., Any]] = {
     np.heaviside: _heaviside,
     np.fmax: _fmax,
     np.fmin: _fmin,
-    np.fmod: _fmod,
-    math.fmod: _fmod,
     np.logaddexp: _logaddexp,
     np.clip: _clip,
     np.gcd: _gcd,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.kernel import Bitcast, CompareOp, Const, DType, Expr
-from ..ir.simplify import compare, const, unary
+from ..ir.kernel import CompareOp, Const, DType
+from ..ir.simplify import const, unary
 from .complex_numbers import is_complex
 from .function_calls import element_type
 from .lifting import lifted
-from .typing_rules import settle, truth
+from .typing_rules import truth
 from .values import MatrixValue, Static, TupleValue, Typed, Value
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _OPERATORS: dict[Any, str] = {
     np.divide: "div",
     np.floor_divide: "floordiv",
     np.remainder: "mod",
-    np.float_power: "pow",
     np.matmul: "matmul",
     np.bitwise_and: "bit_and",
     np.bitwise_or: "bit_or",
@@ -117,6 +116,8 @@ class NumpyNames:
             return self._product(target, args[0], args[1], node)
         if len(args) == 2 and target in _OPERATORS:
             return operators.binary(_OPERATORS[target], args[0], args[1], node)
+        if len(args) == 2 and target is np.float_power:
+            return operators.each(args, node, operators.float_power)
         if len(args) == 2 and target in _COMPARED:
             return operators.compare(_COMPARED[target], args[0], args[1], node)
         if len(args) == 2 and target in _LOGICAL:
@@ -152,19 +153,12 @@ class NumpyNames:
             return operators.binary("matmul", a, turned, node)
         return operators.binary("matmul", a, b, node)
 
-    def _sign_bit(self, x: Typed) -> Typed:
-        """Of floats the bit itself: a compiler may take -0.0 for 0.0 in arithmetic."""
-        number: Expr = settle(x, self._state.default_float)
-        if number.dtype.is_float:
-            number = Bitcast(number, _WHOLE_OF[number.dtype.size_bytes])
-        return Typed(compare("lt", number, const(0, number.dtype)))
-
     def _of_one(self, target: Any, x: Value, node: ast.Call) -> Value | None:
         operators = self._expr.operators
         if target is np.negative:
             return operators.each([x], node, operators.negative)
         if target is np.signbit:
-            return operators.each([x], node, self._sign_bit)
+            return operators.each([x], node, operators.sign_bit)
         if target is np.positive:
             return x
         if target is np.invert:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from ..ir.kernel import CompareOp, Const, DType, Expr
+from ..ir.kernel import Assert, CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
-from ..ir.simplify import binary, cast, compare, const, select, unary
+from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
 from .complex_numbers import ComplexNumbers, complex_value, is_complex
 from .overflow import watch
 from .places import loaded, what
 from .scopes import Pass
-from .typing_rules import settle, truth, unify
+from .signs import compare_signs, differ, least_of_signs
+from .typing_rules import adopt, settle, truth, unify
 from .values import MatrixValue, StructValue, TupleValue, Typed, Value
 
 _PYTHON: dict[str, Callable[[float, float], float]] = {
@@ -48,6 +49,7 @@ COMPARE: dict[type[ast.cmpop], CompareOp] = {
 }
 _LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
 _BITS = frozenset(("bit_and", "bit_or", "bit_xor", "shl", "shr", "bit_shr"))
+_WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}  # as wide as a float of so many bytes
 MAX_POWER = 16  # x ** n is written out as products up to here
 
 
@@ -113,6 +115,8 @@ class Operators:
             return self.complex.compare(op, a, b, node)
 
         def one(x: Typed, y: Typed) -> Typed:
+            if self.differ_in_sign(x, y):
+                return Typed(compare_signs(op, x.expr, y.expr))
             left, right, is_weak = self.unified(x, y)
             if is_weak and left.dtype.is_float:
                 default = self._state.default_float
@@ -157,6 +161,18 @@ class Operators:
         rules = self._state.rules
         return unify(a, b, self._state.default_float, rules.is_strict)
 
+    def differ_in_sign(self, a: Typed, b: Typed) -> bool:
+        """True if one is a signed and one an unsigned integer, and the rules are those of NumPy, which compares the numbers."""
+        if self._state.rules.is_strict or not (a.dtype.is_integer and b.dtype.is_integer):
+            return False
+        return differ(a, b)
+
+    def floats(self, a: Typed, b: Typed) -> tuple[Expr, Expr]:
+        """Both in the float type in which they meet. Each is converted by itself: integers have no other type on the way."""
+        x, y, is_weak = self.unified(a, b)
+        dtype = x.dtype if x.dtype.is_float and not is_weak else self._state.default_float
+        return (x, y) if x.dtype is dtype else (adopt(a.expr, dtype), adopt(b.expr, dtype))
+
     def logical(self, op: str, a: Typed, b: Typed) -> Typed:
         return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
 
@@ -182,19 +198,17 @@ class Operators:
         if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
             return self._folded(op, a.expr, b.expr, node)
         state = self._state
-        default_float, default_int = state.default_float, state.rules.default_int
         x, y, _ = self.unified(a, b)
-        if op == "div" and not x.dtype.is_float:
-            x, y = cast(x, default_float), cast(y, default_float)
+        if op == "div" or x.dtype.is_float:
+            x, y = self.floats(a, b)
         elif x.dtype is DType.bool_:
+            default_int = state.rules.default_int
             x, y = cast(x, default_int), cast(y, default_int)
-        elif a.weak and b.weak and x.dtype.is_float:
-            x, y = cast(x, default_float), cast(y, default_float)
-        if op in ("floordiv", "mod") and x.dtype.is_float:
-            rounded = unary("floor", binary("div", x, y))
-            return Typed(
-                rounded if op == "floordiv" else binary("sub", x, binary("mul", rounded, y))
-            )
+        if op in ("floordiv", "mod") and x.dtype.is_float and state.rules.is_strict:
+            # As Taichi has it, where NumPy's are exact.
+            if op == "floordiv":
+                return Typed(unary("floor", binary("div", x, y)))
+            op = "floor_mod"
         if op in ("floordiv", "mod") and isinstance(y, Const) and not y.value:
             state.fail("an integer is divided by zero", node)
         watch(state, op, x, y, node)
@@ -244,6 +258,13 @@ class Operators:
             return Typed(const(~int(x.expr.value), x.dtype), weak=True)
         return Typed(unary("bit_not", x.expr))
 
+    def sign_bit(self, x: Typed) -> Typed:
+        """True if below zero. Of floats it is the bit itself: a compiler may take -0.0 for 0.0 in arithmetic."""
+        number: Expr = settle(x, self._state.default_float)
+        if number.dtype.is_float:
+            number = bitcast(number, _WHOLE_OF[number.dtype.size_bytes])
+        return Typed(compare("lt", number, const(0, number.dtype)))
+
     def negated(self, x: Typed) -> Typed:
         """`not x`."""
         return Typed(unary("not", truth(x)), x.weak)
@@ -252,6 +273,8 @@ class Operators:
         """The min or max of several numbers, or of vectors component by component."""
 
         def one(a: Typed, b: Typed) -> Typed:
+            if self.differ_in_sign(a, b):
+                return Typed(least_of_signs(op, a.expr, b.expr))
             x, y, is_weak = self.unified(a, b)
             is_literal = is_weak and isinstance(x, Const) and isinstance(y, Const)
             return Typed(binary("min" if op == "min" else "max", x, y), is_literal)
@@ -292,27 +315,16 @@ class Operators:
         """A function of two numbers in their common type: of floats, or of integers."""
         if row.name == "pow":
             return self.power(a, b, node)
-        if row.name in ("raw_div", "raw_mod") and (a.dtype.is_float or b.dtype.is_float):
-            return self._raw(row.name, a, b)
+        if row.name == "raw_div" and (a.dtype.is_float or b.dtype.is_float):
+            return Typed(binary("div", *self.floats(a, b)))
         if row.takes not in ("floats", "numbers") and not (
             a.dtype.is_integer and b.dtype.is_integer
         ):
             self._state.fail(f"`{ast.unparse(node)}`: {row.name} takes integers", node)
         x, y, _ = self.unified(a, b)
-        if row.takes == "floats":
-            dtype = x.dtype if x.dtype.is_float else self._state.default_float
-            if a.weak and b.weak:
-                dtype = self._state.default_float
-            x, y = cast(x, dtype), cast(y, dtype)
+        if row.takes == "floats" or x.dtype.is_float:
+            x, y = self.floats(a, b)
         return Typed(binary(row.name, x, y))  # type: ignore[arg-type]
-
-    def _raw(self, name: str, a: Typed, b: Typed) -> Typed:
-        """C's quotient or remainder of floats."""
-        x, y, _ = self.unified(a, b)
-        quotient = binary("div", x, y)
-        if name == "raw_div":
-            return Typed(quotient)
-        return Typed(binary("sub", x, binary("mul", unary("trunc", quotient), y)))
 
     def _folded(self, op: str, a: Const, b: Const, node: ast.AST) -> Typed:
         try:
@@ -321,8 +333,9 @@ class Operators:
             return self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
 
     def power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """`a ** b`: products for small whole exponents, a square root for halves, else the function."""
-        default_float = self._state.default_float
+        """`a ** b`: products for small whole exponents, a square root for halves, else the function. Of integers it is one, also
+        where the exponent is negative.
+        """
         if isinstance(b.expr, Const) and a.weak and isinstance(a.expr, Const):
             try:
                 known = a.expr.value**b.expr.value
@@ -337,18 +350,11 @@ class Operators:
             and abs(exponent) <= MAX_POWER
             and exponent * 2 == int(exponent * 2)
         )
+        if not (a.dtype.is_float or b.dtype.is_float):
+            return self._whole_power(a, b, node)
         if exponent is None or not is_small:
-            x, y, _ = self.unified(a, b)
-            if not x.dtype.is_float:
-                whole = x.dtype
-                x, y = cast(x, DType.f64), cast(y, DType.f64)
-                return Typed(cast(unary("round", _power(x, y)), whole))
-            return Typed(_power(x, y))
-        x = settle(a, default_float)
-        if self._state.rules.is_strict and b.dtype.is_float and not x.dtype.is_float:
-            x = cast(x, b.dtype)
-        if exponent < 0 or exponent != int(exponent):
-            x = x if x.dtype.is_float else cast(x, default_float)
+            return Typed(binary("pow", *self.floats(a, b)))
+        x, _ = self.floats(a, b)
         whole_part = int(abs(exponent))
         result = _product(x, whole_part)
         if whole_part != abs(exponent):
@@ -356,9 +362,36 @@ class Operators:
             result = binary("mul", result, root) if whole_part else root
         return Typed(binary("div", const(1, x.dtype), result) if exponent < 0 else result)
 
+    def float_power(self, a: Typed, b: Typed) -> Typed:
+        """The power of both as floats."""
+        return Typed(binary("pow", *self.floats(a, b)))
 
-def _power(x: Expr, y: Expr) -> Expr:
-    return binary("pow", x, y)
+    def _whole_power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
+        """A power of integers: of the type in which they meet, but where the exponent is a literal, that of the base."""
+        if isinstance(b.expr, Const) and b.weak and 0 <= b.expr.value <= MAX_POWER:
+            whole = self._state.rules.default_int if a.dtype is DType.bool_ else a.dtype
+            return Typed(_product(cast(a.expr, whole), int(b.expr.value)))
+        self._no_negative_exponent(b.expr, node)
+        x, y, _ = self.unified(a, b)
+        if x.dtype is DType.bool_:
+            whole = self._state.rules.default_int
+            x, y = cast(x, whole), cast(y, whole)
+        found = binary("pow", x, y)
+        if x.dtype.is_signed or not b.dtype.is_signed:
+            return Typed(found)
+        # The exponent lost its sign: of numbers without one the quotient is 1 or 0.
+        one, zero = const(1, x.dtype), const(0, x.dtype)
+        quotient = select(compare("eq", x, one), one, zero)
+        return Typed(select(compare("lt", b.expr, const(0, b.dtype)), quotient, found))
+
+    def _no_negative_exponent(self, exponent: Expr, node: ast.AST) -> None:
+        """Emits the check of debug mode; what an expression may leave out is not looked at."""
+        state = self._state
+        if not state.is_debug or not exponent.dtype.is_signed or state.speculative_depth:
+            return
+        told = f"`{ast.unparse(node)}`: an integer to the power of a negative one, "
+        condition = compare("ge", exponent, const(0, exponent.dtype))
+        state.emit(Assert(condition, "", (told, exponent), state.frame.parsed.where(node)))
 
 
 def _vector(x: Value) -> Value:

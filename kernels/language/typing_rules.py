@@ -1,7 +1,8 @@
 """How types meet.
 
 Two sets of rules. Without a program (`ks.init`), NumPy's users: a literal is *weak*, it takes the type of what it meets; float and
-integer give the float, two of a kind the wider; where nothing decides, floats are the kernel's default float.
+integer give the float, two of a kind the wider, a signed and an unsigned integer what holds both; where nothing decides, floats are
+the kernel's default float.
 Within a program, Taichi's: a literal has the program's `default_ip` or `default_fp`, a local the type of its first value, and of
 two integers the wider type counts, or the unsigned one: small ones are not widened.
 """
@@ -70,9 +71,19 @@ def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
         return a if a.is_float else b
     if not is_strict and a.is_integer and max(a.size_bytes, b.size_bytes) < DType.i32.size_bytes:
         return DType.i32
+    if not is_strict and a.is_integer and a.is_signed is not b.is_signed:
+        return _of_both_signs(a, b)
     if a.size_bytes == b.size_bytes:  # an unsigned and a signed integer
         return b if a.is_signed else a
     return a if a.size_bytes > b.size_bytes else b
+
+
+def _of_both_signs(a: DType, b: DType) -> DType:
+    """The type that holds the numbers of a signed and an unsigned type, as in NumPy; of u64, which has none, it is u64."""
+    signed, unsigned = (a, b) if a.is_signed else (b, a)
+    if signed.size_bytes > unsigned.size_bytes:
+        return signed
+    return DType.i64 if unsigned.size_bytes < DType.i64.size_bytes else unsigned
 
 
 def adopt(x: Expr, dtype: DType) -> Expr:
@@ -100,6 +111,8 @@ def common_dtype(a: Typed, b: Typed, default_float: DType, is_strict: bool = Fal
         if strong.dtype is not DType.bool_ and not strong.dtype.holds(value):
             return DType.i32 if DType.i32.holds(value) else DType.i64
     too_wide = isinstance(weak.expr, Const) and abs(weak.expr.value) >= 2**31
+    if too_wide and strong.dtype is DType.u64:
+        return strong.dtype
     return DType.i64 if too_wide or strong.dtype is DType.bool_ else strong.dtype
 
 

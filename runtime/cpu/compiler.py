@@ -32,12 +32,14 @@ _COMMON: tuple[str, ...] = (
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",  # for clang; gcc's -fno-tree-vectorize covers straight-line code too
     "-fopenmp-simd",  # loops that may be summed in any order; no library of OpenMP
-    "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-Wno-psabi",
     ALIGNED,
 )
+# Products and sums become multiply-adds, but for those that a text keeps apart: `exact` in codegen/c/vectors.py. What clang calls
+# fast, it does to these as well; "on" is within a statement.
+_CONTRACTS, _CONTRACTS_WITHIN = "-ffp-contract=fast", "-ffp-contract=on"
 # gcc 12 drops calls of functions that store through a difference of two pointers (u[2 * i] beside u[i]) unless both are off.
 SOUND = ("-fno-ipa-modref", "-fno-ipa-pure-const")
 # For gcc instead of the level: the part of it that these texts gain by. They run as fast and compile sooner:
@@ -171,7 +173,7 @@ def _try(path: str) -> Compiler | str:
     version = _version(path)
     if version is None:
         return "cannot be run"
-    flags, meaning, is_gcc = _COMMON, "", False
+    flags, meaning, is_gcc = (*_COMMON, _CONTRACTS_WITHIN), "", False
     for native in ("-march=native", "-mcpu=native"):
         try:
             macros = _output([path, native, "-dM", "-E", "-x", "c", os.devnull])
@@ -180,7 +182,8 @@ def _try(path: str) -> Compiler | str:
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
         is_gcc = not any(name in macros for name in _NOT_GCC)
-        flags = (*_COMMON, native, *wide)
+        contracts = _CONTRACTS if is_gcc else _CONTRACTS_WITHIN
+        flags = (*_COMMON, contracts, native, *wide)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break
     ways: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (((LEVEL,), _LINKED),)

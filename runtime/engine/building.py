@@ -49,7 +49,5 @@ def build_kernel(
 ) -> Failure | None:
     """Compile a kernel to `target`; with its text beside it."""
     text = kernel_text(ir, cores, checks_indices)
-    built = build_files(
-        compiler, {f"{target.stem}.c": text}, flags_of(ir.fast_math), target, timeout_s
-    )
+    built = build_files(compiler, {f"{target.stem}.c": text}, flags_of(ir), target, timeout_s)
     return built if isinstance(built, Failure) else None

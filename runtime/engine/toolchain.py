@@ -8,17 +8,19 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from ...kernels.ir.contraction import divides
+from ...kernels.ir.kernel import KernelIR
 from ..cpu.compiler import SOUND, Compiler, find_compiler
 from ..files import NOTE_BYTES, read_own, write_own
 from ..host import cpu_key
 
 # What Taichi's fast_math means to LLVM, but for NaN and infinity, which stay what they are. Integers wrap around.
-_FAST = ("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math")
+_RECIPROCAL = "-freciprocal-math"
+_FAST = ("-fno-signed-zeros", "-fassociative-math", _RECIPROCAL)
 _FLAGS = (
     "-O3",
     "-std=gnu11",
     "-fopenmp-simd",
-    "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fwrapv",
@@ -26,7 +28,7 @@ _FLAGS = (
     "-w",
 )
 _KEPT = "compiler.json"
-_NATIVE = ("-march=", "-mcpu=", "-mprefer-vector-width=")
+_KEPT_FLAGS = ("-ffp-contract=", "-march=", "-mcpu=", "-mprefer-vector-width=")
 
 
 def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
@@ -44,7 +46,7 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
                 c["path"], c["version"], tuple(c["flags"]), c["native"], tuple(c["linked"])
             )
     found = find_compiler(wanted)
-    kept_flags = tuple(f for f in found.flags if f.startswith(_NATIVE) or f in SOUND)
+    kept_flags = tuple(f for f in found.flags if f.startswith(_KEPT_FLAGS) or f in SOUND)
     found = replace(found, flags=(*_FLAGS, *kept_flags))
     with suppress(OSError):  # it is found again then
         write_own(place, json.dumps({"identity": known, "compiler": asdict(found)}).encode())
@@ -56,14 +58,16 @@ def is_remembered(folder: Path) -> bool:
     return (folder / _KEPT).exists()
 
 
-def flags_of(fast_math: bool) -> tuple[str, ...]:
+def flags_of(ir: KernelIR) -> tuple[str, ...]:
     """Flags of one kernel."""
-    return _FAST if fast_math else ()
+    if not ir.fast_math:
+        return ("-ffp-contract=off",)
+    return tuple(f for f in _FAST if f != _RECIPROCAL or not divides(ir.body))
 
 
 def _identity(wanted: str | None) -> list[str]:
     """Equal as long as the same programs stand where compilers are looked for."""
-    parts = [cpu_key()]
+    parts = [cpu_key(), *_FLAGS]
     for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
         path = shutil.which(name)
         if path is not None:

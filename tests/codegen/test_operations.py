@@ -241,6 +241,11 @@ HOST = [
     "#define __forceinline__ inline",
     "#include <math.h>",
     "#include <stdint.h>",
+    *(
+        f"#define __{kind}{name}_rn(a, b) ((a) {sign} (b))"
+        for kind in "fd"
+        for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))
+    ),
 ]
 
 

@@ -250,7 +250,12 @@ def test_limits_enclose_and_reach_attains(c, p, q):
 def test_neutral_operands_disappear():
     x = Load("x", (), DType.f32)
     zero, one = Const(0.0, DType.f32), Const(1.0, DType.f32)
-    assert binary("add", x, zero) is binary("mul", one, x) is binary("div", x, one) is x
+    assert binary("sub", x, zero) is binary("mul", one, x) is binary("div", x, one) is x
+    # -0.0 + 0.0 is 0.0, and so is -0.0 - -0.0: constants of two signs are two.
+    negative = Const(-0.0, DType.f32)
+    assert binary("add", x, negative) is x and negative != zero
+    assert isinstance(binary("add", x, zero), Binary)
+    assert isinstance(binary("sub", x, negative), Binary)
     assert unary("neg", unary("neg", x)) is x
     i = LoopIndex("i")
     assert binary("sub", binary("add", i, Const(1, DType.i64)), Const(1, DType.i64)) is i

@@ -1,0 +1,117 @@
+"""The operator table as programs in Taichi's language, run here or with Taichi itself.
+
+    python -m kernelscape.testing.operator_programs FILE.npz CELL ...
+
+saves what cells give, under their names: `add_i32_f64`. Needs NumPy and taichi only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..kernels.ir.ops import OPS
+from .operator_table import ROUNDED, Cell, cells, operands
+
+LANGUAGE_TYPES = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+STEP = 2  # every other edge of the first operand
+
+
+def language_cells() -> list[Cell]:
+    """The cells that are tried. Functions of floats on integers, powers and C's divisions of small ones end Taichi's process."""
+    return [c for c in cells(LANGUAGE_TYPES) if not _ends_taichi(c)]
+
+
+def _ends_taichi(c: Cell) -> bool:
+    types = {c.a, c.b or c.a}
+    if c.op in ("pow", "raw_div", "raw_mod"):
+        is_small = any(int(t[1:]) < 32 for t in types)
+        return is_small or (c.op == "raw_mod" and bool(types & {"f32", "f64"}))
+    if OPS[c.op].takes == "floats":
+        return not types <= {"f32", "f64"}
+    return False
+
+
+def name_of(cell: Cell) -> str:
+    """The name of a cell in a file."""
+    return "_".join(filter(None, (cell.op, cell.a, cell.b)))
+
+
+def drawn(a: str, b: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Half of the pairs of edges of two types."""
+    x, y = operands(a, b)
+    return x[::STEP], y[::STEP]
+
+
+def results_of(asked: Sequence[Cell]) -> dict[str, np.ndarray[Any, Any]]:
+    """The results of cells in one kernel: floats as f64, and others as i64. `taichi` is what is imported under that name."""
+    ti = importlib.import_module("taichi")
+    ti.init(arch=ti.cpu, fast_math=False, default_fp=ti.f64, log_level="error")
+    types = [t for t in LANGUAGE_TYPES if any(t in (c.a, c.b) for c in asked)]
+    n = len(drawn("f32", "f32")[0])
+    lines = ["import taichi as ti", "", "@ti.kernel", "def table():", f"    for i in range({n}):"]
+    fields: dict[str, Any] = {}
+    for t in types:
+        for name, values in zip("ab", drawn(t, t), strict=True):
+            fields[f"{name}_{t}"] = ti.field(getattr(ti, t), n)
+            fields[f"{name}_{t}"].from_numpy(values)
+    for k, c in enumerate(asked):
+        fields[f"f_{k}"], fields[f"i_{k}"] = ti.field(ti.f64, n), ti.field(ti.i64, n)
+        lines += [
+            f"        x_{k} = {c.text('ti')}",
+            f"        f_{k}[i] = ti.cast(x_{k}, ti.f64)",
+            f"        i_{k}[i] = ti.cast(x_{k}, ti.i64)",
+        ]
+    with tempfile.TemporaryDirectory(prefix="kernelscape-operators-") as folder:
+        file = Path(folder) / "operator_program.py"
+        file.write_text("\n".join(lines) + "\n")
+        spec = importlib.util.spec_from_file_location("operator_program", file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        vars(module).update(fields)
+        spec.loader.exec_module(module)
+        module.table()
+    found = {}
+    for k, c in enumerate(asked):
+        floats, whole = fields[f"f_{k}"].to_numpy(), fields[f"i_{k}"].to_numpy()
+        found[name_of(c)] = np.stack([floats.view(np.int64), whole])
+    return found
+
+
+def differs_from_taichi(c: Cell) -> bool:
+    """True if the language differs from Taichi on purpose: what C leaves open, and negative exponents of integers."""
+    return c.op in ("shl", "shr", "bit_shr", "min", "max") or (
+        c.op == "pow" and not {c.a, c.b} & {"f32", "f64"}
+    )
+
+
+def wrong_results(name: str, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Any:
+    """The elements at which a cell of ours is not that of Taichi: as a float, and as a whole number where that holds it."""
+    op = next(x for x in sorted(OPS, key=len, reverse=True) if name.startswith(f"{x}_"))
+    ours, theirs = got[0].view(np.float64), want[0].view(np.float64)
+    is_exact = op in ROUNDED or OPS[op].takes in ("integers", "words")
+    rtol = 0.0 if is_exact else 1e-14 if name.count("f32") == 0 else 1e-6
+    with np.errstate(all="ignore"):
+        same = np.isclose(ours, theirs, rtol=rtol, atol=0, equal_nan=True)
+        is_held = (np.abs(theirs) < 2.0**63) & is_exact
+    return np.flatnonzero(~same | (is_held & (got[1] != want[1])))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line."""
+    file, *names = arguments
+    known = {name_of(c): c for c in language_cells()}
+    found = results_of([known[name] for name in names])
+    np.savez(file, names=np.array(list(found)), values=np.stack(list(found.values())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
