@@ -1,25 +1,28 @@
 """How long do calls take that follow one another, after a pause, and beside busy processes? Ours, unthreaded, and numba.
 
-    python -m kernelscape.experiments.threads [--only waxpby:n=2^20] [--rounds 5] [--again]
+    python -m kernelscape.experiments.threads [--only waxpby:n=2^20 updates] [--rounds 5] [--calls 10000] [--again]
+                                              [--former TEXT]
 
 Rows that are in the results already are kept unless --again is given. Writes experiments/results/threads.md after every
-row. The exit status is 1 when a row fails.
+row. The exit status is 1 when a row fails. `launches`, `updates`, `steps` and `products` are called by turns with serial
+numba beside 0 to 14 busy processes, in three runs each; a run takes one to four minutes. --former: the team of threads of an
+earlier version, as one text, to compare with: of `git show REVISION:runtime/cpu/team.c`, behind `waiting.c` where there is one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_workload
 from ..kernels.library import LibrarySequence, load, names
@@ -35,14 +38,16 @@ from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
+from . import busy
+from .busy import Call
 from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text
-from .measuring import all_built, median, time_ns
+from .measuring import all_built, built, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import table, time_text
 
 _MODULE = "threads"
-_LIMIT_S = 300.0  # of one row
+_LIMIT_S, _BUSY_LIMIT_S = 300.0, 1200.0  # of one row
 _SPMV = LibrarySequence(
     name="spmv",
     formula="y = A x, A in compressed rows",
@@ -60,6 +65,11 @@ _ROWS = (
     Job("axpydot", {"n": 1 << 17}),
     Job("matmul", {"m": 256, "n": 256, "k": 32}),
     Job(_SPMV.name, dict(_SPMV.sizes)),
+    *(
+        Job(work.name, {**work.sizes, "run": run}, "f64")
+        for run in (1, 2, 3)
+        for work in busy.WORKS.values()
+    ),
 )
 TEAM, ALONE, NUMBA = "threads", "one thread", "numba"
 
@@ -89,19 +99,22 @@ class ThreadsOptions:
 
     rounds: int = 5
     seed: int = 1
-
-
-Call = Callable[[], float]
-"""Makes one call; its nanoseconds."""
+    calls: int = 10_000  # of each work beside each number of processes
+    former: str | None = None  # the text of an earlier team
 
 
 def sequence_called(name: str) -> LibrarySequence:
-    """A sequence of the library, or the sparse product. Raises KeyError."""
-    return _SPMV if name == _SPMV.name else load(name)
+    """A sequence of the library, the sparse product, or a work beside busy processes. Raises KeyError."""
+    own = {_SPMV.name: _SPMV, **busy.WORKS}
+    return own[name] if name in own else load(name)
 
 
 def make_row(job: Job, options: ThreadsOptions) -> Row:
     """Nanoseconds of calls, by what surrounds them and by who computes."""
+    return _busy_row(job, options) if job.name in busy.WORKS else _paused_row(job, options)
+
+
+def _paused_row(job: Job, options: ThreadsOptions) -> Row:
     device = open_device("cpu")
     assert isinstance(device, CpuDevice)
     entry = sequence_called(job.name)
@@ -115,18 +128,19 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
         memory = worker.probe()
         for way, target in ((TEAM, facts), (ALONE, replace(facts, cores=1))):
             space = build_space(workload.problem, target)
-            chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
+            _, chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
     calls = {way: _own(device, artifact, input_sets) for way, artifact in chosen.items()}
     numpy_type = {"f32": np.float32, "f64": np.float64}[job.dtype]
     theirs = entry.make_arguments(job.sizes, numpy_type, rng)
-    calls[NUMBA] = _numba(job.name, theirs)
+    peers = importlib.import_module(f"{__package__}.libraries.numba_fused").peers
+    calls[NUMBA] = busy.timed(getattr(peers, job.name), theirs)
     times: dict[str, dict[str, list[list[float]]]] = {}
     for _ in range(options.rounds):
         for way, call in calls.items():
             times.setdefault("hot", {}).setdefault(way, []).append(_stretch(call))
         for way, call in calls.items():
             times.setdefault("after a pause", {}).setdefault(way, []).append(_pauses(call))
-        with _busy(available_cores()):
+        with busy.busy(available_cores()):
             for way, call in calls.items():
                 times.setdefault("beside busy processes", {}).setdefault(way, []).append(
                     _stretch(call)
@@ -137,10 +151,54 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
     }
 
 
-def _fastest(device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any]) -> Artifact:
-    made = all_built(device, [print_source(lower(c), dialect_of(device)) for c in candidates])
+def _busy_row(job: Job, options: ThreadsOptions) -> Row:
+    """Nanoseconds of a work's calls beside busy processes. Raises RuntimeError where the three ways differ."""
+    device = open_device("cpu")
+    assert isinstance(device, CpuDevice)
+    entry, seed = busy.WORKS[job.name], options.seed + job.sizes["run"]
+    workload = library_workload(entry, job.sizes, job.dtype, seed)
+    rng = np.random.default_rng(seed)
+    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
+    with Worker(device) as worker:
+        worker.prepare(input_sets)
+        memory = worker.probe()
+        space = build_space(workload.problem, device.machine.facts())
+        candidates = [c for _, c in first_candidates(space)]
+        source, artifact = _fastest(device, worker, candidates)
+    given = entry.make_arguments(job.sizes, np.dtype(job.dtype.replace("f", "float")), rng)
+    serial = busy.serial_numba(entry.sequence)
+    results = []
+    for function in (entry.sequence, serial):
+        results.append([np.copy(x) for x in given])
+        function(*results[-1])
+    if not all(np.allclose(a, b) for a, b in zip(*results, strict=True)):
+        raise RuntimeError(f"{job.name}: kernel by kernel and by numba differ")
+    calls = {
+        busy.TUNED: _own(device, artifact, input_sets),
+        busy.PLAIN: busy.timed(entry.sequence, results[0]),
+        busy.SERIAL: busy.timed(serial, results[1]),
+    }
+    former = None
+    if options.former is not None:
+        earlier = _own(device, built(device, _with_team(source, options.former)), input_sets)
+        former = busy.against_former(calls[busy.TUNED], earlier)
+    loads = busy.beside_loads(calls, options.calls)
+    return {"loads": loads, "former": former, "stamp": stamp(device, memory)}
+
+
+def _with_team(source: Source, team: str) -> Source:
+    """The source with a team of its own, beside that of the process."""
+    text, team = (x.replace("ks_team_", "ks_former_") for x in (source.text, team))
+    return replace(source, text=text, team=team)
+
+
+def _fastest(
+    device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any]
+) -> tuple[Source, Artifact]:
+    sources = [print_source(lower(c), dialect_of(device)) for c in candidates]
     quick = replace(FINAL, budget_ns=2e7)
-    return min(made, key=lambda artifact: time_ns(worker.interleave([artifact], quick)[0]))
+    made = zip(sources, all_built(device, sources), strict=True)
+    return min(made, key=lambda x: time_ns(worker.interleave([x[1]], quick)[0]))
 
 
 def _own(device: CpuDevice, artifact: Artifact, input_sets: InputSets) -> Call:
@@ -162,17 +220,6 @@ def _own(device: CpuDevice, artifact: Artifact, input_sets: InputSets) -> Call:
     return call
 
 
-def _numba(name: str, arguments: Sequence[Any]) -> Call:
-    function = getattr(importlib.import_module(f"{__package__}.libraries.numba_fused").peers, name)
-
-    def call() -> float:
-        started_ns = time.perf_counter_ns()
-        function(*arguments)
-        return float(time.perf_counter_ns() - started_ns)
-
-    return call
-
-
 def _stretch(call: Call) -> list[float]:
     call()
     end, taken = time.monotonic() + ROUND.stretch_s, []
@@ -187,19 +234,6 @@ def _pauses(call: Call) -> list[float]:
         time.sleep(ROUND.pause_s)
         taken.append(call())
     return taken
-
-
-@contextmanager
-def _busy(n: int) -> Iterator[None]:
-    """While n other processes do nothing but compute."""
-    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(n)]
-    time.sleep(0.1)  # they have begun
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 def _summary(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
@@ -220,9 +254,15 @@ def report(made: dict[str, Any]) -> str:
         parts += [stamp_text(max((r["stamp"] for r in good), key=lambda s: str(s["taken"]))), ""]
     heads = ["sequence", "who", "hot", "after a pause", "slowest tenth"]
     heads += ["beside busy processes", "mean", "x"]
-    parts += [table(heads, [cells for r in good for cells in _cells(r)])]
+    paused = [r for r in good if not busy.is_busy_row(r)]
+    parts += [table(heads, [cells for r in paused for cells in _cells(r)])]
+    parts += busy.report([r for r in good if busy.is_busy_row(r)])
     parts += [f"- {title(r)} failed: {r['why']}" for r in made["rows"] if r["status"] != "ok"]
     return "\n".join([*parts, ""])
+
+
+def _lines(r: Row) -> Iterator[list[str]]:
+    return busy.cells(r) if busy.is_busy_row(r) else _cells(r)
 
 
 def _cells(r: Row) -> Iterator[list[str]]:
@@ -244,25 +284,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = table_parser(__doc__, "NAME:n=8192,...[:f64]")
     parser.add_argument("--rounds", type=int, default=ThreadsOptions.rounds)
+    parser.add_argument("--calls", type=int, default=ThreadsOptions.calls)
+    parser.add_argument("--former", type=Path, help="team.c of an earlier version")
     given = parser.parse_args(arguments)
     if given.child:
         return answer(given.child, ThreadsOptions, make_row)
-    if given.rounds < 1:
-        parser.error(f"--rounds {given.rounds} must be positive")
+    for name, value in (("rounds", given.rounds), ("calls", given.calls)):
+        if value < 1:
+            parser.error(f"--{name} {value} must be positive")
+    if given.former is not None and not given.former.is_file():
+        parser.error(f"--former {given.former}: there is no such file")
     wanted = wanted_jobs(
         parser,
         given.only,
         _ROWS,
         dtypes=("f32", "f64"),
-        known=(*names(), _SPMV.name),
+        known=(*names(), _SPMV.name, *busy.WORKS),
         find=sequence_called,
     )
-    options = ThreadsOptions(rounds=given.rounds, seed=given.seed)
+    former = None if given.former is None else given.former.read_text()
+    options = ThreadsOptions(given.rounds, given.seed, given.calls, former)
     results = Table(_MODULE, _ROWS, report, given.results)
     made = results.make(
         results.missing(wanted, given.again),
-        lambda job: run_row(_MODULE, job, options, _LIMIT_S),
-        lambda row: ", ".join(f"{c[1]} {', '.join(c[2:])}" for c in _cells(row)),
+        lambda job: run_row(
+            _MODULE, job, options, _BUSY_LIMIT_S if job.name in busy.WORKS else _LIMIT_S
+        ),
+        lambda row: ", ".join(f"{c[1]} {', '.join(c[2:])}" for c in _lines(row)),
     )
     return int(any(r["status"] != "ok" for r in made["rows"]))
 

@@ -264,6 +264,7 @@ class Way:
 
     repeats: int = 20
     thread_limit: int = 0  # 0: as many as the text asks for
+    adapts: bool = False  # as in a user's process: threads that come late are left out of launches
     seconds: int = 90  # long enough for thousands of delays, at a barrier in an inner loop
 
 
@@ -283,7 +284,7 @@ def check(built: Build, inputs: Sequence[InputSet], *ways: Way) -> str:
 
 def _run_all(library: ctypes.CDLL, built: Build, inputs: Sequence[InputSet], way: Way) -> str:
     if built.source.team:
-        set_team_size(library, way.thread_limit or built.source.n_threads)
+        set_team_size(library, 0 if way.adapts else way.thread_limit or built.source.n_threads)
     entry = getattr(library, built.entry)
     entry.restype = None
     late = None

@@ -17,7 +17,7 @@ from ..host import cpu_key
 from ..library import load_library
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library, end_compilers, find_compiler
-from .dialect import C_TEAM
+from .dialect import C_TEAM, TEAM_FILES
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class CpuBuilder(AbstractBuilder):
 
     def build_harness(self) -> Path:
         """Build the timing loop and the team of threads, once per compiler; the child of a worker is given its path."""
-        return self.build_own("timer.c", "team.c")
+        return self.build_own("timer.c", *TEAM_FILES)
 
     def build_own(self, *names: str) -> Path:
         """Build some of this folder's C files."""

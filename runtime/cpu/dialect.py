@@ -20,6 +20,9 @@ _CLOSED_PASSES = (
     *(f.removeprefix("-fno-") for f in FEWER_PASSES if f.startswith("-fno-") and "ipa" not in f),
 )
 
+# The team of threads, in the order in which they are one text.
+TEAM_FILES = ("waiting.c", "team.c")
+
 C_TEAM = Dialect(
     name="c",
     suffix=".c",
@@ -33,7 +36,7 @@ typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team
 void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
 void ks_team_meet(struct ks_team *team);
 """,
-    team=(Path(__file__).parent / "team.c").read_text(),
+    team="\n".join((Path(__file__).parent / name).read_text() for name in TEAM_FILES),
     # gcc takes flags of a function, clang hints at a loop; what cannot be put into vectors is no news.
     closed="VECTORISED ",
     closed_prelude=f"""\

@@ -8,141 +8,14 @@
  * a thread that has no core. Where parts meet at barriers they have to run at the same time: there the caller first waits a moment,
  * and divides the work among those that have come.
  *
+ * A thread that loses its core inside a part keeps the others waiting. What that costs is weighed against what the thread has done, and
+ * where it was too much the next launches go without the thread, one by one down to the caller alone, until they have taken KS_REST times
+ * what was lost: so of the time of launches no more than that share is ever lost, whatever else the machine does.
+ *
  * Who waits spins for a while, then sleeps. A caller that finds the team busy, another thread's or one inside a part, runs its launch
  * alone. A child of fork() starts a team of its own. */
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE
-#endif
-#include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#if defined(__linux__)
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#endif
 
-/* Nanoseconds. A thread that sleeps is running again after 5 to 50 us. Calls from Python follow one another after 5 to 20 us, and the
- * threads of a launch end as much as 100 us apart where memory is what they wait for. */
-#if !defined(KS_SPIN_NS)
-#define KS_SPIN_NS 200000
-#endif
-/* A thread that is awake comes within 1 us. Who has not come after so long has no core. */
-#if !defined(KS_GATHER_NS)
-#define KS_GATHER_NS 100000
-#endif
-/* Between two looks at the clock, 0.5 us apart: who was away for longer had to give up its core, and others want it. */
-#define KS_AWAY_NS 20000
-
-struct ks_team;
-typedef void ks_part(void *given, long tid, long n_threads, struct ks_team *team);
-void ks_team_run(ks_part *part, void *given, long n_threads, int meets);
-void ks_team_meet(struct ks_team *team);
-void ks_team_size(int n);
-
-typedef _Atomic uint32_t ks_word;
-
-/* The thread of one CPU. Lines in pairs are one to some prefetchers. */
-struct ks_member {
-  _Alignas(128) ks_word taken; /* the last launch of which somebody runs, or nobody needs, its part */
-  _Alignas(128) ks_word sleeps;
-  long tid; /* in the present launch */
-  int cpu;
-  pthread_t thread;
-};
-
-struct ks_team {
-  _Alignas(128) ks_word launch; /* the number of the present one; 0: the threads end */
-  ks_word ready;                /* the launch whose n_threads and tids are known */
-  ks_part *part;
-  void *given;
-  long n_threads; /* that run the present launch */
-  _Alignas(128) ks_word pending; /* parts that others have to end */
-  ks_word caller_sleeps;
-  _Alignas(128) ks_word arrived; /* at the barrier */
-  ks_word meeting; /* the number of barriers passed */
-  ks_word meeting_sleeps;
-  _Alignas(128) int n_members, here, planned; /* the last launch's caller and n_threads, for which the tids are */
-  struct ks_member *members;
-  void *block; /* what `members` is in */
-#if defined(__linux__)
-  cpu_set_t cpus;
-  short member_of[CPU_SETSIZE]; /* -1: not one of `cpus` */
-#endif
-};
-
-static struct ks_team ks_the_team;
-static ks_word ks_is_busy;
-static int ks_size;        /* of the team; 0: as many as there are CPUs */
-static int64_t ks_spin_ns; /* before who waits sleeps */
-
-static int64_t ks_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* --- waiting ---------------------------------------------------------------------------------------------------------------- */
-
-#if defined(__linux__)
-static void ks_sleep(ks_word *word, uint32_t value) {
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void ks_wake(ks_word *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
-#else
-static pthread_mutex_t ks_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ks_woken = PTHREAD_COND_INITIALIZER;
-
-static void ks_sleep(ks_word *word, uint32_t value) {
-  pthread_mutex_lock(&ks_mutex);
-  if (*word == value) pthread_cond_wait(&ks_woken, &ks_mutex);
-  pthread_mutex_unlock(&ks_mutex);
-}
-
-static void ks_wake(ks_word *word) {
-  (void)word;
-  pthread_mutex_lock(&ks_mutex);
-  pthread_cond_broadcast(&ks_woken);
-  pthread_mutex_unlock(&ks_mutex);
-}
-#endif
-
-static inline void ks_pause(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("isb");
-#endif
-}
-
-/* Spins while the word has this value, for `limit_ns` at most; whether it has another one then. */
-static int ks_spin(ks_word *word, uint32_t value, int64_t limit_ns) {
-  int64_t first = 0, last = 0;
-  for (int k = 0;; k++) {
-    if (atomic_load_explicit(word, memory_order_acquire) != value) return 1;
-    ks_pause();
-    if (k % 32 != 31) continue;
-    const int64_t now = ks_now_ns();
-    if (first == 0) first = last = now;
-    if (now - first > limit_ns || now - last > KS_AWAY_NS) return 0;
-    last = now;
-  }
-}
-
-/* Returns when the word has another value; `sleeps` is not 0 while somebody sleeps. */
-static void ks_await(ks_word *word, uint32_t value, ks_word *sleeps) {
-  if (ks_spin(word, value, ks_spin_ns)) return;
-  atomic_fetch_add(sleeps, 1);
-  while (atomic_load(word) == value) ks_sleep(word, value);
-  atomic_fetch_sub(sleeps, 1);
-}
+/* --- meeting ---------------------------------------------------------------------------------------------------------------- */
 
 __attribute__((weak)) void ks_team_meet(struct ks_team *t) {
   if (t == NULL) return;
@@ -164,10 +37,10 @@ static int ks_take(struct ks_member *m, uint32_t launch) {
 }
 
 static void *ks_serve(void *member) {
-  struct ks_member *m = member;
+  struct ks_member *m = ks_me = member;
   struct ks_team *t = &ks_the_team;
   for (uint32_t seen = atomic_load(&m->taken);;) {
-    if (!ks_spin(&t->launch, seen, ks_spin_ns)) {
+    if (!ks_spin(&t->launch, seen, atomic_load_explicit(&m->rests, memory_order_relaxed) ? 0 : ks_spin_ns)) {
       atomic_store(&m->sleeps, 1);
       while (atomic_load(&t->launch) == seen && atomic_load(&m->sleeps)) ks_sleep(&m->sleeps, 1);
       atomic_store(&m->sleeps, 0);
@@ -177,8 +50,9 @@ static void *ks_serve(void *member) {
     if (launch == seen) continue;
     seen = launch;
     if (!ks_take(m, launch)) continue;
-    /* Where threads share cores, who spins keeps away those that the caller waits for: 20 ms a launch of five threads on two cores. */
-    while (atomic_load_explicit(&t->ready, memory_order_acquire) != launch) ks_size ? (void)sched_yield() : ks_pause();
+    for (uint32_t ready; (ready = atomic_load_explicit(&t->ready, memory_order_acquire)) != launch;) {
+      ks_await(&t->ready, ready, &t->ready_sleeps); /* for those that the caller waits for, who may want this core */
+    }
     t->part(t->given, m->tid, t->n_threads, t);
     if (atomic_fetch_sub(&t->pending, 1) == 1 && atomic_load(&t->caller_sleeps)) ks_wake(&t->pending);
   }
@@ -217,6 +91,9 @@ static void ks_start(int n) {
   if (t->block == NULL) return;
   t->members = (struct ks_member *)(((uintptr_t)t->block + 127) / 128 * 128);
   t->planned = 0;
+  t->worked = t->look_at = t->doubted = 0;
+  t->first_tick = ks_ticks();
+  t->first_ns = ks_now_ns();
   atomic_store(&t->launch, 1);
   sigset_t all, before;
   sigfillset(&all); /* what is sent to the process is not for these threads; what they do wrong themselves is */
@@ -281,42 +158,52 @@ static int ks_here(const struct ks_team *t) {
 #endif
 }
 
-/* Gives the launch's threads their numbers: the caller and the first of the others. */
+/* Gives the launch's threads their numbers: the caller and the first of the others that do not rest. */
 static void ks_number(struct ks_team *t, int here, int wanted) {
-  const int n = wanted < t->n_members ? wanted : t->n_members;
+  int n_others = wanted - 1;
   t->here = here;
   t->planned = wanted;
   t->n_threads = 0;
   for (int k = 0; k < t->n_members; k++) {
-    const int is_one = k == here || (here < n ? k < n : k < n - 1);
-    t->members[k].tid = is_one ? t->n_threads++ : -1;
+    struct ks_member *m = &t->members[k];
+    const int is_one = k == here || (!atomic_load_explicit(&m->rests, memory_order_relaxed) && n_others-- > 0);
+    m->tid = is_one ? t->n_threads++ : -1;
   }
 }
 
 static int ks_asleep(const struct ks_team *t) {
   int n = 0;
-  for (int k = 0; k < t->n_members; k++) n += k != t->here && t->members[k].tid >= 0 && atomic_load(&t->members[k].sleeps) != 0;
+  for (int k = 0; k < t->n_members; k++) n += ks_is_other(t, k) && atomic_load(&t->members[k].sleeps) != 0;
   return n;
 }
 
 /* Those who come in time are the team of this launch. */
 static void ks_gather(struct ks_team *t, uint32_t launch) {
-  const int64_t end = ks_now_ns() + KS_GATHER_NS;
+  const int64_t from_ns = ks_now_ns();
   long n = 0;
+  t->planned = 0; /* numbered anew next time */
   for (int k = 0; k < t->n_members; k++) {
     struct ks_member *m = &t->members[k];
-    if (k != t->here && m->tid >= 0) {
-      const int64_t rest = end - ks_now_ns();
+    if (ks_is_other(t, k)) {
+      const int64_t rest = from_ns + KS_GATHER_NS - ks_now_ns();
       while (!ks_spin(&m->taken, launch - 1, rest) && ks_size) sched_yield();
-      if (ks_take(m, launch)) continue;
+      if (ks_take(m, launch)) {
+        m->tid = -1;
+        ks_charge(t, m, ks_now_ns() - from_ns);
+        continue;
+      }
     } else if (k != t->here) {
       continue;
     }
     m->tid = n++;
   }
   t->n_threads = n;
-  t->planned = 0; /* numbered anew next time */
   atomic_store(&t->pending, (uint32_t)n - 1);
+}
+
+static void ks_finish(struct ks_team *t) {
+  t->worked += ks_ticks() - t->from;
+  atomic_store_explicit(&ks_is_busy, 0, memory_order_release);
 }
 
 __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, int meets) {
@@ -332,7 +219,14 @@ __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, 
     part(given, 0, 1, NULL);
     return;
   }
+  if (t->worked >= t->look_at) ks_readmit(t);
   if (here != t->here || wanted != t->planned) ks_number(t, here, (int)wanted);
+  t->from = ks_ticks();
+  if (t->n_threads == 1) { /* the others rest */
+    part(given, 0, 1, NULL);
+    ks_finish(t);
+    return;
+  }
   uint32_t launch = atomic_load_explicit(&t->launch, memory_order_relaxed) + 1;
   if (launch == 0) { /* after 2^32 launches: 0 would end the threads */
     ks_stop();
@@ -341,24 +235,25 @@ __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, 
     return;
   }
   if (ks_size) meets = 1;
-  const int n_asleep = ks_asleep(t);
+  const int gathers = meets && (ks_asleep(t) || t->worked < t->doubted);
   t->part = part;
   t->given = given;
   for (int k = 0; k < t->n_members; k++) {
     if (k == here || t->members[k].tid < 0) atomic_store_explicit(&t->members[k].taken, launch, memory_order_relaxed);
   }
-  if (!(meets && n_asleep)) {
+  if (!gathers) {
     atomic_store_explicit(&t->pending, (uint32_t)t->n_threads - 1, memory_order_relaxed);
     atomic_store_explicit(&t->ready, launch, memory_order_relaxed);
   }
   atomic_store(&t->launch, launch);
   for (int k = 0; k < t->n_members; k++) { /* also who has fallen asleep since */
     struct ks_member *m = &t->members[k];
-    if (k != here && m->tid >= 0 && atomic_load(&m->sleeps) && atomic_exchange(&m->sleeps, 0)) ks_wake(&m->sleeps);
+    if (ks_is_other(t, k) && atomic_load(&m->sleeps) && atomic_exchange(&m->sleeps, 0)) ks_wake(&m->sleeps);
   }
-  if (meets && n_asleep) {
+  if (gathers) {
     ks_gather(t, launch);
-    atomic_store_explicit(&t->ready, launch, memory_order_release);
+    atomic_store(&t->ready, launch);
+    if (atomic_load(&t->ready_sleeps)) ks_wake(&t->ready);
   }
   const long n_threads = t->n_threads;
   part(given, t->members[here].tid, n_threads, n_threads > 1 ? t : NULL);
@@ -373,8 +268,11 @@ __attribute__((weak)) void ks_team_run(ks_part *part, void *given, long wanted, 
   for (uint32_t left; (left = atomic_load_explicit(&t->pending, memory_order_acquire)) != 0;) {
     ks_await(&t->pending, left, &t->caller_sleeps);
   }
-  atomic_store_explicit(&ks_is_busy, 0, memory_order_release);
+  ks_finish(t);
 }
+
+/* For measurements: launches keep threads that come late, so that all of them are run by as many. */
+__attribute__((weak)) void ks_team_keep(int keeps) { ks_keeps = keeps; }
 
 /* For tests: launches get as many of n threads as they ask for, whatever the number of CPUs, and wait for all of them; 0: as usual. */
 __attribute__((weak)) void ks_team_size(int n) {

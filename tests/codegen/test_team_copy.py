@@ -88,7 +88,8 @@ def test_a_block_of_a_product_is_packed_by_all_threads(tmp_path, sizes, more):
     (built,) = checking.build_all([source], tmp_path, "product")
     assert built.library is not None
     assert built.log == ""
-    assert not checking.check(built, inputs_of(recording, args), Way(repeats=20))
+    ways = Way(repeats=20), Way(repeats=20, adapts=True)
+    assert not checking.check(built, inputs_of(recording, args), *ways)
 
 
 @pytest.mark.parametrize(("n", "cores"), [(64, 2), (67, 3), (9, 4), (130, 16)])

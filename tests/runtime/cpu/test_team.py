@@ -12,10 +12,12 @@ from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.device import open_device
 
 pytestmark = pytest.mark.compiler
+two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 
 # Parts that note who ran them: counts[tid] += 1, cpus[tid], and the sum over barriers of what all had added before.
 TEXT = """
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -47,6 +49,41 @@ static void nest(void *given, long tid, long n_threads, struct ks_team *team) {
   run(&o->inner[tid], o->n_threads);
 }
 void run_nested(struct outer *o) { ks_team_run(nest, o, o->n_threads, 1); }
+
+#if defined(pthread_getcpuclockid)
+int clock_of_all(pthread_t thread, clockid_t *clock) {
+  (void)thread;
+  *clock = CLOCK_MONOTONIC;
+  return 0;
+}
+#endif
+
+/* Each thread but the caller is without its core for a while: asleep, or computes for so long. */
+struct tried { pthread_t caller; _Atomic int came; int n_threads, sleeps_us, works_us; };
+static void work(int us) {
+  struct timespec from, now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  while ((now.tv_sec - from.tv_sec) * 1000000 + (now.tv_nsec - from.tv_nsec) / 1000 < us);
+}
+static void try_one(void *given, long tid, long n_threads, struct ks_team *team) {
+  struct tried *t = given;
+  if (tid == 0) t->n_threads = (int)n_threads;
+  if (pthread_equal(pthread_self(), t->caller)) {
+    while (t->came < n_threads - 1) sched_yield(); /* else it runs their parts itself */
+    if (n_threads == 1) work(t->works_us);
+  } else {
+    t->came += 1;
+    nanosleep(&(struct timespec){.tv_nsec = 1000L * t->sleeps_us}, NULL);
+    work(t->works_us);
+  }
+  ks_team_meet(team);
+}
+int run_tried(int sleeps_us, int works_us, int meets) {
+  struct tried t = {.caller = pthread_self(), .sleeps_us = sleeps_us, .works_us = works_us};
+  ks_team_run(try_one, &t, 2, meets);
+  return t.n_threads;
+}
 """
 
 OPENING = """
@@ -69,16 +106,17 @@ def call(n, n_rounds=0, slow=0):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("team"))
+
+
+def build(folder: Path, *flags: str) -> Path:
     """The program and the team in one library."""
-    folder = tmp_path_factory.mktemp("team")
-    device = open_device("cpu")
     text, library = folder / "noted.c", folder / "noted.so"
     program = TEXT.replace("struct noted {", C_TEAM.team_prelude + "struct noted {", 1)
     text.write_text(f"{program}\n{C_TEAM.team}")
-    compiler = device.builder.compiler.unspared()
-    subprocess.run(
-        compiler.command(text, library, ("-Wall", "-Wextra", "-Werror")), check=True, timeout=60
-    )
+    compiler = open_device("cpu").builder.compiler.unspared()
+    warnings = ("-Wall", "-Wextra", "-Werror")
+    subprocess.run(compiler.command(text, library, (*warnings, *flags)), check=True, timeout=60)
     return library
 
 
@@ -108,7 +146,7 @@ def test_all_of_a_forced_team_come_and_meet(library, n):
     )
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@two_cpus
 def test_parts_are_on_cpus_of_their_own_and_the_caller_is_free(library):
     """No two threads of a launch share a core, and what the process may use is as before, for callers too."""
     found = run(
@@ -125,6 +163,45 @@ def test_parts_are_on_cpus_of_their_own_and_the_caller_is_free(library):
         "print(full)",
     )
     assert int(found) > 0
+
+
+# Of whatever machine two CPUs: then nobody takes the place of a thread that rests. Late threads come as soon as there are launches.
+TRIED = """
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+run = library.run_tried
+def until(n, sleeps_us, works_us, most):
+    return any(run(sleeps_us, works_us, 1) == n for _ in range(most))
+"""
+
+
+@two_cpus
+def test_launches_go_without_threads_that_lose_their_core_and_try_them_again(library):
+    """Whatever keeps a thread off its core inside a part costs the others a share of their time, not a share of all launches."""
+    run(
+        library,
+        TRIED + "assert until(2, 0, 0, 100)\n"
+        "assert until(1, 3000, 0, 100), 'late threads are waited for again and again'\n"
+        "few = sum(run(0, 0, 1) == 1 for _ in range(100))\n"
+        "assert few > 50, f'after a late one {few} of 100 launches without it'\n"
+        "assert until(2, 0, 500, 2000), 'nobody is tried again'",
+    )
+
+
+@two_cpus
+def test_launches_keep_threads_that_only_have_more_to_do(tmp_path):
+    """Parts of different lengths are no reason to go without a thread: here all have their core for as long as they take."""
+    library = build(tmp_path, "-Dpthread_getcpuclockid=clock_of_all")
+    run(library, TRIED + "assert sum(run(1000, 0, 0) == 2 for _ in range(30)) == 30")
+
+
+@two_cpus
+def test_measured_launches_keep_late_threads(library):
+    """Or times of one candidate would be of other numbers of threads than those of the next."""
+    run(
+        library,
+        TRIED + "library.ks_team_keep(1)\n"
+        "assert sum(run(2000, 0, 0) == 2 for _ in range(20)) == 20",
+    )
 
 
 def test_a_caller_with_one_cpu_runs_alone(library):
