@@ -4,7 +4,11 @@ The public names live in the table below and load on first use (PEP 562), so tha
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import compat as compat
+    from . import errors as errors
 
 _PUBLIC = {
     "kernel": "kernels.language.kernel",
@@ -161,7 +165,7 @@ _PUBLIC = {
     "load_tuned": "explorer",
 }
 
-_MODULES = {"math": "kernels.math"}
+_MODULES = {"math": "kernels.math", "errors": "errors", "compat": "compat"}
 
 __all__ = sorted((*_PUBLIC, *_MODULES))
 

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import Talk, options_of, put_json, settings_of, sizes_of, talks, verifying
+from .options import (
+    Talk,
+    beginning,
+    options_of,
+    put_json,
+    settings_of,
+    sizes_of,
+    talks,
+    verifying,
+    workload_of,
+)
 from .speaking import say
-from .user_file import find_workload
+from .user_file import Named
 
 if TYPE_CHECKING:
     from ..explorer.foreign import Launch
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--as", "sequence", required=True, help="The sequence that it computes.")
+@beginning
 @click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--target", help="cpu, cuda or emulator.")
@@ -35,6 +46,7 @@ def check(
     talk: Talk,
     source: Path,
     sequence: str,
+    before: tuple[str, ...],
     sizes: tuple[str, ...],
     name: str | None,
     flags: tuple[str, ...],
@@ -53,9 +65,8 @@ def check(
     from .check_view import check_fields, check_lines, exit_of_check
 
     settings = settings_of(talk, **given)
-    workload = find_workload(
-        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
-    )
+    named = Named(sequence, before)
+    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False)
     launch = _launch(grid, block, shared)
     foreign = Foreign(file=source, name=name, flags=flags, launch=launch)
     found = check_source(foreign, workload, options_of(settings), against)

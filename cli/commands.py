@@ -31,6 +31,7 @@ from .options import (
     sizes_of,
     talks,
     verifying,
+    workload_of,
 )
 from .picture_commands import graph, report, trace
 from .settings import Settings
@@ -38,7 +39,7 @@ from .speaking import say
 from .taichi_command import taichi
 from .tune_command import tune
 from .upkeep_commands import cache, schema
-from .user_file import find_workload
+from .user_file import Named
 
 _COMMANDS = (
     "list",
@@ -139,6 +140,7 @@ def list_command(talk: Talk) -> None:
 def show(
     talk: Talk,
     sequence: str,
+    before: tuple[str, ...],
     sizes: tuple[str, ...],
     dtype: str | None,
     target: str | None,
@@ -152,9 +154,8 @@ def show(
     from .views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
-    workload = find_workload(
-        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
-    )
+    named = Named(sequence, before)
+    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False, measures=False)
     space = fix(space_of(workload, settings.target, profile), decisions_of(fixed))
     if talk.is_json:
         put_json(show_fields(space, settings.seed, descents, talk.verbosity))
@@ -183,6 +184,7 @@ def show(
 def run(
     talk: Talk,
     sequence: str,
+    before: tuple[str, ...],
     sizes: tuple[str, ...],
     fixed: tuple[str, ...],
     build_only: bool,
@@ -195,7 +197,7 @@ def run(
 
     settings = settings_of(talk, **flags)
     options = options_of(settings, decisions_of(fixed))
-    workload = find_workload(sequence, sizes_of(sizes), settings.dtype, settings.seed)
+    workload = workload_of(talk, settings, Named(sequence, before), sizes_of(sizes))
     if profile is not None and not build_only:
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if build_only and output is not None:

@@ -12,10 +12,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..explorer.workload import Options
+from ..explorer.workload import Options, Workload
 from ..space.engine.jit import tell_when_compiling
 from .settings import Settings, SettingsError, load_settings, parse_sizes
 from .speaking import say
+from .user_file import Named, find_workload
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,32 @@ def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
     size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
     dtype = click.option("--dtype", help="f32 or f64.")
     target = click.option("--target", help="cpu, cuda or emulator.")
-    return sequence_argument(size(dtype(target(function))))
+    return sequence_argument(beginning(size(dtype(target(function)))))
+
+
+def beginning(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that runs functions of the user's file before the one that is explored."""
+    text = "Of FILE.py: a function to call before, such as one that fills its fields; repeatable."
+    return click.option("--before", "before", multiple=True, metavar="NAME", help=text)(function)
+
+
+def workload_of(
+    talk: Talk,
+    settings: Settings,
+    named: Named,
+    sizes: Mapping[str, int],
+    *,
+    compare: bool = True,
+    measures: bool = True,
+) -> Workload:
+    """The sequence that a command names, with its arguments. Raises WorkloadError and LanguageError."""
+
+    def tell(sentence: str) -> None:
+        if talk.verbosity:
+            say(f"explore: {sentence}", err=True)
+
+    dtype, seed = settings.dtype, settings.seed
+    return find_workload(named, sizes, dtype, seed, compare=compare, measures=measures, tell=tell)
 
 
 def sequence_argument(function: Callable[..., Any]) -> Callable[..., Any]:

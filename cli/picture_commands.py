@@ -8,9 +8,18 @@ from pathlib import Path
 import click
 
 from ..runtime.files import write_named
-from .options import Talk, put_json, sequence_argument, settings_of, sizes_of, talks
+from .options import (
+    Talk,
+    beginning,
+    put_json,
+    sequence_argument,
+    settings_of,
+    sizes_of,
+    talks,
+    workload_of,
+)
 from .speaking import say
-from .user_file import find_workload
+from .user_file import Named
 
 
 @click.command()
@@ -33,6 +42,7 @@ def report(talk: Talk, path: Path, output: Path | None, live: bool) -> None:
 
 @click.command()
 @sequence_argument
+@beginning
 @click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
 @click.option("--dtype", help="f32 or f64.")
 @click.option("--dot", "form", flag_value="dot", help="For Graphviz.")
@@ -42,6 +52,7 @@ def report(talk: Talk, path: Path, output: Path | None, live: bool) -> None:
 def graph(
     talk: Talk,
     sequence: str,
+    before: tuple[str, ...],
     sizes: tuple[str, ...],
     dtype: str | None,
     form: str | None,
@@ -52,9 +63,8 @@ def graph(
     from ..kernels.program.graph_text import dot_text, mermaid_text
 
     settings = settings_of(talk, dtype=dtype)
-    workload = find_workload(
-        sequence, sizes_of(sizes), settings.dtype, settings.seed, compare=False
-    )
+    named = Named(sequence, before)
+    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False, measures=False)
     problem = workload.problem
     found = build_graph(problem)
     temporaries = frozenset(a.name for a in problem.arrays if a.role == "temp")

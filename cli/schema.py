@@ -426,6 +426,7 @@ class Program(AbstractLine, tag="program"):
     frames: int
     is_cut: bool
     files: list[str]
+    not_run: list[tuple[int, int]]  # first and last lines, of what follows the loop that was cut
     exit: int
 
 

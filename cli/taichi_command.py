@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,12 +61,22 @@ def taichi(
         sys.exit(1)
     fields = {"event": "program", "frames": len(reel.shown_s), "is_cut": ran.is_cut}
     if talk.is_json:
-        put_json(fields | {"files": [str(f) for f in reel.files], "exit": ran.status})
+        not_run = [[lines[0], lines[-1]] for lines in ran.not_run]
+        files = [str(f) for f in reel.files]
+        put_json(fields | {"files": files, "not_run": not_run, "exit": ran.status})
     elif talk.verbosity:
         end = f"ended after {frames} frames" if ran.is_cut else "ended by itself"
         written = f"; {len(reel.files)} pictures in {output}" if output is not None else ""
-        say(f"{path}: {end}{written}", err=True)
+        left = f"; not run: {_shown(ran.not_run)}" if ran.not_run else ""
+        say(f"{path}: {end}{written}{left}", err=True)
     sys.exit(ran.status)
+
+
+def _shown(parts: Sequence[range]) -> str:
+    """Lines of a program in words."""
+    words = [f"{lines[0]}-{lines[-1]}" if len(lines) > 1 else f"{lines[0]}" for lines in parts]
+    is_one = len(parts) == 1 and len(parts[0]) == 1
+    return f"line{'' if is_one else 's'} {', '.join(words)}"
 
 
 def _prepare(folder: Path) -> None:

@@ -12,6 +12,7 @@ from .exits import Exit, exit_of
 from .log import Unit
 from .options import (
     Talk,
+    beginning,
     interrupted,
     limits,
     options_of,
@@ -20,10 +21,11 @@ from .options import (
     settings_of,
     talks,
     verifying,
+    workload_of,
 )
 from .settings import parse_sizes
 from .speaking import say
-from .user_file import find_workload
+from .user_file import Named
 
 if TYPE_CHECKING:
     from ..explorer.tuning import TunedShape
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @sequence_argument
+@beginning
 @click.option(
     "--sizes",
     "texts",
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 def tune(
     talk: Talk,
     sequence: str,
+    before: tuple[str, ...],
     texts: tuple[str, ...],
     again: bool,
     output: Path | None,
@@ -67,7 +71,7 @@ def tune(
     file = output or Path(f"tuned-{Path(sequence.replace(':', '-')).name}.json")
     tuning = Tuning(
         shapes=shapes,
-        workload_of=lambda sizes: find_workload(sequence, sizes, settings.dtype, settings.seed),
+        workload_of=lambda sizes: workload_of(talk, settings, Named(sequence, before), sizes),
         options=options_of(settings),
         file=file,
         runs=settings.runs,

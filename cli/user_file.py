@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..compat.display.frames import LastFrame, Reel, recorded
+from ..compat.program import around
 from ..explorer.entry import library_workload
 from ..explorer.workload import Workload, make_workload
 from ..kernels.language.errors import LanguageError
@@ -26,15 +28,46 @@ class WorkloadError(Exception):
     """There is no such sequence, or it cannot be called; one sentence."""
 
 
+@dataclass(frozen=True)
+class Named:
+    """A sequence as a command names it: of the library, or FILE.py:function; functions of the file run `before` it."""
+
+    text: str
+    before: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> Path | None:
+        """The file of its own; None for one of the library."""
+        path = self.text.partition(":")[0]
+        return Path(path) if ":" in self.text or path.endswith(".py") else None
+
+
 def find_workload(
-    text: str, sizes: Mapping[str, int], dtype: str, seed: int, *, compare: bool = True
+    named: Named,
+    sizes: Mapping[str, int],
+    dtype: str,
+    seed: int,
+    *,
+    compare: bool = True,
+    measures: bool = True,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Workload:
     """The library sequence of that name, or the function of a file: FILE.py:function.
 
-    Raises WorkloadError and LanguageError. `compare` says whether a NumPy reference is of interest.
+    Raises WorkloadError and LanguageError. `compare` says whether a NumPy reference is of interest, `measures` whether what fields
+    hold is; `tell` hears what may not be as the user means it.
     """
-    if ":" in text or text.endswith(".py"):
-        return _file_workload(text, sizes, dtype, seed, compare)
+    text = named.text
+    if named.file is not None:
+        with around(named.file):
+            found = _file_workload(named, sizes, dtype, seed, compare, tell)
+        if measures and found.begins_with_zeros:
+            tell(
+                f"all fields that {text} reads are zero: call your reset in the module, or by --before NAME"
+            )
+        return found
+    if named.before:
+        raise WorkloadError(f"--before is of FILE.py:function: {text} is of the library")
     try:
         entry = load(text)
     except KeyError:
@@ -48,11 +81,20 @@ def find_workload(
 
 
 def _file_workload(
-    text: str, sizes: Mapping[str, int], dtype: str, seed: int, compare: bool
+    named: Named,
+    sizes: Mapping[str, int],
+    dtype: str,
+    seed: int,
+    compare: bool,
+    tell: Callable[[str], None],
 ) -> Workload:
-    path, _, name = text.partition(":")
-    module = _load_module(Path(path))
+    path, _, name = named.text.partition(":")
+    module = _load_module(Path(path), tell)
     function = _function(module, name, path)
+    if _needs_none(function, module):
+        _check_sizes(module, sizes, path)
+    for first in named.before:
+        _begin(_function(module, first, path), first, path)
     sets = [()] if _needs_none(function, module) else _given(module, name, path, sizes, dtype, seed)
     try:
         return make_workload(
@@ -70,9 +112,30 @@ def _file_workload(
         raise WorkloadError(f"{path}:{name} cannot be called: {_where(e, path)}") from e
 
 
+def _begin(function: Callable[..., Any], name: str, path: str) -> None:
+    """Runs a function of a file that fills its fields."""
+    try:
+        function()
+    except LanguageError:
+        raise
+    except (Exception, SystemExit) as e:
+        raise WorkloadError(f"{path}:{name} (--before) failed: {_where(e, path)}") from e
+
+
 def _needs_none(function: Callable[..., Any], module: ModuleType) -> bool:
     """Whether a function works on the fields of its program alone."""
     return not hasattr(module, "make_arguments") and not inspect.signature(function).parameters
+
+
+def _check_sizes(module: ModuleType, sizes: Mapping[str, int], path: str) -> None:
+    """Refuses sizes that a program on fields does not have: its file says how large these are."""
+    for name, size in sizes.items():
+        held = getattr(module, name, None)
+        if held != size:
+            has = f"{name} is {held!r:.40}" if isinstance(held, int) else f"there is no {name}"
+            raise WorkloadError(
+                f"{path} has no make_arguments and makes its fields itself: {has} there, not {size}"
+            )
 
 
 def _given(
@@ -114,23 +177,26 @@ def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] |
     )
 
 
-def _load_module(path: Path) -> ModuleType:
+def _load_module(path: Path, tell: Callable[[str], None]) -> ModuleType:
+    """The module of a file. A program that shows pictures is loaded up to its first one: most go on for ever."""
     if not path.is_file():
         raise WorkloadError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise WorkloadError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    # As with `python FILE.py`: what lies beside the file can be imported by it.
-    sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        with recorded(Reel(limit=1)):
+            spec.loader.exec_module(module)
+    except LastFrame as e:
+        (line, *_) = _lines(e, str(path)) or [0]
+        tell(
+            f"{path} is loaded up to the picture that it shows in line {line}: the rest is not run"
+        )
     except LanguageError:
         raise
     except (Exception, SystemExit) as e:
         raise WorkloadError(f"{path} cannot be loaded: {_where(e, str(path))}") from e
-    finally:
-        del sys.path[0]
     return module
 
 
@@ -151,12 +217,17 @@ def _where(error: BaseException, path: str) -> str:
     """An error of the user's code in one sentence with its line."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f.lineno for f in frames if Path(f.filename).resolve() == Path(path).resolve()]
+    lines = _lines(error, path)
     place = f" in line {lines[-1]}" if lines else ""
     if isinstance(error, SystemExit):
         return f"it ends the program{place}"
     return f"{type(error).__name__}{place}: {error}"
+
+
+def _lines(error: BaseException, path: str) -> list[int | None]:
+    """The lines of a file that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f.lineno for f in frames if Path(f.filename).resolve() == Path(path).resolve()]
 
 
 def _nearest(name: str, known: Any) -> str:

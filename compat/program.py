@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -16,11 +18,14 @@ from .taichi import install
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended: after its last frame (`is_cut`) or by itself, its exit status, and its global names."""
+    """How a program ended: after its last frame (`is_cut`) or by itself, its exit status, its global names, and the lines that
+    would have run behind the loop that was cut.
+    """
 
     is_cut: bool
     status: int
     names: dict[str, Any]
+    not_run: list[range]
 
 
 def read_program(path: Path) -> CodeType:
@@ -41,22 +46,79 @@ def run_program(
     film = reel if reel is not None else Reel()
     module = ModuleType("__main__")
     module.__file__ = str(path)
-    before, argv, main = sys.path[:], sys.argv, sys.modules["__main__"]
+    main = sys.modules["__main__"]
     sys.modules["__main__"] = module
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
-    is_cut, status = False, 0
+    not_run: list[range] | None = None
+    status = 0
     try:
-        with names(_examples_around(path)), recorded(film):
+        with around(path, arguments, names), recorded(film):
             exec(code, module.__dict__)
-    except LastFrame:
-        is_cut = True
+    except LastFrame as e:
+        not_run = lines_left(e, path)
     except SystemExit as e:
         status = _status_of(e)
     finally:
-        sys.path[:], sys.argv = before, argv
         sys.modules["__main__"] = main
-    return Ran(is_cut, status, module.__dict__)
+    return Ran(not_run is not None, status, module.__dict__, not_run or [])
+
+
+@contextmanager
+def around(
+    path: Path,
+    arguments: Sequence[str] = (),
+    names: Callable[[Path | None], AbstractContextManager[None]] = install,
+) -> Iterator[None]:
+    """The block finds what `python PATH ARGUMENTS` would: the folder of the file, its arguments, and our names under `taichi`."""
+    before, argv = sys.path[:], sys.argv
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        with names(_examples_around(path)):
+            yield
+    finally:
+        sys.path[:], sys.argv = before, argv
+
+
+def lines_left(error: BaseException, path: Path) -> list[range]:
+    """The lines of a program that an error kept from running: those behind the loop that it left, and behind the calls of it."""
+    tree = ast.parse(path.read_bytes())
+    found: list[range] = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename != str(path):
+            continue
+        for body, k in _levels(tree, line):
+            rest = body[k + 1 :]
+            if rest:
+                found.append(range(rest[0].lineno, (rest[-1].end_lineno or rest[-1].lineno) + 1))
+            if isinstance(body[k], ast.For | ast.While):  # what is inside has run before
+                return sorted(found, key=lambda lines: lines.start)
+    return sorted(found, key=lambda lines: lines.start)
+
+
+def _levels(tree: ast.Module, line: int) -> list[tuple[list[ast.stmt], int]]:
+    """The statements around a line, from the outermost of its function on: each as a block and its number there."""
+    found: list[tuple[list[ast.stmt], int]] = []
+    blocks = [tree.body]
+    while True:
+        at = next(((b, k) for b in blocks for k, s in enumerate(b) if _holds(s, line)), None)
+        if at is None:
+            return found
+        found.append(at)
+        statement = at[0][at[1]]
+        blocks = _blocks(statement)
+        if isinstance(statement, ast.FunctionDef):
+            found = []
+
+
+def _holds(statement: ast.stmt, line: int) -> bool:
+    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks inside a statement."""
+    parts = (statement, *getattr(statement, "handlers", ()))
+    found = [getattr(p, name, []) for p in parts for name in ("body", "orelse", "finalbody")]
+    return [b for b in found if b]
 
 
 def _status_of(error: SystemExit) -> int:

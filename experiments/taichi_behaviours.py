@@ -27,6 +27,10 @@ FILE = "taichi_behaviours"
 LIMIT_S = 240.0  # of one file with one of the two
 # Why what differs is left as it is.
 _MORE = "More is allowed here: it means what it means in Python."
+_NARROWER = "Both refuse it; the class here derives from Taichi's and says more."
+_PYTHONS = "Both refuse it; the class here is Python's for such a mistake, Taichi's follows from how it is written."
+_INDEX = "It is Taichi's class, and Python's IndexError too."
+_LOST = "Taichi takes it, and what is given would be lost without a word."
 REASONS: dict[str, str] = {
     "casts:true_and_false_are_numbers": "Sums of truth values are whole numbers here; Taichi's have one bit, so that 1 + 1 is 0.",
     "conditions:ternaries_evaluate_one_side": "As in Python; Taichi evaluates both sides and their side effects.",
@@ -35,6 +39,40 @@ REASONS: dict[str, str] = {
     "conditions:is_and_is_not_are_errors": _MORE,
     "conditions:membership_of_numbers_at_run_time": _MORE,
     "element_wise:remainders_of_negative_constants": "Taichi folds constants as C does, and computes numbers of the run as here.",
+    "errors:assignments_to_numbers_of_the_module": _NARROWER,
+    "errors:arrays_of_complex_numbers": _MORE,
+    "errors:bits_of_floats_that_are_joined_in_place": "Refused as `a | 1` is; Taichi ends the process where the result is used.",
+    "errors:builders_that_are_finalized_twice": _PYTHONS,
+    "errors:chained_comparisons_that_are_not_numbers": _MORE,
+    "errors:components_that_vectors_have_not_from_python": "An AttributeError, which `hasattr` asks for.",
+    "errors:cross_products_of_two_lengths": _NARROWER,
+    "errors:errors_of_numbers_in_kernels": _LOST,
+    "errors:fields_are_copied_from_numbers": _PYTHONS,
+    "errors:fields_without_a_place": _PYTHONS,
+    "errors:functions_called_from_python": _MORE,
+    "errors:indices_of_fields_from_python_that_are_too_many": _INDEX,
+    "errors:indices_of_vectors_from_python_that_are_too_many": _PYTHONS,
+    "errors:indices_outside_of_fields_from_python_in_debug_mode": _INDEX,
+    "errors:is_and_is_not": _MORE,
+    "errors:loops_over_fields_from_python": _PYTHONS,
+    "errors:loops_over_lists": _MORE,
+    "errors:members_that_structs_have_not": _NARROWER,
+    "errors:ndarrays_of_another_shape_are_copied": _PYTHONS,
+    "errors:nodes_with_an_extent_that_is_none": _PYTHONS,
+    "errors:options_of_a_wrong_type": "Taichi takes a text for an architecture, and asserts that types are types.",
+    "errors:parameters_with_defaults": _MORE,
+    "errors:products_from_python_that_do_not_fit": _PYTHONS,
+    "errors:ranges_of_floats": "Refused as Python does; Taichi warns and cuts.",
+    "errors:returns_of_texts": _NARROWER,
+    "errors:returns_of_too_many_numbers": _NARROWER,
+    "errors:returns_of_vectors_for_numbers": _NARROWER,
+    "errors:structs_with_too_many_members": _LOST,
+    "errors:types_of_structs_with_members_that_are_none": _LOST,
+    "errors:types_of_vectors_without_a_length": _PYTHONS,
+    "errors:vectors_of_another_length": _PYTHONS,
+    "errors:vectors_put_into_numbers": "Taichi ends with a failure of its own where the result is used.",
+    "errors:vectors_with_components_of_two_kinds": _LOST,
+    "errors:words_of_kernels_called_from_python": _PYTHONS,
     "functions:early_returns_of_functions": _MORE,
     "functions:functions_are_not_called_from_python": "A function without its mark is run by Python: kernels are compared with it.",
     "functions:real_functions_call_themselves": "Calls are written out, which recursion cannot be; it needs functions in the IR.",

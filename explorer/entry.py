@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import signal
 import threading
@@ -157,6 +158,9 @@ def explore(
         workload = library_workload(sequence, sequence.sizes, "f32", seed)
     else:
         workload = _user_workload(sequence, args, reference)
+    if workload.begins_with_zeros:
+        said = "all fields that the sequence reads are zero: call what fills them before ks.explore"
+        logging.getLogger("kernelscape").warning(said)
     return explore_workload(workload, options, directory=directory, on_event=on_event)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..kernels.fields.following import AbstractFollower
 from ..kernels.interpret.kernel import evaluate_scalar
-from ..kernels.ir.errors import LanguageError
+from ..kernels.ir.errors import KernelAssertionError, LanguageError
 from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
 from ..kernels.ir.structure import StructureTree
 from ..kernels.language.calling import run_at_once
@@ -193,7 +193,7 @@ def _claimed(
     for of_tree, _ in claims:
         for k in range(len(of_tree)):
             of_tree[k] = 0
-    raise AssertionError(f"{name}: {said[0]}")
+    raise KernelAssertionError(f"{name}: {said[0]}")
 
 
 def _is_same(a: Any, b: Any) -> bool:

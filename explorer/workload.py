@@ -108,6 +108,17 @@ class Workload:
     more: tuple[Arguments, ...] = ()
     reference: tuple[str, str] | None = None
     user_reference: UserReference | None = None
+    fields: frozenset[str] = frozenset()  # arrays that the program owns
+
+    @property
+    def begins_with_zeros(self) -> bool:
+        """True if the fields that the sequence reads hold nothing but zeros: the program has not filled them yet."""
+        read = [
+            a.name
+            for a in self.problem.arrays
+            if a.name in self.fields and a.role in ("input", "inout")
+        ]
+        return bool(read) and not any(self.arguments.arrays[name].any() for name in read)
 
 
 def make_workload(
@@ -147,6 +158,7 @@ def make_workload(
         more=tuple(_further(fn, other, recording) for other in more),
         reference=reference if isinstance(reference, tuple) else None,
         user_reference=UserReference(reference, tuple(args)) if callable(reference) else None,
+        fields=frozenset(fields),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramTypeError
 from .element_fields import ScalarField
 from .field import AbstractField, AbstractLeaf
 from .place import fail
@@ -23,7 +24,7 @@ def get_addr(field: Any, at: Any) -> int:
     settle_for_python()
     leaf = field_at(field)
     if leaf is None:
-        fail(f"ks.get_addr takes a field, or the node of one, not {field!r}")
+        fail(f"ks.get_addr takes a field, or the node of one, not {field!r}", ProgramTypeError)
     cells = leaf.cells
     item: tuple[int, ...]
     if cells is None:

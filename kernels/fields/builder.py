@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ir.errors import ProgramRuntimeError
 from .place import fail
 from .program import Program, needed_program
 from .tree import SNode, Tree
@@ -72,7 +73,7 @@ class FieldsBuilder:
         """Gives the fields their memory and ends the building; `raise_warning` is Taichi's and means nothing here."""
         tree = self._root.tree
         if tree.is_closed:
-            fail("this ks.FieldsBuilder is finalized already")
+            fail("this ks.FieldsBuilder is finalized already", ProgramRuntimeError)
         tree.is_final = tree.is_closed = True
         self._program.builders.append(tree)
         return FieldTree(tree, self._program)

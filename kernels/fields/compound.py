@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.errors import ProgramKeyError, ProgramTypeError
 from ..ir.kernel import DType
 from .matrix import Matrix
 from .place import fail
@@ -55,7 +56,7 @@ class MatrixType:
         if len(args) == 1 and len(numbers) == 1:
             numbers *= count
         if len(numbers) != count:
-            fail(f"{self} takes {count} numbers, not {len(numbers)}")
+            fail(f"{self} takes {count} numbers, not {len(numbers)}", ProgramTypeError)
         if self.dtype.is_integer:  # one by one: NumPy makes floats of numbers on both sides of 2^63
             numbers = [self.dtype(n) for n in numbers]
         return Matrix(np.array(numbers).reshape(self.shape), self.dtype)
@@ -98,10 +99,10 @@ class StructType:
                 fail(f"{self} is given the member {key} twice")
             given |= kwargs
         if len(args) > len(self.members):
-            fail(f"{self} takes {len(self.members)} members, not {len(args)}")
+            fail(f"{self} takes {len(self.members)} members, not {len(args)}", ProgramTypeError)
         for key in given:
             if key not in self.members:
-                fail(f"{self} has no member {key}")
+                fail(f"{self} has no member {key}", ProgramKeyError)
         return Struct.of_type(
             self,
             {key: member_value(member, given.get(key, 0)) for key, member in self.members.items()},
@@ -191,7 +192,10 @@ def _flat(x: Any) -> Iterator[Any]:
 
 def _extent(n: Any) -> int:
     if not isinstance(n, (int, np.integer)) or n < 1:
-        fail(f"a type of vectors or matrices has a positive number of components, not {n!r}")
+        fail(
+            f"a type of vectors or matrices has a positive number of components, not {n!r}",
+            ProgramTypeError,
+        )
     return int(n)
 
 
@@ -207,5 +211,5 @@ def _member(key: str, member: Any) -> Any:
     if isinstance(member, (MatrixType, StructType)):
         return member
     if not key.isidentifier():
-        fail(f"{key!r} is no name of a member")
+        fail(f"{key!r} is no name of a member", ProgramKeyError)
     return _checked(member)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
 from .place import fail
 
@@ -24,7 +25,9 @@ def number(x: Any, dtype: DType, what: str) -> int | float | bool:
         return wrapped(operator.index(bool(x) if isinstance(x, np.bool_) else x), dtype)
     except (TypeError, ValueError):
         advice = ": convert it with int(...)" if isinstance(x, (float, np.floating)) else ""
-        return fail(f"{what} takes a number of type {dtype.name}, not {x!r}{advice}")
+        return fail(
+            f"{what} takes a number of type {dtype.name}, not {x!r}{advice}", ProgramTypeError
+        )
 
 
 @cache
@@ -52,7 +55,7 @@ def array_of(x: Any, what: str) -> NDArray[Any]:
     except (TypeError, ValueError):
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        fail(f"{what} takes numbers in lists of one length, not {x!r}")
+        fail(f"{what} takes numbers in lists of one length, not {x!r}", ProgramValueError)
     return array
 
 
@@ -68,8 +71,8 @@ def element_values(
         values = values[:, 0]
     if values.shape != shape:
         wanted = " x ".join(map(str, shape)) + " components" if shape else "one number"
-        fail(f"{what} takes {wanted}, not {x!r}")
+        fail(f"{what} takes {wanted}, not {x!r}", ProgramTypeError)
     if is_exact and values.dtype.kind == "f" and dtype.kind in "iu":
-        fail(f"{what} takes whole numbers, not {x!r}: convert them with int(...)")
+        fail(f"{what} takes whole numbers, not {x!r}: convert them with int(...)", ProgramTypeError)
     with np.errstate(all="ignore"):
         return values.astype(dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramRuntimeError
 from ..sparse.layout import MIX, WINDOW, Layout, n_places, nowhere
 from .place import fail
 
@@ -52,7 +53,10 @@ class Directory:
         has_none = found == nowhere(self.n_slots)
         if has_none.any():
             self.keys[found[is_new & ~has_none]] = 0
-            fail("the tree is full: a hash node has no place for one of its cells")
+            fail(
+                "the tree is full: a hash node has no place for one of its cells",
+                ProgramRuntimeError,
+            )
         return found
 
     def leave(self, slots: Array) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramTypeError, ProgramValueError
 from .field import AbstractField
 from .ndarray import Ndarray
 from .place import fail
@@ -31,7 +32,8 @@ def shared_array(source: Any) -> NDArray[Any]:
         return np.from_dlpack(source)
     except (AttributeError, BufferError, TypeError, RuntimeError, ValueError) as error:
         return fail(
-            f"{type(source).__name__} hands out no memory of this machine by DLPack: {error}"
+            f"{type(source).__name__} hands out no memory of this machine by DLPack: {error}",
+            ProgramTypeError,
         )
 
 
@@ -39,5 +41,8 @@ def from_dlpack(source: Any) -> Ndarray:
     """An ndarray that shares the memory of what hands it out by DLPack: a tensor of torch or JAX, an array of NumPy."""
     array = shared_array(source)
     if not array.flags.c_contiguous or not array.flags.writeable:
-        fail("from_dlpack takes memory in C order that may be written: pass a copy")
+        fail(
+            "from_dlpack takes memory in C order that may be written: pass a copy",
+            ProgramValueError,
+        )
     return Ndarray.of_array(array)

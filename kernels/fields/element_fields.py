@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramIndexError, ProgramRuntimeError
 from ..ir.kernel import DType
 from .conversion import element_values, number
 from .field import AbstractLeaf, torch_tensor
@@ -83,7 +84,7 @@ class MatrixField(AbstractLeaf):
     def get_scalar_field(self, *indices: int) -> ScalarField:
         """The field of one component; it shares the memory."""
         if indices not in self._components:
-            fail(f"{self.label} has no component {indices}")
+            fail(f"{self.label} has no component {indices}", ProgramIndexError)
         found = self._components[indices]
         found.name = "_".join(map(str, (self.name or "component", *indices)))
         return found
@@ -98,10 +99,14 @@ class MatrixField(AbstractLeaf):
         places = [c._place for c in self._components.values() if c._place is not None]
         first = places[0]
         if any((p.shape, p.offset) != (first.shape, first.offset) for p in places):
-            fail(f"the components of {self.label} are placed in different shapes")
+            fail(
+                f"the components of {self.label} are placed in different shapes",
+                ProgramRuntimeError,
+            )
         if first.snode.is_sparse:
             fail(
-                f"the components of {self.label} are placed one by one: place the whole field in a sparse tree"
+                f"the components of {self.label} are placed one by one: place the whole field in a sparse tree",
+                ProgramRuntimeError,
             )
         if len(places) == len(self._components):
             self._place = first

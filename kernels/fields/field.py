@@ -14,7 +14,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.errors import LanguageError
+from ..ir.errors import (
+    LanguageError,
+    ProgramBoundsError,
+    ProgramRuntimeError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from ..ir.kernel import DType
 from . import memory
 from .conversion import element_values, number
@@ -129,20 +135,21 @@ class AbstractLeaf(AbstractField):
         """Where it is in its tree; LanguageError where it has no place yet."""
         if self._place is None:
             fail(
-                f"{self.label} has no place: give it a shape=, or call ks.root.dense(...).place(...)"
+                f"{self.label} has no place: give it a shape=, or call ks.root.dense(...).place(...)",
+                ProgramRuntimeError,
             )
         return self._place
 
     def set_place(self, place: Place) -> None:
         if self._place is not None:
-            fail(f"{self.label} has been placed already")
+            fail(f"{self.label} has been placed already", ProgramRuntimeError)
         self._place = place
 
     @property
     def cells(self) -> SparseCells | None:
         """Its cells where it is sparse, else None."""
         if self._released:
-            fail(f"{self.label} is gone: {self._released}")
+            fail(f"{self.label} is gone: {self._released}", ProgramRuntimeError)
         if self._cells is None and self._array is None and self.place.snode.is_sparse:
             self.check_final()
             self._cells = SparseCells.of(self.place.snode)
@@ -165,7 +172,7 @@ class AbstractLeaf(AbstractField):
 
     def _allocated(self) -> NDArray[Any]:
         if self._released:
-            fail(f"{self.label} is gone: {self._released}")
+            fail(f"{self.label} is gone: {self._released}", ProgramRuntimeError)
         place = self.place
         self.check_final()
         if place.snode.is_sparse:
@@ -180,7 +187,8 @@ class AbstractLeaf(AbstractField):
     def check_final(self) -> None:
         if not self.place.snode.tree.is_final:
             fail(
-                f"{self.label} is placed in a ks.FieldsBuilder() that is not finalized: call its finalize()"
+                f"{self.label} is placed in a ks.FieldsBuilder() that is not finalized: call its finalize()",
+                ProgramRuntimeError,
             )
 
     def release(self, reason: str) -> None:
@@ -192,17 +200,21 @@ class AbstractLeaf(AbstractField):
         place = self.place
         given = indices(key)
         if len(given) != len(place.shape):
-            fail(f"{self.label} takes {len(place.shape)} indices, not {len(given)}")
+            fail(
+                f"{self.label} takes {len(place.shape)} indices, not {len(given)}",
+                ProgramBoundsError,
+            )
         found = []
         for axis, (i, extent) in enumerate(zip(given, place.shape, strict=True)):
             least = place.offset[axis] if place.offset else 0
             try:
                 at = operator.index(i) - least
             except TypeError:
-                fail(f"{self.label} takes whole numbers as indices, not {i!r}")
+                fail(f"{self.label} takes whole numbers as indices, not {i!r}", ProgramTypeError)
             if not 0 <= at < extent:
                 fail(
-                    f"{self.label} has indices {least} to {least + extent - 1} along axis {axis}, not {i}"
+                    f"{self.label} has indices {least} to {least + extent - 1} along axis {axis}, not {i}",
+                    ProgramBoundsError,
                 )
             found.append(at)
         return tuple(found) or (0,)
@@ -233,14 +245,22 @@ class AbstractLeaf(AbstractField):
     def from_numpy(self, arr: Any) -> None:
         """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field."""
         if not isinstance(arr, np.ndarray):
-            fail(f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}")
+            fail(
+                f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}",
+                ProgramTypeError,
+            )
         shape = (*self.shape, *self.element_shape)
         if len(self.element_shape) == 1 and arr.shape == (*shape, 1):
             arr = arr[..., 0]
         if arr.shape != shape:
-            fail(f"{self.label} takes an array of shape {shape}, not one of {arr.shape}")
+            fail(
+                f"{self.label} takes an array of shape {shape}, not one of {arr.shape}",
+                ProgramValueError,
+            )
         if arr.dtype.kind not in "biuf":
-            fail(f"{self.label} takes an array of numbers, not one of {arr.dtype}")
+            fail(
+                f"{self.label} takes an array of numbers, not one of {arr.dtype}", ProgramValueError
+            )
         with np.errstate(all="ignore"):
             values = arr.astype(self.dtype.numpy, copy=False)
             if self.cells is not None:
@@ -296,10 +316,14 @@ class AbstractLeaf(AbstractField):
 
     def copy_from(self, other: Any) -> None:
         if not isinstance(other, AbstractLeaf):
-            fail(f"{self.label}.copy_from takes a field, not {type(other).__name__}")
+            fail(
+                f"{self.label}.copy_from takes a field, not {type(other).__name__}",
+                ProgramTypeError,
+            )
         if (other.shape, other.element_shape) != (self.shape, self.element_shape):
             fail(
-                f"{self.label}.copy_from: {other.label} has another shape, {other.shape} and not {self.shape}"
+                f"{self.label}.copy_from: {other.label} has another shape, {other.shape} and not {self.shape}",
+                ProgramValueError,
             )
         with np.errstate(all="ignore"):
             if self.cells is not None or other.cells is not None:

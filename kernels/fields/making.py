@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.errors import KernelSyntaxError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
 from .compound import MatrixType, StructType
 from .element_fields import MatrixField, ScalarField
@@ -63,7 +64,7 @@ def _one_dtype(dtype: Any) -> DType:
         return element_dtype(dtype)
     found = {_one_dtype(d) for d in dtype}
     if len(found) != 1:
-        fail("the components of a field of vectors or matrices have one type")
+        fail("the components of a field of vectors or matrices have one type", ProgramValueError)
     return found.pop()
 
 
@@ -82,9 +83,9 @@ def _name(options: dict[str, Any]) -> str:
         "ndim",
     }
     if unknown:
-        fail(f"a field has no option {', '.join(sorted(unknown))}")
+        fail(f"a field has no option {', '.join(sorted(unknown))}", ProgramTypeError)
     if not isinstance(options.get("layout", Layout.AOS), Layout):
-        fail("the layout of a field is ks.Layout.AOS or ks.Layout.SOA")
+        fail("the layout of a field is ks.Layout.AOS or ks.Layout.SOA", ProgramTypeError)
     return str(options.get("name", ""))
 
 
@@ -96,7 +97,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
     if shape is None:
         for name, given in (("order", order), ("offset", offset)):
             if given is not None:
-                fail(f"a field with {name}= needs a shape=")
+                fail(f"a field with {name}= needs a shape=", KernelSyntaxError)
         return made
     extents = extents_of(shape, "a field")
     if offset is not None:
@@ -113,5 +114,8 @@ def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
     if order is None:
         return (tuple(range(n)),)
     if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:
-        fail(f"the order {order!r} does not name each of the {n} axes once, with i first")
+        fail(
+            f"the order {order!r} does not name each of the {n} axes once, with i first",
+            ProgramValueError,
+        )
     return tuple(("ijkl".index(c),) for c in order)

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from ..ir.errors import LanguageError
+from ..ir.errors import (
+    KernelTypeError,
+    LanguageError,
+    ProgramIndexError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from ..ir.ops import OPS
 from . import methods
 from .conversion import array_of, element_values
@@ -28,7 +34,7 @@ def _method(name: str) -> Callable[..., Any]:
         try:
             return _value(methods.call(python_do, name, _components(self), *given, **kwargs))
         except LanguageError as error:
-            fail(error.sentence)
+            fail(error.sentence, type(error))
 
     return method
 
@@ -45,7 +51,7 @@ def _maker(name: str) -> Any:
         try:
             return _value(methods.make(python_do, name, *given, **kwargs))
         except LanguageError as error:
-            fail(error.sentence)
+            fail(error.sentence, type(error))
 
     return staticmethod(maker)
 
@@ -67,10 +73,16 @@ class Matrix(NDArrayOperatorsMixin):
 
     def __init__(self, items: Any, dt: Any = None) -> None:
         if not isinstance(items, (list, tuple, np.ndarray, Matrix)):
-            fail(f"a vector or matrix is made of a list of numbers or of rows, not of {items!r}")
+            fail(
+                f"a vector or matrix is made of a list of numbers or of rows, not of {items!r}",
+                KernelTypeError,
+            )
         data = array_of(items, "a vector or matrix")
         if data.ndim not in (1, 2):
-            fail(f"a vector or matrix has one or two dimensions, this list has {data.ndim}")
+            fail(
+                f"a vector or matrix has one or two dimensions, this list has {data.ndim}",
+                ProgramValueError,
+            )
         self._data = np.array(data, dtype=None if dt is None else element_dtype(dt).numpy)
         self._is_element = False
         self._begin = None
@@ -158,14 +170,17 @@ class Matrix(NDArrayOperatorsMixin):
     def _checked(self, indices: Any) -> Any:
         given = indices if isinstance(indices, tuple) else (indices,)
         if len(given) != self._data.ndim:
-            fail(f"a value of {self._data.ndim} dimensions is given {len(given)} indices")
+            fail(
+                f"a value of {self._data.ndim} dimensions is given {len(given)} indices",
+                ProgramIndexError,
+            )
         for index, extent in zip(given, self._data.shape, strict=True):
             if isinstance(index, slice):
                 continue
             if not isinstance(index, (int, np.integer)):
-                fail(f"{index!r} is no index of a vector or matrix")
+                fail(f"{index!r} is no index of a vector or matrix", ProgramTypeError)
             if not -extent <= index < extent:
-                fail(f"there is no component {index}: there are {extent}")
+                fail(f"there is no component {index}: there are {extent}", ProgramIndexError)
         return given
 
     def _pattern(self, name: str) -> tuple[int, ...]:
@@ -206,13 +221,17 @@ class Matrix(NDArrayOperatorsMixin):
         arrays = [_operand(x, ufunc.__name__) for x in inputs]
         shapes = {np.shape(a) for a in arrays if np.ndim(a)}
         if len(shapes) > 1 and ufunc is not np.matmul:
-            fail(f"{' and '.join(sorted(map(_shown, shapes)))} do not fit together")
+            fail(
+                f"{' and '.join(sorted(map(_shown, shapes)))} do not fit together",
+                ProgramValueError,
+            )
         try:
             with np.errstate(all="ignore"):
                 result = ufunc(*arrays, **kwargs)
         except (TypeError, ValueError) as error:
             fail(
-                f"{ufunc.__name__} of {' and '.join(_shown(np.shape(a)) for a in arrays)}: {error}"
+                f"{ufunc.__name__} of {' and '.join(_shown(np.shape(a)) for a in arrays)}: {error}",
+                ProgramTypeError,
             )
         if isinstance(result, tuple):
             return tuple(Matrix(r) for r in result)

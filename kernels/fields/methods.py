@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any
 
-from ..ir.errors import LanguageError
+from ..ir.errors import LanguageError, ProgramTypeError
 
 Do = Callable[..., Any]
 
@@ -326,7 +326,7 @@ def _check_arguments(
         signature.bind(*args, **kwargs)
     except TypeError as error:
         taken = ", ".join(str(p).split(":")[0] for p in list(signature.parameters.values())[1:])
-        raise LanguageError(f"{name} takes ({taken}): {error}") from None
+        raise ProgramTypeError(f"{name} takes ({taken}): {error}") from None
 
 
 _signature = cache(inspect.signature)
@@ -338,7 +338,7 @@ def _sum(items: Any) -> Any:
 
 def _need_vectors(name: str, a: Components, b: Components) -> None:
     if len(a.shape) != 1 or not isinstance(b, Components) or a.shape != b.shape:
-        raise LanguageError(f"{name} takes two vectors of one length")
+        raise ProgramTypeError(f"{name} takes two vectors of one length")
 
 
 def _square(name: str, a: Components) -> tuple[tuple[Any, ...], ...]:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import KernelIndexError, ProgramIndexError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
 from . import memory
 from .compound import MatrixType
@@ -65,10 +66,11 @@ class Ndarray:
     def from_numpy(self, arr: Any) -> None:
         """Takes the elements of an array of the same shape, which is converted to the type of this one."""
         if not isinstance(arr, np.ndarray):
-            fail(f"from_numpy takes a NumPy array, not {type(arr).__name__}")
+            fail(f"from_numpy takes a NumPy array, not {type(arr).__name__}", ProgramTypeError)
         if arr.shape != self.array.shape or arr.dtype.kind not in "biuf":
             fail(
-                f"this ndarray takes numbers of shape {self.array.shape}, not {arr.dtype} of {arr.shape}"
+                f"this ndarray takes numbers of shape {self.array.shape}, not {arr.dtype} of {arr.shape}",
+                ProgramValueError,
             )
         with np.errstate(all="ignore"):
             self.array[...] = arr.astype(self.dtype.numpy, copy=False)
@@ -93,7 +95,7 @@ class Ndarray:
     def copy_from(self, other: Any) -> None:
         """Takes the elements of another ndarray of the same shape."""
         if not isinstance(other, Ndarray):
-            fail(f"copy_from takes an ndarray, not {type(other).__name__}")
+            fail(f"copy_from takes an ndarray, not {type(other).__name__}", ProgramTypeError)
         self.from_numpy(other.array)
 
     def __getitem__(self, key: Any) -> Any:
@@ -116,14 +118,19 @@ class Ndarray:
     def _index(self, key: Any) -> tuple[int, ...]:
         given = indices(key)
         if len(given) != len(self.shape):
-            fail(f"this ndarray takes {len(self.shape)} indices, not {len(given)}")
+            fail(
+                f"this ndarray takes {len(self.shape)} indices, not {len(given)}", KernelIndexError
+            )
         for axis, (i, extent) in enumerate(zip(given, self.shape, strict=True)):
             try:
                 at = operator.index(i)
             except TypeError:
-                fail(f"an ndarray takes whole numbers as indices, not {i!r}")
+                fail(f"an ndarray takes whole numbers as indices, not {i!r}", ProgramTypeError)
             if not 0 <= at < extent:
-                fail(f"this ndarray has indices 0 to {extent - 1} along axis {axis}, not {i}")
+                fail(
+                    f"this ndarray has indices 0 to {extent - 1} along axis {axis}, not {i}",
+                    ProgramIndexError,
+                )
         return tuple(given)
 
     def __iter__(self) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.errors import ProgramIndexError, ProgramTypeError, ProgramValueError
 from .field import AbstractField, indices
 from .matrix import Matrix
 from .place import fail
@@ -68,7 +69,10 @@ def append(node: Any, at: Any, value: Any) -> int:
     fields = [x.leaf for x in found.below if x.leaf is not None]
     values = [value] if len(fields) == 1 else _values(value)
     if len(values) != len(fields):
-        fail(f"ks.append gives {len(values)} values to a cell that has {len(fields)}")
+        fail(
+            f"ks.append gives {len(values)} values to a cell that has {len(fields)}",
+            ProgramValueError,
+        )
     structure = found.structure
     assert structure is not None
     _, new = structure.storage.append(_number(structure, found), places)
@@ -84,7 +88,7 @@ def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
     """Indices of a field or node as those of the cell of another."""
     shapes = [x.shape if isinstance(x, AbstractField | SNode) else None for x in (a, b)]
     if None in shapes:
-        fail("ks.rescale_index takes fields or nodes")
+        fail("ks.rescale_index takes fields or nodes", ProgramTypeError)
     found = list(indices(at))
     for k, (n, m) in enumerate(zip(*shapes, strict=False)):
         if k < len(found):
@@ -98,7 +102,7 @@ def _node(x: Any, name: str) -> SNode:
     if found is not None and found.kind == "place":
         found = found.parent()
     if found is None or found.kind == "root":
-        fail(f"ks.{name} takes a node of a tree, or a field in one, not {x!r}")
+        fail(f"ks.{name} takes a node of a tree, or a field in one, not {x!r}", ProgramTypeError)
     return found
 
 
@@ -112,7 +116,7 @@ def _values(x: Any) -> list[Any]:
 def _list(x: Any, name: str) -> SNode:
     found = _node(x, name)
     if found.has is None or not found.has.length:
-        fail(f"ks.{name} takes a dynamic node, not a {found.kind} one")
+        fail(f"ks.{name} takes a dynamic node, not a {found.kind} one", ProgramTypeError)
     return found
 
 
@@ -129,15 +133,21 @@ def _places(node: SNode | None, at: Any, name: str) -> Indices:
     shape = node.shape if node is not None else ()
     given = indices(at)
     if len(given) != len(shape):
-        fail(f"ks.{name} takes {n_indices(len(shape))} of that node, not {len(given)}")
+        fail(
+            f"ks.{name} takes {n_indices(len(shape))} of that node, not {len(given)}",
+            ProgramIndexError,
+        )
     found = []
     for axis, (i, extent) in enumerate(zip(given, shape, strict=True)):
         try:
             number = operator.index(i)
         except TypeError:
-            fail(f"ks.{name} takes whole numbers as indices, not {i!r}")
+            fail(f"ks.{name} takes whole numbers as indices, not {i!r}", ProgramTypeError)
         if not 0 <= number < extent:
-            fail(f"ks.{name}: that node has indices 0 to {extent - 1} along axis {axis}, not {i}")
+            fail(
+                f"ks.{name}: that node has indices 0 to {extent - 1} along axis {axis}, not {i}",
+                ProgramIndexError,
+            )
         found.append(np.asarray([number]))
     return found
 

@@ -32,9 +32,9 @@ def caller() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
-def fail(sentence: str) -> NoReturn:
-    """LanguageError at the caller's line."""
-    raise LanguageError(sentence, caller())
+def fail(sentence: str, kind: type[LanguageError] = LanguageError) -> NoReturn:
+    """LanguageError, or one that is of another class too, at the caller's line."""
+    raise kind(sentence, caller())
 
 
 def assigned_name(where: Location) -> str:

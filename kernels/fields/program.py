@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.errors import ProgramKeyError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
 from .following import AbstractFollower
 from .place import fail
@@ -164,7 +165,7 @@ def settle_for_python() -> None:
 
 def needed_program(what: str) -> Program:
     """The program; LanguageError where there is none."""
-    return _current or fail(f"{what} needs a program: call ks.init() first")
+    return _current or fail(f"{what} needs a program: call ks.init() first", ProgramRuntimeError)
 
 
 def init(
@@ -197,7 +198,8 @@ def init(
     unknown = given.keys() - names - _WITHOUT_MEANING
     if unknown:
         fail(
-            f"ks.init has no option {', '.join(sorted(unknown))}: it has {', '.join(sorted(names))}"
+            f"ks.init has no option {', '.join(sorted(unknown))}: it has {', '.join(sorted(names))}",
+            ProgramKeyError,
         )
     config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
     reset()
@@ -235,13 +237,14 @@ def _checked(name: str, x: Any) -> Any:
             if dtype.is_float != (name == "default_fp") or dtype is DType.bool_:
                 kind = "float" if name == "default_fp" else "integer"
                 fail(
-                    f"ks.init: {name} is {x!r}, it must be a type of {kind}s such as {'ks.f32' if kind == 'float' else 'ks.i32'}"
+                    f"ks.init: {name} is {x!r}, it must be a type of {kind}s such as {'ks.f32' if kind == 'float' else 'ks.i32'}",
+                    ProgramTypeError,
                 )
             return dtype
         case "debug" | "fast_math" | "offline_cache":
             return bool(x)
     if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
-        fail(f"ks.init: {name} is {x!r}, it must be a whole number")
+        fail(f"ks.init: {name} is {x!r}, it must be a whole number", ProgramTypeError)
     return int(x)
 
 
@@ -250,7 +253,8 @@ def _arch(x: Any) -> Arch:
     asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
     if not asked or not all(isinstance(a, Arch) for a in asked):
         fail(
-            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.vulkan"
+            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.vulkan",
+            ProgramValueError,
         )
     if not any(a.is_cpu for a in asked):
         name = "gpu" if asked == gpu else asked[0].value
@@ -294,4 +298,7 @@ def element_dtype(x: Any) -> DType:
     try:
         return DType(np.dtype(x).name)
     except (TypeError, ValueError):
-        return fail(f"{x!r} is no type of elements: use one such as ks.f32, ks.i32 or ks.u8")
+        return fail(
+            f"{x!r} is no type of elements: use one such as ks.f32, ks.i32 or ks.u8",
+            ProgramValueError,
+        )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.errors import ProgramRuntimeError
 from ..sparse.layout import (
     CHANGED,
     FREE,
@@ -151,7 +152,7 @@ class TreeStorage:
         k = int(self.arrays[f"length{node}"][container[0]])
         node_k = t.nodes[node]
         if k >= node_k.cells:
-            fail(f"a dynamic node of {node_k.cells} cells is full")
+            fail(f"a dynamic node of {node_k.cells} cells is full", ProgramRuntimeError)
         entry = container[0] * node_k.entries + k // node_k.chunk
         table = self.arrays[f"table{node}"]
         if not table[entry]:
@@ -331,7 +332,8 @@ class TreeStorage:
                 self.arrays[f"keys{node}"][entries] = 0
             fail(
                 f"the tree is full: it has room for {self.layout.slots[node] - 1} cells of a "
-                f"{self.tree.nodes[node].kind} node"
+                f"{self.tree.nodes[node].kind} node",
+                ProgramRuntimeError,
             )
         row[FREE] -= again
         row[FRESH] += n - again

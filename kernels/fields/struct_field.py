@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..ir.errors import ProgramKeyError, ProgramTypeError
 from .compound import StructType
 from .field import AbstractField, AbstractLeaf
 from .place import fail
@@ -37,7 +38,10 @@ class StructField(AbstractField):
     def get_member_field(self, key: str) -> AbstractField:
         """The field of one member."""
         if key not in self.members:
-            fail(f"{self.label} has no member {key!r}: it has {', '.join(self.members)}")
+            fail(
+                f"{self.label} has no member {key!r}: it has {', '.join(self.members)}",
+                ProgramKeyError,
+            )
         return self.members[key]
 
     def __getattribute__(self, name: str) -> Any:
@@ -59,7 +63,8 @@ class StructField(AbstractField):
     def copy_from(self, other: Any) -> None:
         if not isinstance(other, StructField) or other.keys != self.keys:
             fail(
-                f"{self.label}.copy_from takes a field of structs with the members {', '.join(self.keys)}"
+                f"{self.label}.copy_from takes a field of structs with the members {', '.join(self.keys)}",
+                ProgramTypeError,
             )
         for name, member in self.members.items():
             member.copy_from(other.members[name])
@@ -90,11 +95,15 @@ class StructField(AbstractField):
         values = _given_members(value)
         if values is None:
             fail(
-                f"{self.label} takes a struct with the members {', '.join(self.keys)}, not {value!r}"
+                f"{self.label} takes a struct with the members {', '.join(self.keys)}, not {value!r}",
+                ProgramTypeError,
             )
         for name in self.members:
             if name not in values:
-                fail(f"{self.label} takes a struct with a member {name}, which {value!r} has not")
+                fail(
+                    f"{self.label} takes a struct with a member {name}, which {value!r} has not",
+                    ProgramKeyError,
+                )
             self.members[name][key] = values[name]
 
     def __str__(self) -> str:

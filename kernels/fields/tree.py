@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.errors import KernelSyntaxError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import FieldPlace, layout_of
 from .place import fail
@@ -112,7 +113,10 @@ class SNode:
         if len(extents) == 1 and len(numbers) > 1:
             extents = extents * len(numbers)
         if len(extents) != len(numbers):
-            fail(f"{kind} is given {len(numbers)} axes and {len(extents)} dimensions")
+            fail(
+                f"{kind} is given {len(numbers)} axes and {len(extents)} dimensions",
+                ProgramValueError,
+            )
         along, is_sparse = self._along, KINDS[kind].is_sparse or self.is_sparse
         for axis, extent in zip(numbers, extents, strict=True):
             n = along.get(axis, 1) * extent
@@ -133,9 +137,9 @@ class SNode:
         if not self.is_sparse:
             return None
         if self.tree.released:
-            fail(f"a node of sparse fields is gone: {self.tree.released}")
+            fail(f"a node of sparse fields is gone: {self.tree.released}", ProgramRuntimeError)
         if not self.tree.is_final:
-            fail("this ks.FieldsBuilder is not finalized: call its finalize()")
+            fail("this ks.FieldsBuilder is not finalized: call its finalize()", ProgramRuntimeError)
         top = self.top
         if top._structure is None:
             top._structure = Structure(top)
@@ -184,7 +188,7 @@ class SNode:
             elif hasattr(arg, "leaves"):
                 self._place(arg, offset)
             else:
-                fail(f"place takes fields, not {arg!r}")
+                fail(f"place takes fields, not {arg!r}", ProgramValueError)
         return self
 
     def _place(self, placed: AbstractField, offset: int | Sequence[int] | None) -> None:
@@ -238,9 +242,15 @@ class SNode:
 
     def _check_open(self) -> None:
         if self.tree.is_closed:
-            fail("this ks.FieldsBuilder is finalized: make another one for more fields")
+            fail(
+                "this ks.FieldsBuilder is finalized: make another one for more fields",
+                ProgramRuntimeError,
+            )
         if self._above is not None and self.top._structure is not None:
-            fail("sparse fields of this tree are in use: place all fields of a tree before")
+            fail(
+                "sparse fields of this tree are in use: place all fields of a tree before",
+                ProgramRuntimeError,
+            )
 
 
 def _adding(kind: NodeKind) -> Callable[..., SNode]:
@@ -340,7 +350,7 @@ class SectionSource:
     def storage(self) -> Any:
         """The array; LanguageError where the program, or the tree, has ended."""
         if self._structure.released:
-            fail(f"a sparse field is gone: {self._structure.released}")
+            fail(f"a sparse field is gone: {self._structure.released}", ProgramRuntimeError)
         return self._structure.memory.arrays[self._key]
 
 
@@ -349,9 +359,11 @@ def axes_of(axes: Any, what: str) -> Axes:
     try:
         numbers = tuple(operator.index(n) for n in axes)
     except TypeError:
-        fail(f"{what}: the axes {axes!r} are not ks.i, ks.ij, ... or ks.axes(0, 1)")
+        fail(
+            f"{what}: the axes {axes!r} are not ks.i, ks.ij, ... or ks.axes(0, 1)", ProgramTypeError
+        )
     if len(set(numbers)) != len(numbers) or any(n < 0 for n in numbers):
-        fail(f"{what}: the axes {numbers} are not different numbers from 0 on")
+        fail(f"{what}: the axes {numbers} are not different numbers from 0 on", ProgramValueError)
     return numbers
 
 
@@ -361,9 +373,9 @@ def extents_of(shape: Any, what: str) -> tuple[int, ...]:
     try:
         extents = tuple(operator.index(n) for n in given)
     except TypeError:
-        fail(f"{what}: the shape {shape!r} is not made of whole numbers")
+        fail(f"{what}: the shape {shape!r} is not made of whole numbers", ProgramTypeError)
     if any(n <= 0 for n in extents):
-        fail(f"{what}: the shape {shape!r} has an extent that is not positive")
+        fail(f"{what}: the shape {shape!r} has an extent that is not positive", ProgramValueError)
     return extents
 
 
@@ -373,9 +385,10 @@ def offset_of(offset: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     try:
         numbers = tuple(operator.index(n) for n in given)
     except TypeError:
-        fail(f"the offset {offset!r} is not made of whole numbers")
+        fail(f"the offset {offset!r} is not made of whole numbers", ProgramTypeError)
     if len(numbers) != len(shape):
         fail(
-            f"the offset {offset!r} has {len(numbers)} numbers, the shape {shape} has {len(shape)}"
+            f"the offset {offset!r} has {len(numbers)} numbers, the shape {shape} has {len(shape)}",
+            KernelSyntaxError,
         )
     return numbers

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..ir.errors import KernelAssertionError, KernelRuntimeIndexError
 from ..ir.kernel import (
     Accumulator,
     Assert,
@@ -154,7 +155,7 @@ class AbstractRun:
                 case Assert():
                     if not self.value(s.condition):
                         text = s.message + self._printed(s.parts, s.formats)
-                        raise AssertionError(f"{s.where}: {text}")
+                        raise KernelAssertionError(f"{s.where}: {text}")
 
     def _for(self, s: For) -> None:
         extents = self.value(s.extent)
@@ -526,7 +527,9 @@ def _check(name: str, axis: int, low: int, high: int, extent: int) -> None:
 
 def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
     """Raises IndexError for an index along an axis of an array of `extent` elements there."""
-    raise IndexError(f"index {axis} of {name} is {int(value)}, outside 0..{extent - 1}")
+    raise KernelRuntimeIndexError(
+        f"index {axis} of {name} is {int(value)}, outside 0..{extent - 1}"
+    )
 
 
 def _identity(op: str, dtype: np.dtype[Any]) -> Any:

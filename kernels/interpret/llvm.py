@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from llvmlite import ir
 
 from ..ir.affine import limits
+from ..ir.errors import KernelAssertionError
 from ..ir.kernel import (
     Accumulator,
     Assert,
@@ -87,7 +88,7 @@ class Claim:
 
     def fail(self, index: int) -> NoReturn:
         """Raises its AssertionError, without the values that it would name."""
-        raise AssertionError(self.text)
+        raise KernelAssertionError(self.text)
 
 
 @dataclass(frozen=True)

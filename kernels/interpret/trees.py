@@ -12,6 +12,7 @@ import numpy as np
 
 from ..fields.field_view import FieldView
 from ..fields.storage import TreeStorage
+from ..ir.errors import KernelRuntimeIndexError
 from ..ir.kernel import (
     Activate,
     Append,
@@ -85,7 +86,7 @@ class _TreeRun(AbstractRun):
         """The indices of one cell; IndexError where it is outside."""
         found = [int(self.value(i)) for i in indices]
         if not self.is_inside(tree, node, indices):
-            raise IndexError(f"the cell {found} is outside of its node in {tree}")
+            raise KernelRuntimeIndexError(f"the cell {found} is outside of its node in {tree}")
         return [np.asarray([i]) for i in found]
 
     def value(self, x: Expr) -> Any:

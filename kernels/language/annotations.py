@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import LanguageError
+from .errors import KernelSyntaxError
 from .parse import closure_names, location_of
 
 
@@ -16,7 +16,7 @@ def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
     try:
         return eval(annotation, {**fn.__globals__, **closure_names(fn)})
     except Exception as error:
-        raise LanguageError(
+        raise KernelSyntaxError(
             f"the annotation `{annotation}` of {fn.__name__} cannot be evaluated: {error}",
             location_of(fn),
         ) from None

@@ -17,6 +17,7 @@ from .changes import (
     scope_of,
 )
 from .complex_numbers import is_complex
+from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS
 from .operators import BINARY
@@ -202,7 +203,9 @@ class Assignments:
     def annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
             self._state.fail(
-                f"`{ast.unparse(node)}` declares a name without a value: assign one", node
+                f"`{ast.unparse(node)}` declares a name without a value: assign one",
+                node,
+                KernelSyntaxError,
             )
         kind = self._expr.value(node.annotation)
         if (
@@ -210,7 +213,9 @@ class Assignments:
             or self._state.frame.find(node.target.id) is not None
         ):
             self._state.fail(
-                "an annotation can only stand at the first assignment of a local", node
+                "an annotation can only stand at the first assignment of a local",
+                node,
+                KernelSyntaxError,
             )
         x = self._expr.converted(self._expr.value(node.value), kind, node)
         self._state.frame.bind(node.target.id, self._places.new_local(node.target.id, x, node))
@@ -223,6 +228,7 @@ class Assignments:
             self._state.fail(
                 f"`{ast.unparse(target)}` has {len(target.elts)} names for {len(taken) or 1} values",
                 node,
+                KernelSyntaxError,
             )
         items = [self._places.kept(item, node) if is_data(item) else item for item in taken]
         for element, item in zip(target.elts, items if len(items) > 1 else taken, strict=True):
@@ -243,7 +249,9 @@ class Assignments:
                 )
             if not is_data(x):
                 state.fail(
-                    f"`{ast.unparse(target)}` is assigned something that is not a number", node
+                    f"`{ast.unparse(target)}` is assigned something that is not a number",
+                    node,
+                    KernelTypeError,
                 )
             self._places.assign(place, x, node if isinstance(node, ast.stmt) else target)
             return
@@ -256,7 +264,11 @@ class Assignments:
         bound = state.frame.find(target.id)
         if isinstance(bound, LocalVar | MatrixValue | StructValue | OneOf | Element | TupleValue):
             if not is_data(x):
-                state.fail(f"`{target.id}` holds a number and is assigned something else", node)
+                state.fail(
+                    f"`{target.id}` holds a number and is assigned something else",
+                    node,
+                    KernelTypeError,
+                )
             if is_data(bound):
                 self._places.assign(bound, x, node)
                 return
@@ -267,17 +279,26 @@ class Assignments:
     def _refuse_target(self, target: ast.Name, bound: object) -> NoReturn:
         name = target.id
         if isinstance(bound, LoopVar):
-            self._state.fail(f"the loop index `{name}` is assigned to: use another name", target)
+            self._state.fail(
+                f"the loop index `{name}` is assigned to: use another name",
+                target,
+                KernelSyntaxError,
+            )
         if isinstance(bound, ArrayRef | LocalRef):
             self._state.fail(
-                f"the array `{name}` is assigned as a whole: assign its elements in a loop", target
+                f"the array `{name}` is assigned as a whole: assign its elements in a loop",
+                target,
+                KernelSyntaxError,
             )
         if bound is None:
-            self._state.fail(f"the name `{name}` has no value here: assign it first", target)
+            self._state.fail(
+                f"the name `{name}` has no value here: assign it first", target, KernelNameError
+            )
         self._state.fail(
             f"the argument or constant `{name}` is assigned to: copy it into a local of another "
             f"name first",
             target,
+            KernelSyntaxError,
         )
 
     def _new_name(self, name: str, x: Value, node: ast.AST) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
 from ..ir.simplify import binary, const, unary
+from .errors import KernelSyntaxError, KernelTypeError
 from .operators import COMPARE
 from .places import loaded, what
 from .scopes import Pass
@@ -96,7 +97,9 @@ class Branches:
         """`x in (a, b, c)`."""
         items = among.items if isinstance(among, TupleValue | MatrixValue) else None
         if items is None:
-            self._state.fail(f"`{ast.unparse(node)}`: `in` takes a tuple in a kernel", node)
+            self._state.fail(
+                f"`{ast.unparse(node)}`: `in` takes a tuple in a kernel", node, KernelSyntaxError
+            )
         result: Expr = const(False, DType.bool_)
         for item in items:
             one = self._expr.operators.number(
@@ -119,7 +122,9 @@ class Branches:
             result = {ast.Eq: x == y, ast.NotEq: x != y}[type(op)]
         except KeyError:
             self._state.fail(
-                f"`{ast.unparse(node)}` compares {what(a)} with {what(b)}: compare numbers", node
+                f"`{ast.unparse(node)}` compares {what(a)} with {what(b)}: compare numbers",
+                node,
+                KernelTypeError,
             )
         return Typed(const(bool(result), DType.bool_), weak=True)
 

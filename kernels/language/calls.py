@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random, sparse
 from .addresses import address, get_addr
 from .complex_numbers import ComplexType, complex_annotation, is_complex
+from .errors import KernelError, KernelSyntaxError, KernelTypeError
 from .func import BoundFunc, Func
 from .function_calls import FunctionCalls, element_type
 from .functions import operation_of
@@ -31,7 +32,7 @@ from .intrinsics import (
 from .intrinsics import cast as cast_call
 from .lifting import lifted, python_object
 from .numpy_definitions import definition_of
-from .numpy_names import NumpyNames, advice
+from .numpy_names import NumpyNames, advice, is_kernel
 from .places import is_place, shown, what
 from .scopes import Pass
 from .typing_rules import settle, static_value
@@ -176,6 +177,8 @@ class Calls:
     ) -> Value | None:
         """A call of something that the language knows."""
         state = self._state
+        if target is None:
+            state.fail(f"`{ast.unparse(node.func)}` is no function: it cannot be called", node)
         made = self._makers(target, args, named, node)
         if made is None:
             made = self._numpy.call(target, args, named, node)
@@ -191,6 +194,7 @@ class Calls:
                 f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
                 f"pass them by position",
                 node,
+                KernelSyntaxError,
             )
         result = self._functions.call(target, args, node)
         if result is not None:
@@ -198,7 +202,12 @@ class Calls:
                 return result
             return self._functions.conversion(cast_call, [result, dtype], node)
         name = ast.unparse(node.func)
-        return state.fail(f"`{name}` cannot be called in a kernel: {advice(target)}", node)
+        kind = KernelTypeError if isinstance(target, ModuleType) else KernelError
+        return state.fail(
+            f"`{name}` cannot be called in a kernel: {advice(target)}",
+            node,
+            KernelSyntaxError if is_kernel(target) else kind,
+        )
 
     # --- methods of values
 
@@ -360,6 +369,7 @@ class Calls:
             self._state.fail(
                 f"`{ast.unparse(node)}` gives {shown(x)} where {kind} is wanted: both must have one shape",
                 node,
+                KernelTypeError,
             )
 
     # --- arguments
@@ -370,7 +380,9 @@ class Calls:
         for k in node.keywords:
             if k.arg is None:
                 self._state.fail(
-                    f"`{ast.unparse(node)}`: give arguments one by one in a kernel", node
+                    f"`{ast.unparse(node)}`: give arguments one by one in a kernel",
+                    node,
+                    KernelSyntaxError,
                 )
             named[k.arg] = self._expr.value(k.value)
         return named
@@ -393,12 +405,15 @@ class Calls:
     def _atomic(self, op: tuple[str, bool], node: ast.Call, is_statement: bool) -> Value | None:
         """`atomic_add(x[i], v)`: the old value where it is asked for."""
         if len(node.args) != 2 or node.keywords:
-            self._state.fail(f"`{ast.unparse(node.func)}` takes a place and a value", node)
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` takes a place and a value", node, KernelTypeError
+            )
         place = self._expr.place(node.args[0])
         if not is_place(place):
             self._state.fail(
                 f"`{ast.unparse(node.args[0])}` is not a place: `{ast.unparse(node.func)}` takes an element or a local",
                 node,
+                KernelSyntaxError,
             )
         value = self._expr.value(node.args[1])
         name, is_negated = op

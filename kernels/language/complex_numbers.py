@@ -17,6 +17,7 @@ from ..ir.kernel import CompareOp, Const, DType
 from ..ir.ops import OPS
 from ..ir.simplify import binary as joined
 from ..ir.simplify import cast, compare, const, select, unary
+from .errors import KernelTypeError
 from .values import MatrixValue, StructValue, Typed, Value
 
 if TYPE_CHECKING:
@@ -115,7 +116,11 @@ class ComplexNumbers:
         if op == "pow":
             return self._power(a, b, node)
         if op not in ("add", "sub", "mul", "div"):
-            self._state.fail(f"`{ast.unparse(node)}`: complex numbers have + - * / ** alone", node)
+            self._state.fail(
+                f"`{ast.unparse(node)}`: complex numbers have + - * / ** alone",
+                node,
+                KernelTypeError,
+            )
         if op in ("add", "sub"):
             return self._each(op, self.parts(a, node), self.parts(b, node), node)
         x, y = self.shared_parts(a, node), self.shared_parts(b, node)
@@ -127,7 +132,9 @@ class ComplexNumbers:
 
     def compare(self, op: CompareOp, a: Value, b: Value, node: ast.AST) -> Typed:
         if op not in ("eq", "ne"):
-            self._state.fail(f"`{ast.unparse(node)}`: complex numbers have no order", node)
+            self._state.fail(
+                f"`{ast.unparse(node)}`: complex numbers have no order", node, KernelTypeError
+            )
         pairs = zip(self.parts(a, node), self.parts(b, node), strict=True)
         first, second = (self._operators.compare(op, x, y, node) for x, y in pairs)
         assert isinstance(first, Typed)
@@ -174,6 +181,7 @@ class ComplexNumbers:
         return self._state.fail(
             f"`{ast.unparse(node)}`: complex numbers have abs, exp, log, sqrt, sin and cos",
             node,
+            KernelTypeError,
         )
 
     def as_type(self, x: Value, kind: ComplexType, node: ast.AST) -> StructValue:

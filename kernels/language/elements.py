@@ -10,6 +10,7 @@ from ..fields.tree import SNode
 from ..ir.affine import limits, reach
 from ..ir.kernel import Assert, DType, Expr
 from ..ir.simplify import binary, compare, const
+from .errors import KernelIndexError
 from .scopes import Pass
 from .values import (
     ArrayRef,
@@ -41,6 +42,7 @@ def element_of(
             f"{base.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
             f"give one index per dimension",
             node,
+            KernelIndexError,
         )
     if isinstance(base, LocalRef):
         return _local_item(state, base, indices, node)
@@ -121,6 +123,7 @@ def _checked(
             f"outside 0..{extent - 1}: "
             "change the range of the loop, or clamp the index with min and max",
             node,
+            KernelIndexError,
         )
     if state.speculative_depth and extent > 0:
         if inside is None or inside[0] < 0:

@@ -1,5 +1,25 @@
-"""What a program in the kernel language can get wrong: `LanguageError`, which the fields below raise too."""
+"""What a program in the kernel language can get wrong: the classes of `kernels/ir/errors.py`, which the fields below raise too."""
 
-from ..ir.errors import LanguageError
+from ..ir.errors import (
+    KernelArgumentError,
+    KernelError,
+    KernelIndexError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    LanguageError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 
-__all__ = ["LanguageError"]
+__all__ = [
+    "KernelArgumentError",
+    "KernelError",
+    "KernelIndexError",
+    "KernelNameError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "LanguageError",
+    "ProgramTypeError",
+    "ProgramValueError",
+]

@@ -14,7 +14,7 @@ from .calls import Calls, InlineCall
 from .changes import is_chain, root_of
 from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
 from .constants import constant
-from .errors import LanguageError
+from .errors import KernelError, KernelSyntaxError, KernelTypeError, LanguageError
 from .intrinsics import static
 from .lifting import lifted
 from .matrices import Matrices
@@ -116,6 +116,7 @@ class Expressions:
             f"{construct_name(node)} is not supported in a kernel: use loops, conditions and "
             f"arithmetic on numbers",
             node,
+            KernelSyntaxError,
         )
 
     def _python_number(self, node: ast.expr) -> int | float | None:
@@ -164,7 +165,9 @@ class Expressions:
                 if isinstance(inside, MatrixValue):
                     inside = TupleValue(inside.items)
                 if not isinstance(inside, TupleValue):
-                    self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node)
+                    self._state.fail(
+                        f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError
+                    )
                 found.extend(inside.items)
                 continue
             x = self.value(node)
@@ -222,6 +225,7 @@ class Expressions:
                 f"`{ast.unparse(node)}` is {x.dtype.name.rstrip('_')} where an integer is needed: "
                 f"convert it with int(...)",
                 node,
+                KernelTypeError,
             )
         return cast(x.expr, DType.i64)
 
@@ -229,8 +233,10 @@ class Expressions:
         """The Python value of a constant of the program; KeyError for any other expression."""
         return constant(self._state, self, node)
 
-    def static(self, node: ast.expr) -> object:
-        """The Python value of the argument of `ks.static(...)`, evaluated as Python now."""
+    def static(self, node: ast.expr, kind: type[KernelError] = KernelError) -> object:
+        """The Python value of the argument of `ks.static(...)`, evaluated as Python now; an error of `kind` where that needs what
+        is known only when the kernel runs.
+        """
         names: dict[str, object] = {}
         for name in {
             n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
@@ -245,6 +251,7 @@ class Expressions:
                     f"ks.static needs `{name}` when the kernel is compiled, but it is known only "
                     f"at run time",
                     node,
+                    kind,
                 )
         fn = self._state.frame.parsed.fn
         try:
@@ -320,7 +327,11 @@ class Expressions:
         names = []
         for key in keys:
             if key is None:
-                self._state.fail("`**` in a dict is not supported in a kernel: name its keys", node)
+                self._state.fail(
+                    "`**` in a dict is not supported in a kernel: name its keys",
+                    node,
+                    KernelSyntaxError,
+                )
             names.append(self._key(key))
         held = [self.places.kept(x, node) if is_data(x) else x for x in self.values(values)]
         return DictValue(tuple(dict(zip(names, held, strict=True)).items()))
@@ -336,7 +347,9 @@ class Expressions:
     def _is_true(self, test: ast.expr) -> bool:
         x = self.value(test)
         if not isinstance(x, Typed) or not isinstance(x.expr, Const):
-            self._state.fail("the condition of a comprehension must be a constant", test)
+            self._state.fail(
+                "the condition of a comprehension must be a constant", test, KernelSyntaxError
+            )
         return bool(x.expr.value)
 
     def items_of(self, node: ast.expr) -> list[Value]:
@@ -357,8 +370,9 @@ class Expressions:
             x = self.value(inside)
             if isinstance(x, TupleValue | MatrixValue):
                 return self.taken_apart(x, node)
+        found = self.static(inside, KernelTypeError)
         try:
-            items = list(self.static(inside))  # type: ignore[call-overload]
+            items = list(found)  # type: ignore[call-overload]
         except TypeError:
             self._state.fail(
                 f"ks.static({ast.unparse(inside)}) is not a sequence that a loop can run over", node
@@ -384,7 +398,9 @@ class Expressions:
         items = self.taken_apart(x, target) if isinstance(x, TupleValue | MatrixValue) else []
         if not isinstance(target, ast.Tuple) or len(target.elts) != len(items):
             state.fail(
-                f"`{ast.unparse(target)}` does not match the items of the static loop", target
+                f"`{ast.unparse(target)}` does not match the items of the static loop",
+                target,
+                KernelSyntaxError,
             )
         for element, item in zip(target.elts, items, strict=True):
             self.bind_static(element, item)

@@ -15,6 +15,7 @@ from ..ir.ops import OPS
 from ..ir.simplify import cast, const
 from . import random
 from .complex_numbers import complex_annotation, complex_value, is_complex
+from .errors import KernelTypeError
 from .functions import WHOLE, operation_of
 from .intrinsics import MINMAX_CALLS, as_dtype, bit_cast, one, select, zero
 from .intrinsics import cast as cast_call
@@ -134,6 +135,7 @@ class FunctionCalls:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
                 node,
+                KernelTypeError,
             )
 
     def conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
@@ -183,7 +185,9 @@ class FunctionCalls:
             args = self._expr.taken_apart(args[0], node)
         if len(args) < 2 or not all(is_data(a) for a in args):
             self._state.fail(
-                f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel", node
+                f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel",
+                node,
+                KernelTypeError,
             )
         return self._expr.operators.least(op, args, node)
 

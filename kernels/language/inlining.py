@@ -11,6 +11,7 @@ from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
 from ..ir.simplify import const
 from ..ir.walk import walk
 from .changes import Scope, names_changed, names_of, scope_of, stores
+from .errors import KernelSyntaxError
 from .func import BoundFunc, Func
 from .intrinsics import TemplateAnnotation
 from .lifting import lifted
@@ -163,5 +164,7 @@ class Inliner:
             if n not in given and default is not inspect.Parameter.empty:
                 given[n] = lifted(state, default)
         if len(given) != len(names) or count > len(names):
-            state.fail(f"{function} takes {len(names)} arguments, not {count}", node)
+            state.fail(
+                f"{function} takes {len(names)} arguments, not {count}", node, KernelSyntaxError
+            )
         return given

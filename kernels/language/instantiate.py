@@ -26,7 +26,7 @@ from .calling import Fields
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
-from .errors import LanguageError
+from .errors import KernelError, KernelSyntaxError
 from .lifting import lifted
 from .parse import ParsedFunction
 from .results import Results
@@ -154,13 +154,13 @@ def _walk(
     try:
         statements.run(parsed.tree.body)
     except RecursionError:
-        raise LanguageError(
+        raise KernelError(
             f"the kernel {parsed.name} is nested too deeply", parsed.where(ast.Pass())
         ) from None
     declared = list(frame.declared)
     where = parsed.where(parsed.tree)
     if rules.is_strict and subject.returns is not None and frame.returns is None:
-        raise LanguageError(
+        raise KernelSyntaxError(
             f"the kernel {parsed.name} says what it returns and returns nothing", where
         )
     if frame.left is not None:

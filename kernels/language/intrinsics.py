@@ -17,7 +17,7 @@ import numpy as np
 
 from ..fields import compound
 from ..ir.kernel import DType
-from .errors import LanguageError
+from .errors import KernelError, KernelSyntaxError
 
 if TYPE_CHECKING:
     from .complex_numbers import ComplexType
@@ -180,7 +180,7 @@ def static_print(*args: Any) -> None:
 def static_assert(condition: Any, message: str = "") -> None:
     """LanguageError when a kernel is compiled for which the condition does not hold."""
     if not condition:
-        raise LanguageError(f"static_assert fails: {message}")
+        raise KernelError(f"static_assert fails: {message}")
 
 
 def loop_config(**options: Any) -> None:
@@ -189,7 +189,7 @@ def loop_config(**options: Any) -> None:
 
 def _atomic(name: str) -> Callable[[Any, Any], Any]:
     def only_in_kernels(target: Any, value: Any) -> Any:
-        raise LanguageError(
+        raise KernelSyntaxError(
             f"{name} was called outside a kernel, where it has no place to write to: "
             "call the kernel itself, it runs without being compiled"
         )

@@ -26,7 +26,7 @@ from ..ir.kernel import DType, KernelIR, Location
 from .annotations import resolve_annotation
 from .calling import holder, interpret_trees, interprets, run_at_once, runs_now
 from .complex_numbers import Pairs, is_complex_array, pairs_of
-from .errors import LanguageError
+from .errors import KernelSyntaxError, LanguageError
 from .func import Func
 from .instantiate import Instance, Subject, instantiate, merged
 from .intrinsics import (
@@ -171,7 +171,7 @@ class Kernel:
         found = []
         for k, p in enumerate(self.signature.parameters.values()):
             if p.kind not in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD):
-                raise LanguageError(
+                raise KernelSyntaxError(
                     f"the argument {p} of kernel {self.name} is not a plain positional argument",
                     self.where,
                 )
@@ -183,7 +183,7 @@ class Kernel:
         """LanguageError for an argument without a type, which in a program each has."""
         for name, annotation in self.parameters:
             if annotation is inspect.Parameter.empty:
-                raise LanguageError(
+                raise KernelSyntaxError(
                     f"the argument {name} of the kernel {self.name} has no type: write it behind the name, `{name}: ks.f32`",
                     where,
                 )
@@ -293,7 +293,7 @@ class Kernel:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             count = len(self.parameters)
-            raise LanguageError(
+            raise KernelSyntaxError(
                 f"the kernel {self.name} takes {count} arguments "
                 f"({', '.join(n for n, _ in self.parameters)}), "
                 f"this call gives {len(args) + len(kwargs)}: {error}",
@@ -388,7 +388,7 @@ class BoundKernel:
         where = Location(frame.f_code.co_filename, frame.f_lineno)
         if current_program() is not None and not hasattr(type(self.owner), _MARK):
             kind = type(self.owner).__name__
-            raise LanguageError(
+            raise KernelSyntaxError(
                 f"{self.kernel.name} is a kernel of the class {kind}, which is not marked: write @ks.data_oriented above it",
                 where,
             )

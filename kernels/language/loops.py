@@ -23,6 +23,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, compare, const, unary
 from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
+from .errors import KernelSyntaxError
 from .intrinsics import grouped, ndrange
 from .places import loaded
 from .scopes import Jumps, LoopVar, Pass
@@ -53,7 +54,9 @@ class Loops:
         """A for loop; how it surely leaves the block around it, where it is written out."""
         state = self._state
         if node.orelse:
-            state.fail("for-else is not supported in a kernel: remove the else", node)
+            state.fail(
+                "for-else is not supported in a kernel: remove the else", node, KernelSyntaxError
+            )
         inside = self._expr.static_argument(node.iter)
         if inside is not None:
             return self._written_out(node, self._expr.static_items(inside, node.iter))
@@ -69,7 +72,9 @@ class Loops:
             self._positional(iterated, 1)
             if not isinstance(node.target, ast.Name):
                 state.fail(
-                    f"range gives one index, `{ast.unparse(node.target)}` is not one name", node
+                    f"range gives one index, `{ast.unparse(node.target)}` is not one name",
+                    node,
+                    KernelSyntaxError,
                 )
             self._refuse_known(node)
             self._nest([self._range_bounds(iterated)], node, is_grouped)
@@ -85,7 +90,9 @@ class Loops:
 
     def _positional(self, call: ast.Call, least: int = 0) -> None:
         if call.keywords or len(call.args) < least:
-            self._state.fail("range and ks.ndrange take their bounds by position", call)
+            self._state.fail(
+                "range and ks.ndrange take their bounds by position", call, KernelSyntaxError
+            )
 
     def _over_value(self, x: Value, node: ast.For, is_grouped: bool) -> None:
         """A loop over the indices of an array or a field, or over the items of a tuple."""
@@ -148,6 +155,8 @@ class Loops:
         state.emit(ForActive(tree, number, tuple(names), tuple(body), where))
 
     def _range_bounds(self, call: ast.Call) -> Bounds:
+        if len(call.args) > 3:
+            self._state.fail("range takes up to three numbers", call, KernelSyntaxError)
         bounds = [
             self._expr.as_index(self._expr.operators.number(x, call), call)
             for x in self._expr.values(call.args)
@@ -206,7 +215,8 @@ class Loops:
                     if isinstance(bound, LoopVar)
                     else "already a name of the kernel"
                 )
-                self._state.fail(f"the loop index `{t.id}` is {what}: use another name", t)
+                text = f"the loop index `{t.id}` is {what}: use another name"
+                self._state.fail(text, t, KernelSyntaxError)
 
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
         """What loops are called: by the names of the program, or by that of a vector of indices with a number."""
@@ -214,7 +224,11 @@ class Loops:
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         for t in targets:
             if not isinstance(t, ast.Name):
-                state.fail(f"`{ast.unparse(t)}` cannot be a loop index: use a name", node)
+                state.fail(
+                    f"`{ast.unparse(t)}` cannot be a loop index: use a name",
+                    node,
+                    KernelSyntaxError,
+                )
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if is_grouped and len(names) == 1:
             return [f"{names[0]}_{k}" if n > 1 else names[0] for k in range(n)]  # none of no axes
@@ -358,7 +372,9 @@ class Loops:
         """`while condition:`; a condition that takes statements is evaluated in the loop."""
         state, where = self._state, self._state.frame.parsed.where(node)
         if node.orelse:
-            state.fail("while-else is not supported in a kernel: remove the else", node)
+            state.fail(
+                "while-else is not supported in a kernel: remove the else", node, KernelSyntaxError
+            )
         jumps = Jumps(can_break=True)
         with state.guarded(), state.collected() as before:
             condition = self._expr.condition(node.test)

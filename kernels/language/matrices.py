@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from ..fields import methods
-from ..ir.errors import LanguageError
+from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, LanguageError
 from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import binary, cast, compare, const, select
 from .elements import with_component
@@ -46,7 +46,8 @@ class Matrices:
         try:
             made = methods.make(self._do(node), name, *given)
         except LanguageError as error:
-            self._state.fail(error.sentence, node)
+            kind = KernelTypeError if isinstance(error, TypeError) else KernelError
+            self._state.fail(error.sentence, node, kind)
         except (TypeError, ValueError) as error:  # of extents that are none
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(made, node)
@@ -155,7 +156,8 @@ class Matrices:
         try:
             result = methods.call(self._do(node), name, self._argument(value), *given, **keywords)
         except LanguageError as error:
-            self._state.fail(error.sentence, node)
+            kind = KernelTypeError if isinstance(error, TypeError) else KernelError
+            self._state.fail(error.sentence, node, kind)
         except (TypeError, ValueError) as error:  # of arguments that are no numbers
             self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
         return self._value(result, node)
@@ -170,6 +172,7 @@ class Matrices:
             self._state.fail(
                 f"`{ast.unparse(node)}`: a value of {len(shape)} dimensions is given {len(indices)} indices",
                 node,
+                KernelIndexError,
             )
         return self._item(base, indices, node)
 
@@ -201,7 +204,9 @@ class Matrices:
         k = int(index.value)
         if not -extent <= k < extent:
             self._state.fail(
-                f"`{ast.unparse(node)}`: there is no component {k}, there are {extent}", node
+                f"`{ast.unparse(node)}`: there is no component {k}, there are {extent}",
+                node,
+                KernelIndexError,
             )
         return k % extent
 
@@ -209,7 +214,9 @@ class Matrices:
         """`v[1:]`, `m[:, 0]`, and `m[:, k]` with a `k` of the run."""
         if len(parts) != len(base.shape):
             self._state.fail(
-                f"`{ast.unparse(node)}`: give a slice or an index for each dimension", node
+                f"`{ast.unparse(node)}`: give a slice or an index for each dimension",
+                node,
+                KernelIndexError,
             )
         picked: list[list[Expr]] = []
         for p, n in zip(parts, base.shape, strict=True):

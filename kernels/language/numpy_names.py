@@ -70,9 +70,14 @@ _MOST_NUMBERS = 256  # that are written out: a choice among 700 is nested too de
 _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
+def is_kernel(target: Any) -> bool:
+    """True if what is called is a kernel, by itself or of an object."""
+    return type(target).__name__ in ("Kernel", "BoundKernel")
+
+
 def advice(target: Any) -> str:
     """What to do about a call of something that the language has not."""
-    if type(target).__name__ in ("Kernel", "BoundKernel"):
+    if is_kernel(target):
         return "call it from a sequence"
     module = (getattr(target, "__module__", None) or "").partition(".")[0]
     is_own = module not in sys.stdlib_module_names and "-packages" not in _file_of(target)

@@ -9,6 +9,7 @@ from ..ir.kernel import Assert, CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
 from .complex_numbers import ComplexNumbers, complex_value, is_complex
+from .errors import KernelTypeError
 from .overflow import watch
 from .places import loaded, what
 from .scopes import Pass
@@ -74,6 +75,7 @@ class Operators:
             f"`{ast.unparse(node)}` is {what(x)} where a number is needed: "
             + ("take .real or .imag of it" if is_complex(x) else "index it, or pass a number"),
             node,
+            KernelTypeError,
         )
 
     def each(
@@ -87,7 +89,9 @@ class Operators:
         if len(shapes) > 1:
             shown = " and ".join(" x ".join(map(str, s)) for s in sorted(shapes))
             self._state.fail(
-                f"`{ast.unparse(node)}`: vectors or matrices of {shown} do not fit together", node
+                f"`{ast.unparse(node)}`: vectors or matrices of {shown} do not fit together",
+                node,
+                KernelTypeError,
             )
         (shape,) = shapes
         columns = [
@@ -217,7 +221,9 @@ class Operators:
     def bits(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
         """Bit operators: of two integers, of two truth values; a shift has the type of what is shifted."""
         if a.dtype.is_float or b.dtype.is_float:
-            self._state.fail(f"`{ast.unparse(node)}`: bit operators take integers", node)
+            self._state.fail(
+                f"`{ast.unparse(node)}`: bit operators take integers", node, KernelTypeError
+            )
         if a.weak and b.weak and isinstance(a.expr, Const) and isinstance(b.expr, Const):
             x, y = int(a.expr.value), int(b.expr.value)
             if a.dtype is not DType.bool_ or b.dtype is not DType.bool_:
@@ -251,7 +257,7 @@ class Operators:
     def inverted(self, x: Typed, node: ast.AST) -> Typed:
         """`~x`."""
         if x.dtype.is_float:
-            self._state.fail(f"`{ast.unparse(node)}`: ~ takes an integer", node)
+            self._state.fail(f"`{ast.unparse(node)}`: ~ takes an integer", node, KernelTypeError)
         if x.dtype is DType.bool_:
             return Typed(unary("not", x.expr))
         if x.weak and isinstance(x.expr, Const):
@@ -320,7 +326,9 @@ class Operators:
         if row.takes not in ("floats", "numbers") and not (
             a.dtype.is_integer and b.dtype.is_integer
         ):
-            self._state.fail(f"`{ast.unparse(node)}`: {row.name} takes integers", node)
+            self._state.fail(
+                f"`{ast.unparse(node)}`: {row.name} takes integers", node, KernelTypeError
+            )
         x, y, _ = self.unified(a, b)
         if row.takes == "floats" or x.dtype.is_float:
             x, y = self.floats(a, b)

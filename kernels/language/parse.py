@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.kernel import Location
-from .errors import LanguageError
+from .errors import KernelSyntaxError, LanguageError
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
         module = ast.Module([], [])
     tree = module.body[0] if module.body else None
     if not isinstance(tree, ast.FunctionDef):
-        raise LanguageError("a kernel must be a function written with `def`", where)
+        raise KernelSyntaxError("a kernel must be a function written with `def`", where)
     ast.increment_lineno(tree, first - 1)
     targets = frozenset(
         n.id

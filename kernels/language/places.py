@@ -25,6 +25,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, compare, const, is_cheap_and_fixed, select, unary
 from ..ir.walk import walk
 from .complex_numbers import is_complex
+from .errors import KernelSyntaxError, KernelTypeError
 from .overflow import watch, watches
 from .scopes import Pass
 from .typing_rules import adopt, settle, truth
@@ -150,15 +151,18 @@ class Places:
                 f"`{ast.unparse(node)}` assigns to {'a value' if isinstance(place, Typed) else what(place)}: "
                 "only locals and elements of arrays can be assigned",
                 node,
+                KernelSyntaxError,
             )
         if is_complex(x):
             self._state.fail(
                 f"`{ast.unparse(node)}` gives a complex number to {shown(place)}: begin it as a complex one, or take .real",
                 node,
+                KernelTypeError,
             )
         return self._state.fail(
             f"`{ast.unparse(node)}` gives {shown(x)} to {shown(place)}: both must have one shape",
             node,
+            KernelTypeError,
         )
 
     def _kept_from(
@@ -238,6 +242,8 @@ class Places:
     ) -> Typed:
         state = self._state
         where = state.frame.parsed.where(node)
+        if op.startswith("bit_") and (place.dtype.is_float or x.dtype.is_float):
+            state.fail(f"`{ast.unparse(node)}`: bit operators take integers", node, KernelTypeError)
         is_truth = isinstance(place, Element) and place.is_truth
         value = truth(x) if is_truth else adopt(x.expr, place.dtype)
         if isinstance(place, Element):

@@ -31,8 +31,9 @@ def parts_of(
     """The texts and values of a call of print, and the conversion of each value ("" for the usual one)."""
     options = {"sep": " ", "end": end}
     for keyword in call.keywords:
-        if keyword.arg in options:
-            options[keyword.arg] = str(expressions.static(keyword.value))
+        if keyword.arg not in options:
+            expressions.refuse(f"print takes sep and end in a kernel, not {keyword.arg}", call)
+        options[keyword.arg] = str(expressions.static(keyword.value))
     shown: Shown = []
     for k, arg in enumerate(call.args):
         if k:

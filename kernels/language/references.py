@@ -6,7 +6,14 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from ..ir.errors import LanguageError
+from ..fields.methods import swizzle
+from ..ir.errors import (
+    KernelError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    LanguageError,
+)
 from ..ir.kernel import Const, Expr
 from . import sparse
 from .elements import element_of
@@ -53,6 +60,7 @@ class References:
                 f"the name `{node.id}` ends with the block it is first assigned in: give it a "
                 f"value before that block",
                 node,
+                KernelNameError,
             )
         found, obj = frame.parsed.free(node.id)
         if not found or frame.parsed.assigned[node.id]:
@@ -60,6 +68,7 @@ class References:
                 f"the name `{node.id}` has no value here: assign it first, or define it outside "
                 f"the kernel",
                 node,
+                KernelNameError,
             )
         return lifted(self._state, obj, node.id)
 
@@ -98,6 +107,9 @@ class References:
             f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}`, which is {what(base)}, in a kernel: "
             f"only arrays have .shape",
             node,
+            KernelSyntaxError
+            if isinstance(base, MatrixValue) and swizzle(node.attr)
+            else KernelError,
         )
 
     def _array_attribute(self, base: ArrayRef | LocalRef, node: ast.Attribute) -> Value:
@@ -168,7 +180,9 @@ class References:
             numbers = list(leaves(x))
             if not numbers and not is_data(x):
                 self._state.fail(
-                    f"`{ast.unparse(part)}` is {what(x)} where an index is needed", node
+                    f"`{ast.unparse(part)}` is {what(x)} where an index is needed",
+                    node,
+                    KernelTypeError,
                 )
             found.extend(
                 self._expr.as_index(self._expr.operators.number(n, part), part) for n in numbers

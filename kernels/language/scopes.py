@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..ir.kernel import Activate, ArrayParam, DType, Expr, Param, Placed, Stmt
-from .errors import LanguageError
+from .errors import KernelError
 from .parse import ParsedFunction
 from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
@@ -134,8 +134,8 @@ class Pass:
     def frame(self) -> Frame:
         return self.frames[-1]
 
-    def fail(self, sentence: str, node: ast.AST) -> NoReturn:
-        raise LanguageError(sentence, self.frame.parsed.where(node))
+    def fail(self, sentence: str, node: ast.AST, kind: type[KernelError] = KernelError) -> NoReturn:
+        raise kind(sentence, self.frame.parsed.where(node))
 
     def emit(self, statement: Stmt) -> None:
         self.blocks[-1].append(statement)

@@ -17,7 +17,13 @@ from ..fields.structs import Struct
 from ..fields.structs import members_of as struct_members
 from ..ir.kernel import DType, Location
 from .complex_numbers import COMPLEX, ComplexType, Pairs, complex_annotation
-from .errors import LanguageError
+from .errors import (
+    KernelArgumentError,
+    KernelSyntaxError,
+    LanguageError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from .intrinsics import ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
 from .layout import Layout
 from .symbols import SymbolicArray, SymbolicScalar
@@ -89,13 +95,15 @@ def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Loca
     if isinstance(annotation, MatrixType | StructType):
         return CompoundArgument(annotation)
     if isinstance(value, (np.ndarray, SymbolicArray)):
-        raise LanguageError(f"{label} is an array: annotate it with ks.types.ndarray()", where)
+        raise KernelArgumentError(
+            f"{label} is an array: annotate it with ks.types.ndarray()", where
+        )
     return ScalarArgument(scalar_dtype(annotation, value, label, where))
 
 
 def _template(value: Any, label: str, where: Location) -> Argument:
     if isinstance(value, (np.ndarray, SymbolicArray, SymbolicScalar)):
-        raise LanguageError(f"{label} is a template and needs a compile-time constant", where)
+        raise ProgramTypeError(f"{label} is a template and needs a compile-time constant", where)
     if isinstance(value, Matrix):
         numbers = value.to_numpy()
         return TemplateArgument(
@@ -138,10 +146,12 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
     if isinstance(value, Ndarray):
         return ArrayArgument(value.dtype, value.array.shape, value.element_shape)
     if not isinstance(value, np.ndarray):
-        raise LanguageError(f"{label} must be a NumPy array, not {type(value).__name__}", where)
+        raise KernelArgumentError(
+            f"{label} must be a NumPy array, not {type(value).__name__}", where
+        )
     dtype = next((d for d in ELEMENT_TYPES if value.dtype == d.numpy), None)
     if dtype is None:
-        raise LanguageError(
+        raise ProgramTypeError(
             f"{label} has elements of type {value.dtype}: convert it to integers of 8 to 64 bits or floats of 16 to 64",
             where,
         )
@@ -154,7 +164,7 @@ def _checked_array(
     dtype, n = annotation.dtype, len(found.shape) - len(found.element) - found.is_complex
     if found.is_complex != isinstance(dtype, ComplexType) and dtype is not None:
         kinds = ("real", "complex")
-        raise LanguageError(
+        raise ProgramTypeError(
             f"{label} is annotated with {kinds[not found.is_complex]} elements, those of this array are {kinds[found.is_complex]}",
             where,
         )
@@ -164,7 +174,7 @@ def _checked_array(
         element = dtype.shape
         if not found.element:
             if found.shape[len(found.shape) - len(element) :] != element:
-                raise LanguageError(
+                raise ProgramValueError(
                     f"{label} is annotated with elements {dtype}, the last axes of this array of shape {found.shape} are not that",
                     where,
                 )
@@ -172,11 +182,11 @@ def _checked_array(
             n -= len(element)
         dtype = dtype.dtype
     if dtype is not None and dtype is not found.dtype:
-        raise LanguageError(
+        raise ProgramTypeError(
             f"{label} is annotated {dtype.name}, this array is {found.dtype.name}", where
         )
     if annotation.ndim not in (None, n):
-        raise LanguageError(
+        raise ProgramValueError(
             f"{label} is annotated with {annotation.ndim} dimensions, this array has {n}",
             where,
         )
@@ -190,14 +200,14 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
         annotation = DType.bool_
     takes_bool = isinstance(annotation, DType)
     if given is DType.bool_ and isinstance(value, np.number):
-        raise LanguageError(
+        raise KernelArgumentError(
             f"{label} is a {type(value).__name__}, which is no type of the language: give int(...) or float(...) of it",
             where,
         )
     if (given is DType.bool_ and not takes_bool) or not isinstance(
         value, (bool, int, float, np.bool_, np.integer, np.floating, SymbolicScalar)
     ):
-        raise LanguageError(
+        raise KernelArgumentError(
             f"{label} must be a number, not {type(value).__name__}: use ks.template() for other "
             f"constants",
             where,
@@ -206,19 +216,19 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
     if isinstance(value, (int, np.integer)) and not takes_float:
         held = annotation if isinstance(annotation, DType) and annotation.is_integer else given
         if held is not None and held.is_integer and not held.holds(int(value)):
-            raise LanguageError(f"{label} is {value}, which {held.name} cannot hold", where)
+            raise KernelArgumentError(f"{label} is {value}, which {held.name} cannot hold", where)
     if annotation is inspect.Parameter.empty or annotation is None:
         return given
     wanted = {float: None, int: DType.i64}.get(annotation, annotation)
     if wanted is not None and not isinstance(wanted, DType):
-        raise LanguageError(
+        raise KernelSyntaxError(
             f"{label} is annotated {annotation!r}: use ks.types.ndarray(), ks.template(), or a "
             f"scalar type",
             where,
         )
     is_float = given is None or given.is_float
     if wanted is not None and wanted.is_integer and is_float:
-        raise LanguageError(
+        raise KernelArgumentError(
             f"{label} is annotated {wanted.name} but this call gives a float: convert it with "
             f"int(...)",
             where,
@@ -255,14 +265,14 @@ def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
         if isinstance(value, bool | np.bool_) or not isinstance(
             value, int | float | complex | np.number
         ):
-            raise LanguageError(
+            raise KernelArgumentError(
                 f"{label} must be a complex number, not {type(value).__name__}", where
             )
         return [float(value.real), float(value.imag)]
     if isinstance(kind, StructType):
         given = struct_members(value) if isinstance(value, Struct) else value
         if not isinstance(given, dict) or given.keys() != kind.members.keys():
-            raise LanguageError(f"{label} takes a struct of {', '.join(kind.members)}", where)
+            raise KernelArgumentError(f"{label} takes a struct of {', '.join(kind.members)}", where)
         return [
             n for name, m in kind.members.items() for n in flattened(m, given[name], label, where)
         ]
@@ -273,7 +283,7 @@ def flattened(kind: Any, value: Any, label: str, where: Location) -> list[Any]:
             numbers = np.asarray(None)
         is_other = isinstance(value, Matrix) and value.get_shape() != kind.shape
         if is_other or numbers.dtype.kind not in "biuf" or numbers.size != int(np.prod(kind.shape)):
-            raise LanguageError(f"{label} takes {kind}, not {value!r}", where)
+            raise ProgramTypeError(f"{label} takes {kind}, not {value!r}", where)
         convert = float if kind.dtype.is_float else int
         return [convert(n) for n in numbers.ravel().tolist()]
     return [value]

@@ -29,7 +29,7 @@ from ..ir.kernel import (
 )
 from ..ir.simplify import binary, cast, const
 from .elements import element_of, list_node
-from .errors import LanguageError
+from .errors import KernelIndexError, KernelTypeError, LanguageError
 from .lifting import lifted
 from .scopes import Pass
 from .values import (
@@ -146,6 +146,7 @@ def call(
         state.fail(
             f"`{ast.unparse(node)}` takes {n_indices(n_axes)} of that node, not {len(indices)}",
             node,
+            KernelIndexError,
         )
     return _of_cell(state, expressions, target, snode, indices, given_values[2:], node)
 
@@ -289,4 +290,5 @@ def _count(state: Pass, n: int, node: ast.Call) -> NoReturn:
     state.fail(
         f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n != 1)} in a kernel, not {len(node.args)}",
         node,
+        KernelTypeError,
     )

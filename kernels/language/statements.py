@@ -11,7 +11,7 @@ from ..ir.simplify import const
 from .assignments import Assignments
 from .changes import is_chain
 from .control import escapes, flags_after, none_of, surely_leaves
-from .errors import LanguageError
+from .errors import KernelSyntaxError, KernelTypeError, LanguageError
 from .expressions import Expressions, construct_name
 from .inlining import Inliner
 from .intrinsics import grouped, loop_config, static_assert, static_print
@@ -123,7 +123,9 @@ class Statements:
                     type(node),
                     (construct_name(node), "rewrite it with loops, conditions and assignments"),
                 )
-                self._state.fail(f"{name} is not supported in a kernel: {advice}", node)
+                self._state.fail(
+                    f"{name} is not supported in a kernel: {advice}", node, KernelSyntaxError
+                )
         return None
 
     # --- branches and jumps
@@ -189,13 +191,14 @@ class Statements:
         state, loops = self._state, self._state.frame.loops
         word = "break" if isinstance(node, ast.Break) else "continue"
         if not loops:
-            state.fail(f"`{word}` is outside of a loop", node)
+            state.fail(f"`{word}` is outside of a loop", node, KernelSyntaxError)
         jumps = loops[-1]
         if word == "break":
             if not jumps.can_break:
                 state.fail(
                     "a parallel loop cannot be left by break: use a flag, or ks.loop_config(serialize=True) before it",
                     node,
+                    KernelSyntaxError,
                 )
             jumps.broken = jumps.broken or state.new_flag("broken")
             flag = jumps.broken
@@ -225,13 +228,16 @@ class Statements:
     def _return_from_kernel(self, value: Value | None, node: ast.Return) -> None:
         state = self._state
         if state.frame.loops and state.iteration is not None:
-            state.fail("a kernel cannot return from inside a parallel loop", node)
+            state.fail(
+                "a kernel cannot return from inside a parallel loop", node, KernelSyntaxError
+            )
         if value is None or (isinstance(value, Static) and value.python is None):
             return
         if state.rules.is_strict and self._returns is None:
             state.fail(
                 "the kernel returns a value and does not say of which type: write it behind its arguments, `-> ks.f32`",
                 node,
+                KernelSyntaxError,
             )
         self._give(self._declared(loaded(value), self._returns, node), node)
 
@@ -268,7 +274,9 @@ class Statements:
                 self._expr.value(call)
                 return
             self._state.fail(
-                f"`{ast.unparse(node)}` has no effect: assign its value, or remove it", node
+                f"`{ast.unparse(node)}` has no effect: assign its value, or remove it",
+                node,
+                KernelSyntaxError,
             )
         filled = self._filled(call)
         if filled is not None:
@@ -298,11 +306,15 @@ class Statements:
     def _fill(self, array: ArrayRef, call: ast.Call) -> None:
         """`array.fill(value)`: a loop over its elements."""
         if len(call.args) != 1 or call.keywords:
-            self._state.fail(f"`{ast.unparse(call)}`: fill takes one value", call)
+            self._state.fail(
+                f"`{ast.unparse(call)}`: fill takes one value", call, KernelSyntaxError
+            )
         value = self._expr.value(call.args[0])
         if not is_data(value):
             self._state.fail(
-                f"`{ast.unparse(call)}` fills an array with something that is not a number", call
+                f"`{ast.unparse(call)}` fills an array with something that is not a number",
+                call,
+                KernelTypeError,
             )
         frame = self._state.frame
         with frame.scope():
@@ -316,7 +328,7 @@ class Statements:
         self._state.emit(Print(parts, self._state.frame.parsed.where(call), formats))
 
     def _at_compile_time(self, callee: object, call: ast.Call) -> None:
-        values = [self._expr.static(a) for a in call.args]
+        values = [self._expr.static(a, KernelTypeError) for a in call.args]
         if callee is static_print:
             print(*values)
         elif not values or not values[0]:

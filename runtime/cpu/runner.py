@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.ir.errors import KernelRuntimeIndexError
 from ...kernels.ir.kernel import DType
 from ..backend import (
     AbstractArray,
@@ -67,7 +68,7 @@ class CpuModule(AbstractModule):
         with self.bound(values) as pointers:
             wrong = None if self.index_check is None else self.index_check.wrong(pointers)
             if wrong is not None:
-                raise IndexError(wrong)
+                raise KernelRuntimeIndexError(wrong)
             self.entry(pointers)
 
     @contextmanager

@@ -23,6 +23,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...kernels.fields.program import current_program
+from ...kernels.ir.errors import KernelRuntimeIndexError
 from ...kernels.ir.kernel import KernelIR
 from ...space.engine.own_folders import NotOursError
 from ..backend import AbstractCaller
@@ -201,7 +202,7 @@ class Engine:
         from .building import index_sites
 
         site, value = found
-        raise IndexError(index_sites(ir)[1][site].sentence(value))
+        raise KernelRuntimeIndexError(index_sites(ir)[1][site].sentence(value))
 
     def _interpret(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
         from ...kernels.interpret.kernel import run_kernel
@@ -275,7 +276,7 @@ class Engine:
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:
-            raise IndexError(f"{outside}; nothing was written")
+            raise KernelRuntimeIndexError(f"{outside}; nothing was written")
         loaded = folder.use(lambda kept: self._built(ir, kept.library(key), cores, team))
         folder.trim_sometimes()
         return loaded

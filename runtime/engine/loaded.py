@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
+from ...kernels.ir.errors import KernelAssertionError
 from ...kernels.ir.kernel import KernelIR, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ..backend import AbstractCaller
@@ -46,7 +47,7 @@ class _AssertingCaller(AbstractCaller):
             was_run = self._caller(*args, **named)
             message = self._kernel.failed() if was_run else ""
         if message:
-            raise AssertionError(message)
+            raise KernelAssertionError(message)
         return was_run
 
     def accept(self, k: int, value: Any) -> None:

@@ -170,13 +170,13 @@ def make_input_sets(
         for drawn in variants.tries(integers_like if k == 1 else signed_like):
             try:
                 made = maker.exact(drawn) if k == 1 else maker.plain(drawn)
-            except AssertionError:  # what is asserted may depend on values, too
-                continue
             except IndexError as e:  # which elements are reached may depend on values
                 if is_huge:
                     raise ArgumentsError(
                         f"with drawn values, {e}: no kernel may leave its arrays"
                     ) from e
+                continue
+            except AssertionError:  # what is asserted may depend on values, too
                 continue
             if is_huge or _n_lost(made) <= _n_lost(sets[0]):
                 sets.append(made)

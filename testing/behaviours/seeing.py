@@ -23,6 +23,36 @@ def refused(call: Callable[[], Any]) -> str:
     return "runs"
 
 
+def raised(call: Callable[[], Any]) -> list[str]:
+    """The classes that what a call ends in is of: Taichi's, then Python's; "runs" where it ends by itself."""
+    try:
+        call()
+        ti.sync()
+    except Exception as e:  # its class is what is asked
+        heard.append(e)
+        return [name for name, kind in _classes().items() if isinstance(e, kind)]
+    return ["runs"]
+
+
+def _classes() -> dict[str, type[Exception]]:
+    from taichi.lang import exception
+
+    names = "Compilation Syntax Name Index Type Runtime RuntimeType Assertion"
+    theirs = [f"Taichi{name}Error" for name in names.split()]
+    pythons = (
+        SyntaxError,
+        NameError,
+        AttributeError,
+        LookupError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+    )
+    more = (RuntimeError, NotImplementedError, AssertionError, ArithmeticError)
+    return {n: getattr(exception, n) for n in theirs} | {k.__name__: k for k in (*pythons, *more)}
+
+
 def printed(call: Callable[[], Any]) -> str:
     """What a call writes to stdout, also from C."""
     sys.stdout.flush()

@@ -8,7 +8,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.schema import read_line
-from kernelscape.cli.user_file import find_workload
+from kernelscape.cli.user_file import Named, find_workload
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.user_reference import (
     FailedReferenceError,
@@ -44,7 +44,7 @@ def without_reference(text):
 
 
 def workload_of(path, name="both"):
-    return find_workload(f"{path}:{name}", {"n": 50}, "f32", 1)
+    return find_workload(Named(f"{path}:{name}"), {"n": 50}, "f32", 1)
 
 
 def compare(workload):

@@ -63,6 +63,21 @@ def test_a_name_that_is_not_here_says_so_at_its_line(name: str, said: str) -> No
     assert not hasattr(ti, name)
 
 
+def test_it_is_a_package_and_a_public_name() -> None:
+    """The kind: a stand-in that only an attribute leads to, so that programs with one more import line end."""
+    import kernelscape.compat.taichi.lang.exception as errors
+    import kernelscape.compat.taichi.math as tm
+    from kernelscape.compat.taichi.types import vector
+
+    assert tm is ti.math and tm.vec3 is ks.math.vec3 and vector is ks.types.vector
+    assert errors.TaichiIndexError is ks.errors.KernelIndexError
+    assert ks.compat.taichi is ti
+    with pytest.raises(ImportError, match=r"test_taichi.py:\d+: ti.linalg is not here: sparse"):
+        import kernelscape.compat.taichi.linalg  # noqa: F401
+    with pytest.raises(AttributeError, match="has no attribute 'numba'"):
+        _ = ks.compat.numba
+
+
 def test_install_ends_with_its_block() -> None:
     before = sys.modules.get("taichi")
     with install():

@@ -1,4 +1,5 @@
-"""Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`.
+"""Taichi's names, for programs that were written with it: `import kernelscape.compat.taichi as ti`, and its modules below it,
+`import kernelscape.compat.taichi.math as tm`.
 
 A name is looked up when it is used: first in the table below, then among the public names of this package, which has most of
 Taichi's under the same name. One that Taichi has and that is not here raises `MissingNameError`, or `MissingImportError` where it
@@ -17,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
 
-from ..kernels.fields.place import caller
-from ..kernels.ir.errors import LanguageError
-from .names import MATH, REASONS
+from ...kernels.fields.place import caller
+from ...kernels.ir.errors import LanguageError
+from ..names import MATH, REASONS
 
 _PACKAGE: Final = __name__.removesuffix(".compat.taichi")
 
@@ -41,13 +42,14 @@ _TABLE: Final = {
     "float32": ":f32",
     "float64": ":f64",
     "x86_64": ":x64",
-    "TaichiCompilationError": ":LanguageError",
-    "TaichiSyntaxError": ":LanguageError",
-    "TaichiTypeError": ":LanguageError",
-    "TaichiNameError": ":LanguageError",
-    "TaichiRuntimeError": ":LanguageError",
-    "TaichiRuntimeTypeError": ":LanguageError",
-    "TaichiAssertionError": ":LanguageError",
+    "TaichiCompilationError": "kernels.ir.errors:KernelError",
+    "TaichiSyntaxError": "kernels.ir.errors:KernelSyntaxError",
+    "TaichiTypeError": "kernels.ir.errors:KernelTypeError",
+    "TaichiNameError": "kernels.ir.errors:KernelNameError",
+    "TaichiIndexError": "kernels.ir.errors:KernelIndexError",
+    "TaichiRuntimeError": "kernels.ir.errors:KernelRuntimeError",
+    "TaichiRuntimeTypeError": "kernels.ir.errors:KernelArgumentError",
+    "TaichiAssertionError": "kernels.ir.errors:KernelAssertionError",
 }
 _MODULES: Final = (
     "profiler",
@@ -57,6 +59,7 @@ _MODULES: Final = (
     "tools",
     "lang",
     "lang.impl",
+    "lang.exception",
     "_lib",
     "_lib.core",
 )
@@ -180,7 +183,7 @@ def _of_lib(name: str) -> Any:
 
 
 def _of_lang(name: str) -> Any:
-    return _module("lang.impl") if name == "impl" else _found_in("lang", name)
+    return _module(f"lang.{name}") if name in ("impl", "exception") else _found_in("lang", name)
 
 
 _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
@@ -191,6 +194,7 @@ _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
     "tools": _of_display("tools"),
     "lang": _of_lang,
     "lang.impl": _of_impl,
+    "lang.exception": lambda name: _found_in("lang.exception", name),
     "_lib": _of_lib,
     "_lib.core": _of_core,
 }
@@ -241,11 +245,14 @@ def __getattr__(name: str) -> Any:
 
 @final
 class _Missing(MetaPathFinder):
-    """The last that is asked for a module of `taichi`: nobody has it."""
+    """The last that is asked for a module of `taichi`, or of this package: nobody has it."""
+
+    def __init__(self, package: str) -> None:
+        self._begin = f"{package}."
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.startswith("taichi."):
-            raise MissingImportError(_reason(name.removeprefix("taichi.")), caller())
+        if name.startswith(self._begin):
+            raise MissingImportError(_reason(name.removeprefix(self._begin)), caller())
 
 
 @contextmanager
@@ -258,16 +265,23 @@ def install(examples: Path | None = None) -> Iterator[None]:
         beside = ModuleType("taichi.examples")
         beside.__path__ = [str(examples)]
         names["taichi.examples"] = beside
-    before = {name: x for name, x in sys.modules.items() if name.split(".")[0] == "taichi"}
-    for name in before:
-        del sys.modules[name]
+    before = _taken()
     sys.modules.update(names)
-    last = _Missing()
+    last = _Missing("taichi")
     sys.meta_path.append(last)
     try:
         yield
     finally:
         sys.meta_path.remove(last)
-        for name in [n for n in sys.modules if n.split(".")[0] == "taichi"]:
-            del sys.modules[name]
+        _taken()
         sys.modules.update(before)
+
+
+def _taken() -> dict[str, ModuleType]:
+    """The modules under the name `taichi`, which are no longer there."""
+    names = [n for n in list(sys.modules) if n.split(".")[0] == "taichi"]  # other threads import
+    return {n: sys.modules.pop(n) for n in names}
+
+
+sys.modules.update({f"{__name__}.{name}": _module(name) for name in _MODULES})
+sys.meta_path.append(_Missing(__name__))
