@@ -70,7 +70,8 @@ def write_expected(
         branches = None
         if b is not None:
             at, values = files.write(f"{name}.at", b.at), files.write(f"{name}.values", b.values)
-            branches = BranchFiles(at, values, b.n_allowed)
+            reach = files.write(f"{name}.reach", b.reach)
+            branches = BranchFiles(at, values, reach, b.n_allowed)
         found[name] = ExpectedFiles(wanted[name], e.factor, kept, branches)
     return found
 

@@ -23,6 +23,7 @@ class BranchFiles(msgspec.Struct, frozen=True):
 
     at: str
     values: str
+    reach: str
     n_allowed: int
 
 

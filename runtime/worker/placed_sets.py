@@ -74,7 +74,9 @@ class PlacedSet:
         for name, e in files.expected.items():
             magnitude = _open(e.magnitude) if isinstance(e.magnitude, str) else e.magnitude
             b = e.branches
-            branches = None if b is None else Branches(_open(b.at), _open(b.values), b.n_allowed)
+            branches = None
+            if b is not None:
+                branches = Branches(_open(b.at), _open(b.values), _open(b.reach), b.n_allowed)
             self.expected[name] = Expected(_open(e.want), e.factor, magnitude, branches)
 
 

@@ -10,12 +10,13 @@ Of an element the runs say two different things.
 They spread. Rounding is carried farther than sums carry it, and a candidate may lie `MARGIN` times as far from the reference as the
 farthest of the runs among 64 neighbours. With four samples of a normal distribution a factor of 8.3 covers 99 % of it with a
 confidence of 95 % (Howe, Two-sided tolerance limits for normal populations, 1969; Sohier et al., Confidence intervals for
-stochastic arithmetic, 2021, say the same of Monte Carlo arithmetic), neighbours make it many more samples than four, and a unit in
+stochastic arithmetic, 2021, look at Monte Carlo arithmetic so), neighbours make it many more samples than four, and a unit in
 the last place is 3.5 times the standard deviation of a rounding.
 
 They agree on a few values that lie far apart: it lies on a branch. It is undecided, either side is right, and a candidate has to
-have one of these values, within the tolerance of its neighbours. What is undecided for a candidate may be `share` of an array, and
-one element in any case: more would be no verification.
+have one of these values, within the tolerance of its neighbours. So is an integer that is not the same in all runs; where it takes
+many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as far from them as they do.
+What is undecided for a candidate may be `share` of an array, and one element in any case: more would be no verification.
 
 Where few elements are still wrong there are `_SAMPLES[1]` runs: whether a run takes the other side of a branch is left to chance.
 """
@@ -168,7 +169,13 @@ class _Seen:
     def _branches(self, at: Array, share: float) -> Branches | None:
         if at.size == 0:
             return None
-        return Branches(at, self._values(at), max(1, int(share * self._want.size)))
+        values, reach = self._values(at), np.zeros(at.size)
+        if not self._is_float:
+            every = np.sort(np.column_stack([self._want[at], values]), axis=1)
+            n_values = 1 + np.count_nonzero(np.diff(every, axis=1), axis=1)
+            width = every[:, -1].astype(np.float64) - every[:, 0].astype(np.float64)
+            reach = np.where(n_values > every.shape[1] // _SIDES, MARGIN * width, 0.0)
+        return Branches(at, values, reach, max(1, int(share * self._want.size)))
 
     def _values(self, at: Array) -> Array:
         """What each run has at some places, a row for each place: what is wanted where it was near that."""

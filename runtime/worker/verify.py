@@ -38,11 +38,12 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 @dataclass(frozen=True)
 class Branches:
     """Elements that lie on a branch: each may have any of its values. `at` has their places in the flat array, in order, `values`
-    a row for each. A run may leave what is wanted at `n_allowed` of them.
+    a row for each, `reach` how far from a value it may be. A run may leave what is wanted at `n_allowed` of them.
     """
 
     at: Array
     values: Array
+    reach: Array
     n_allowed: int
 
 
@@ -156,12 +157,11 @@ def _on_another_side(
     is_wrong = wrong.reshape(-1)[branches.at]
     at, values = branches.at[is_wrong], branches.values[is_wrong]
     mine = got.reshape(-1)[at][:, None]
-    same = mine == values
-    if got.dtype.kind == "f":
-        error = np.broadcast_to(allowed, got.shape).reshape(-1)[at][:, None]
-        with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(mine.astype(np.float64) - values.astype(np.float64)) <= error
-        same |= (np.isfinite(mine) & near) | (np.isnan(mine) & np.isnan(values))
+    error = np.broadcast_to(allowed, got.shape).reshape(-1)[at]
+    error = np.maximum(error, branches.reach[is_wrong])[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(mine.astype(np.float64) - values.astype(np.float64)) <= error
+    same = (mine == values) | (np.isfinite(mine) & near) | (np.isnan(mine) & np.isnan(values))
     found: NDArray[np.bool_] = same.any(axis=1)
     return int(np.count_nonzero(found)), found
 

@@ -155,7 +155,9 @@ def test_equal_seeds_give_equal_tolerances():
         np.testing.assert_array_equal(e.magnitude, second[name].magnitude)
 
 
-BRANCHES = Branches(np.array([1, 2]), np.array([[0.0, 1.0], [np.nan, 5.0]]), n_allowed=1)
+BRANCHES = Branches(
+    np.array([1, 2]), np.array([[0.0, 1.0], [np.nan, 5.0]]), np.zeros(2), n_allowed=1
+)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_elements_on_branches_have_one_of_their_values(got, is_right, dtype):
 
 def test_too_many_on_branches_are_wrong_and_the_option_is_named():
     want = np.zeros(10, np.int64)
-    branches = Branches(np.arange(10), np.stack([want, want + 1], axis=1), n_allowed=2)
+    branches = Branches(np.arange(10), np.stack([want, want + 1], axis=1), want * 0.0, n_allowed=2)
     expected = Expected(want, branches=branches)
     assert find_mismatch(np.array([1, 1, *[0] * 8]), expected) is None
     assert find_mismatch(np.array([1, 2, *[0] * 8]), expected).n_wrong == 1
@@ -226,3 +228,16 @@ def test_integers_that_no_rounding_reaches_are_exact():
     assert find_mismatch(np.array([1, 3]), e) is None
     assert find_mismatch(np.array([2, 2]), e) is not None
     assert find_mismatch(np.array([1, 4]), e) is not None
+
+
+def test_integers_that_take_many_values_may_take_others():
+    """As the steps of a chaotic orbit: no run of seventeen had the value of the candidates."""
+    plain = {"n": Expected(np.array([5, 189]), 0.0)}
+    values = {1: 190, 2: 176, 3: 181, 4: 183}
+    rounding = Rounding(
+        plain, lambda seed: {"n": np.array([5, values.get(seed, 189)])}, lambda: False
+    )
+    e = rounding.expected(1)["n"]
+    assert find_mismatch(np.array([5, 192]), e) is None
+    assert find_mismatch(np.array([5, 900]), e) is not None
+    assert find_mismatch(np.array([6, 189]), e) is not None
