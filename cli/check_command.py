@@ -62,11 +62,15 @@ def check(
     call by their names in capitals (N).
     """
     from ..explorer.check import Foreign, check_source
+    from ..explorer.sitting import made_within
     from .check_view import check_fields, check_lines, exit_of_check
 
     settings = settings_of(talk, **given)
-    named = Named(sequence, before)
-    workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False)
+    named, extents = Named(sequence, before), sizes_of(sizes)
+    workload = made_within(
+        settings.time_limit_s,
+        lambda: workload_of(talk, settings, named, extents, compare=False),
+    )
     launch = _launch(grid, block, shared)
     foreign = Foreign(file=source, name=name, flags=flags, launch=launch)
     found = check_source(foreign, workload, options_of(settings), against)

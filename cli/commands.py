@@ -9,11 +9,12 @@ import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..search.run import STRATEGIES
+from .backstop import backstop
 from .check_command import check
 from .exits import Exit, exit_of, exit_of_replay, explain_error
 from .export_command import export
@@ -40,6 +41,9 @@ from .taichi_command import taichi
 from .tune_command import tune
 from .upkeep_commands import cache, schema
 from .user_file import Named
+
+if TYPE_CHECKING:
+    from ..explorer.workload import Workload
 
 _COMMANDS = (
     "list",
@@ -193,11 +197,15 @@ def run(
     **flags: Any,
 ) -> None:
     """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
-    from ..explorer.entry import explore_workload
+    from ..explorer.entry import explore_made
 
     settings = settings_of(talk, **flags)
     options = options_of(settings, decisions_of(fixed))
-    workload = workload_of(talk, settings, Named(sequence, before), sizes_of(sizes))
+    named, extents = Named(sequence, before), sizes_of(sizes)
+
+    def make() -> Workload:
+        return workload_of(talk, settings, named, extents)
+
     if profile is not None and not build_only:
         raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if build_only and output is not None:
@@ -207,10 +215,10 @@ def run(
         from ..explorer.building import build_only as build
         from .build_view import show_builds
 
-        n_ok = show_builds(build(workload, options, profile or PROFILE), talk.is_json)
+        n_ok = show_builds(build(make(), options, profile or PROFILE), talk.is_json)
         sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
-    found = explore_workload(
-        workload,
+    found = explore_made(
+        make,
         options,
         directory=output,
         runs=settings.runs,
@@ -393,7 +401,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str] | None) -> int:
     """The exit code of a command line; every error of the user is one sentence on stderr."""
     try:
-        explore.main(arguments, prog_name="explore", standalone_mode=False)
+        with backstop():
+            explore.main(arguments, prog_name="explore", standalone_mode=False)
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.ClickException as e:

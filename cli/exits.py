@@ -7,12 +7,14 @@ import signal
 from enum import IntEnum
 from typing import Any
 
+from ..explorer.sitting import TooLateError
 from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
 from ..kernels.language.errors import LanguageError
 from ..runtime.device import DeviceError
 from ..runtime.records.record import RecordError
 from ..runtime.records.replay import StaleError
 from ..runtime.worker.inputs import ArgumentsError
+from ..runtime.worker.inputs_apart import SlowReferenceError
 from ..runtime.worker.outcome import Failure
 from ..runtime.worker.worker import WorkerError
 from ..space.decisions import DecisionError
@@ -45,6 +47,8 @@ ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
     (RecordError, Exit.USAGE),
     (DeviceError, Exit.ENVIRONMENT),
     (WorkerError, Exit.ENVIRONMENT),
+    (SlowReferenceError, Exit.NOTHING_VALID),
+    (TooLateError, Exit.NOTHING_VALID),
     (StaleError, Exit.STALE),
     (FailedReferenceError, Exit.USAGE),
     (WrongReferenceError, Exit.WRONG_REFERENCE),

@@ -83,7 +83,7 @@ def to_fields(event: Event) -> dict[str, Any] | None:
                 "detail": disagreement_text(event),
             }
         case st.OutOfTime():
-            return {"event": "out_of_time", "limit_s": event.limit_s}
+            return {"event": "out_of_time", "limit_s": event.limit_s, "during": event.during}
         case ev.Row():
             return _row_fields(event)
         case ev.AdmissibilityAlarm():

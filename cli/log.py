@@ -82,7 +82,7 @@ class TextLog:
             self._root(event)
         elif isinstance(event, st.OutOfTime):
             self._write(
-                f"!     the time limit of {event.limit_s:g} s passed while the reference was computed, so nothing was"
+                f"!     the time limit of {event.limit_s:g} s passed while {event.during}, so nothing was"
                 " measured: give more time, or smaller sizes"
             )
         elif isinstance(event, st.ReferenceTooSlow):

@@ -451,9 +451,10 @@ class Finding(AbstractLine, tag="finding"):
 
 
 class OutOfTime(AbstractLine, tag="out_of_time"):
-    """The time limit was over before anything could be searched."""
+    """The time limit was over before anything was measured; `during` says what took the time."""
 
     limit_s: float
+    during: str = "the reference was computed"
 
 
 class Report(AbstractLine, tag="report"):

@@ -63,6 +63,7 @@ def tune(
 
     Each shape has the whole time limit. The file is written after each; what it has is not searched again.
     """
+    from ..explorer.sitting import made_within
     from ..explorer.tuning import Tuning
     from ..explorer.tuning import tune as tune_shapes
 
@@ -71,7 +72,10 @@ def tune(
     file = output or Path(f"tuned-{Path(sequence.replace(':', '-')).name}.json")
     tuning = Tuning(
         shapes=shapes,
-        workload_of=lambda sizes: workload_of(talk, settings, Named(sequence, before), sizes),
+        workload_of=lambda sizes: made_within(
+            settings.time_limit_s,
+            lambda: workload_of(talk, settings, Named(sequence, before), sizes),
+        ),
         options=options_of(settings),
         file=file,
         runs=settings.runs,

@@ -7,11 +7,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -20,7 +17,7 @@ import numpy as np
 
 from ..kernels.language.kernel import Kernel, kernel, types
 from ..kernels.library import LibrarySequence, Sizes, load
-from .measuring import median
+from .measuring import busy_processes, median
 from .polybench_kernels import five_points
 from .rows import Row
 from .writing import table, time_text
@@ -148,24 +145,11 @@ def timed(function: Callable[..., None], arguments: Sequence[Any]) -> Call:
     return call
 
 
-@contextmanager
-def busy(n: int) -> Iterator[None]:
-    """While n other processes do nothing but compute."""
-    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(n)]
-    time.sleep(0.1)  # they have begun
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
-
-
 def beside_loads(calls: Mapping[str, Call], n_calls: int) -> dict[str, dict[str, Any]]:
     """What calls by turns take, by load and way."""
     found = {}
     for n in LOADS:
-        with busy(n):
+        with busy_processes(n):
             found[str(n)] = {way: _summary(ns) for way, ns in _turns(calls, n_calls).items()}
     return found
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,3 +63,16 @@ def level_of(problem: Problem, target: Target) -> CacheLevel | None:
     """The innermost cache that holds all arguments; None where they are in memory."""
     footprint = sum(a.size_bytes for a in problem.arrays if a.role != "temp")
     return next((x for x in target.levels if footprint <= x.capacity_bytes), None)
+
+
+@contextmanager
+def busy_processes(n: int) -> Iterator[None]:
+    """While n other processes do nothing but compute."""
+    others = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(n)]
+    time.sleep(0.1)  # they have begun
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

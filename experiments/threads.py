@@ -42,7 +42,7 @@ from . import busy
 from .busy import Call
 from .calls import A_ROW, sparse_arguments, sparse_product
 from .conditions import stamp, stamp_text
-from .measuring import all_built, built, median, time_ns
+from .measuring import all_built, built, busy_processes, median, time_ns
 from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
 from .writing import table, time_text
 
@@ -140,7 +140,7 @@ def _paused_row(job: Job, options: ThreadsOptions) -> Row:
             times.setdefault("hot", {}).setdefault(way, []).append(_stretch(call))
         for way, call in calls.items():
             times.setdefault("after a pause", {}).setdefault(way, []).append(_pauses(call))
-        with busy.busy(available_cores()):
+        with busy_processes(available_cores()):
             for way, call in calls.items():
                 times.setdefault("beside busy processes", {}).setdefault(way, []).append(
                     _stretch(call)

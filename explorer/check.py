@@ -17,7 +17,7 @@ from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs import make_input_sets
+from ..runtime.worker.inputs_apart import input_sets_apart
 from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
@@ -112,7 +112,7 @@ def check_source(
     space = build_space(workload.problem, target)
     root = space.root()
     rng = np.random.default_rng(options.seed)
-    input_sets = make_input_sets(
+    input_sets = input_sets_apart(
         workload.recording,
         workload.problem,
         workload.arguments,

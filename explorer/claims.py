@@ -13,7 +13,7 @@ from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search import events as ev
-from ..search.bound.bounder import Bound, Bounder
+from ..search.bound.bounder import Bound, Bounder, Roofline
 from ..search.incumbent import BoundScale
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
@@ -125,6 +125,10 @@ class Claims:
                 self.bound_ns = None
                 return True
         return False
+
+    def roofline(self) -> Roofline:
+        """What the best fused implementation moves and computes."""
+        return self._bounder.roofline()
 
     def see_memory(self, rates: dict[str, float]) -> None:
         """What memory delivered beside the best, as the final re-measurement has seen it."""

@@ -5,7 +5,7 @@ well.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -25,7 +25,7 @@ _BATCH = 8
 _FASTER = 0.98  # of the time: for less than that a run does not change its compiler
 _ROUNDS = 5
 _FEW = Protocol(min_samples=5, max_samples=5)
-_LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have hardly begun
+LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have hardly begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,10 @@ class CompilerComparison:
         default: Candidate | None,
         evaluator: Evaluator,
         worker: AbstractWorker,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Once `is_over`, who waits for a compiler or a worker gets Stopped instead."""
+        self._is_over = is_over
         self._entries = entries
         self._default = default
         self._evaluator = evaluator
@@ -73,10 +76,11 @@ class CompilerComparison:
         ends_s = time.monotonic() + limit_s
         for k, device in enumerate(others):
             left_s = (ends_s - time.monotonic()) / (len(others) - k)
-            if left_s < _LEAST_S + preparing_s:
+            if left_s < LEAST_S + preparing_s:
                 return
             try:
                 with open_worker(device) as worker:
+                    worker.end_when(self._is_over)
                     worker.prepare_as(self._worker)
                     found = self._meet(device, worker, left_s)
             except WorkerError:

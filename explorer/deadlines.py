@@ -1,21 +1,26 @@
-"""How the time limit of a session is shared out: preparing, searching, timing the best again."""
+"""How the time limit of a session is shared out: preparing, searching, timing the best again; and cuts what goes beyond."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..runtime.apart import over_after
+from ..runtime.cutting import stopped_when
 from ..search.budget import Interrupt
 
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took
 _FINAL_SHARE = 0.15  # of the time limit, for timing the best candidates again
-_FINAL_S = 12.0  # and at most so long
-_OTHERS_SHARE = 0.33  # of that, for what other compilers make of them
+_FINAL_S = 4.0  # and at most so long
+_OTHERS_SHARE = 0.48  # of that, for what other compilers make of them
 _LEAST_REFERENCE_SHARE = 0.5  # of the time limit, whatever other preparation took
 _NUMPY_SHARE = 0.25  # of the time limit, for the user's NumPy function
-_LATE_SHARE = 0.25  # of the time limit: what the last evaluation may take beyond it
+_LATE_S = 2.0  # beyond the limit, for what is being prepared and a first batch
+_LAST_S = 3.5  # beyond the limit, for all that is waited for; then what there is is kept
+_END_S = 4.2  # from the end of a search, for all that is waited for
+_LEAST_SEARCH_S = 0.5
 _PATIENCE_S = 1.0  # what a running evaluation is given once the user has interrupted
 
 
@@ -25,35 +30,73 @@ class Deadlines:
     def __init__(self, limit_s: float | None, interrupt: Interrupt) -> None:
         self.limit_s = limit_s
         self._interrupt = interrupt
+        self.during = (
+            ""  # the phase that the session is in or was in last: "the time limit passed while ..."
+        )
         self._search_ends_s = math.inf
-        self._last_s = math.inf  # when even what is running is given up
-        self.begin()
-
-    def begin(self) -> None:
-        """The session's time begins now."""
+        self._end_s = math.inf  # when what follows a search is given up
+        self._is_shielded = False
         self._started_s = time.monotonic()
 
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
 
+    @contextmanager
+    def excluded(self) -> Iterator[None]:
+        """What is in the block is no part of the session's time."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._started_s += time.monotonic() - began_s
+
+    @contextmanager
+    def phase(self, during: str) -> Iterator[None]:
+        """Work of which nothing would be lost: raises Stopped in it at a signal, or when the time for preparing has passed."""
+        self.during = during
+        with self._interrupt.immediate(), stopped_when(lambda: self._is_beyond(_LATE_S)):
+            yield
+
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """Raises Stopped in the block once nothing is waited for any more, but not in what is `shielded`."""
+        with stopped_when(lambda: not self._is_shielded and self.is_past_waiting()):
+            yield
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Work that is done or not done."""
+        self._is_shielded = True
+        try:
+            yield
+        finally:
+            self._is_shielded = False
+
+    def _is_beyond(self, late_s: float) -> bool:
+        return self.limit_s is not None and self.elapsed_s > self.limit_s + late_s
+
     def begin_search(self) -> float | None:
-        """What a search that begins now may take; a batch of slow candidates must not carry it far beyond that."""
+        """What a search that begins now may take."""
         if self.limit_s is None:
             return None
-        left_s = self.limit_s - self.elapsed_s - self.final_s
-        search_s = max(left_s, _LEAST_SEARCH_SHARE * self.limit_s)
+        left_s = self.limit_s - self.elapsed_s
+        search_s = max(left_s - self.final_s, _LEAST_SEARCH_SHARE * self.limit_s)
+        search_s = max(min(search_s, left_s + _LATE_S), _LEAST_SEARCH_S)
         self._search_ends_s = time.monotonic() + search_s
-        late_s = self.final_s + _LATE_SHARE * self.limit_s + _PATIENCE_S
-        self._last_s = self._search_ends_s + late_s
         return search_s
+
+    def begin_end(self) -> None:
+        """The search has finished."""
+        self._end_s = time.monotonic() + _END_S
 
     def is_search_over(self) -> bool:
         return time.monotonic() > self._search_ends_s
 
     def is_past_waiting(self) -> bool:
-        """Whether no answer of a worker is of use any more."""
-        return time.monotonic() > self._last_s or self._interrupt.since_s > _PATIENCE_S
+        """Whether no answer of a worker or a compiler is of use any more."""
+        is_late = self._is_beyond(_LAST_S) or time.monotonic() > self._end_s
+        return is_late or self._interrupt.since_s > _PATIENCE_S
 
     @property
     def final_s(self) -> float:
@@ -80,10 +123,12 @@ class Deadlines:
 
     def of_reference(self) -> tuple[Callable[[], bool], Callable[[], bool]]:
         """Whether the reference is to end, and whether no more input sets are to be made: after what is left of the time limit, and
-        half of that. Where other preparation took more than half, half of the limit is for the reference all the same.
+        half of that. Where other preparation took more than half, half of the limit is for the reference all the same, as far as
+        preparing may go beyond it.
         """
         if self.limit_s is None:
             return (lambda: self._interrupt.is_set), (lambda: False)
-        left_s = max(self.limit_s - self.elapsed_s, _LEAST_REFERENCE_SHARE * self.limit_s)
+        left_s = self.limit_s - self.elapsed_s
+        left_s = min(max(left_s, _LEAST_REFERENCE_SHARE * self.limit_s), left_s + _LATE_S)
         is_late, is_half_late = over_after(left_s), over_after(left_s / 2)
         return (lambda: self._interrupt.is_set or is_late()), is_half_late

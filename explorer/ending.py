@@ -9,11 +9,10 @@ from pathlib import Path
 from ..runtime.apart import Stopped
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
-from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
 from ..space.candidate import Candidate
 from . import stages as st
-from .compiler_comparison import N_COMPARED, CompiledBest, CompilerComparison
+from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
 from .deadlines import Deadlines
 from .doubts import doubts_of
 from .evaluation import Entry, Evaluator
@@ -42,8 +41,7 @@ class Ending:
         """Where preparing alone took the time there was."""
         if interrupt.is_set:
             return self.tell("interrupted", None, 0)
-        assert self._deadlines.limit_s is not None
-        self._tell(st.OutOfTime(self._deadlines.limit_s))
+        tell_out_of_time(self._deadlines, self._tell)
         return self.tell("time_limit", None, 0)
 
     def tell(self, status: str, best: ev.Outcome | None, alarms: int) -> st.Ended:
@@ -82,6 +80,28 @@ class Ending:
         )
 
 
+def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
+    """Say that the time limit has passed before anything was measured, and what took it."""
+    assert deadlines.limit_s is not None, "only a limit or a signal cuts"
+    tell(st.OutOfTime(deadlines.limit_s, deadlines.during))
+
+
+def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
+    """Where the time limit has passed before there was a run to be kept."""
+    tell_out_of_time(deadlines, tell)
+    ended = st.Ended(
+        status="time_limit",
+        directory=folder,
+        best=None,
+        limits=st.Limits(None, None, None, None, 0),
+        references=st.References(None, None),
+        effort=st.Effort(0, (), deadlines.elapsed_s),
+        scope=st.Scope(),
+    )
+    tell(ended)
+    return ended
+
+
 class LastRounds:
     """What a session does once its search has finished."""
 
@@ -108,6 +128,7 @@ class LastRounds:
 
     def run(self, finished: ev.Finished) -> st.Ended:
         s, claims = self._standing, self._claims
+        self._deadlines.begin_end()
         if not claims.has_looked and not self._interrupt.is_set:
             finished = claims.looked_at_last(finished)
         s.writer.tally(finished.tally, is_last=True)
@@ -121,12 +142,16 @@ class LastRounds:
             self._tell(st.Disagreed(alike.n, alike.at))
             status = "disagreement" if alike.are_enough else status
         if not top:
+            if status == "time_limit":
+                tell_out_of_time(self._deadlines, self._tell)
             return self._ending.tell(status, None, alarms)
         best, won = top[0], None
         if status != "interrupted":
-            with suppress(Stopped):  # then what was there before it stands
+            with suppress(Stopped), self._deadlines.cut():  # then what was there before it stands
                 if s.numpy.is_due and not self._deadlines.is_late:
-                    take_numpy(s.numpy, s.device, self._worker, self._interrupt, self._tell)
+                    take_numpy(
+                        s.numpy, s.device, self._worker, self._deadlines.is_past_waiting, self._tell
+                    )
                 top = self._time_again() or top
                 best = top[0]
                 won = self._try_other_compilers(top)
@@ -150,7 +175,7 @@ class LastRounds:
         default = self._standing.default
         finalists = self._evaluator.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, default)
-        moved = Bounder(entries[0][1].space).roofline()
+        moved = self._claims.roofline()
         limit_s = self._deadlines.again_s
         timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)
         if not timed:
@@ -170,13 +195,17 @@ class LastRounds:
     def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
         """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
         s = self._standing
+        left_s = self._deadlines.others_s
+        if left_s < LEAST_S + s.preparing_s:
+            return None
         default: Candidate | None = None if s.default is None else s.default[1]
         keys = {outcome.key for outcome, _ in top}
         others = [e for e in self._evaluator.top(N_COMPARED) if e[0].key not in keys]
         entries = [*top, *others][:N_COMPARED]
-        compared = CompilerComparison(entries, default, self._evaluator, self._worker)
+        compared = CompilerComparison(
+            entries, default, self._evaluator, self._worker, self._deadlines.is_past_waiting
+        )
         won: CompiledBest | None = None
-        left_s = self._deadlines.others_s
         for other in compared.run(s.device.others(), left_s, s.preparing_s):
             self._tell(st.OtherCompiler(other.compiler, other.outcome.time_ns or 0.0, other.ratio))
             if other.wins and (won is None or other.ratio < won.ratio):

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import logging
 import shlex
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,7 +20,6 @@ from ..kernels.library import LibrarySequence, names
 from ..kernels.library import load as load_sequence
 from ..kernels.offload.closed import Closed
 from ..report import Report, frame, report_of
-from ..runtime.apart import Stopped
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.files import is_there
 from ..runtime.free_memory import within_free_memory
@@ -42,14 +37,14 @@ from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import StaleError, rebuild_problem
 from ..runtime.worker.rounding import UNDECIDED
-from ..search.budget import Interrupt
 from ..space.decisions import DecisionError
 from . import stages as st
 from .saved import Best, load
-from .session import Session, Tell
+from .session import Tell
+from .sitting import RECORDED, Sitting, sit
 from .workload import Options, Workload, make_workload, threads_of_program
 
-__all__ = ["Run", "explore", "explore_workload", "library_workload", "resume"]
+__all__ = ["Run", "explore", "explore_made", "explore_workload", "library_workload", "resume"]
 
 
 @dataclass(frozen=True)
@@ -154,14 +149,17 @@ def explore(
         fixed=_decided(decisions),
         undecided=undecided,
     )
-    if isinstance(sequence, LibrarySequence) and not args:
-        workload = library_workload(sequence, sequence.sizes, "f32", seed)
-    else:
-        workload = _user_workload(sequence, args, reference)
-    if workload.begins_with_zeros:
-        said = "all fields that the sequence reads are zero: call what fills them before ks.explore"
-        logging.getLogger("kernelscape").warning(said)
-    return explore_workload(workload, options, directory=directory, on_event=on_event)
+
+    def make() -> Workload:
+        if isinstance(sequence, LibrarySequence) and not args:
+            return library_workload(sequence, sequence.sizes, "f32", seed)
+        made = _user_workload(sequence, args, reference)
+        if made.begins_with_zeros:
+            said = "all fields that the sequence reads are zero: call what fills them before ks.explore"
+            logging.getLogger("kernelscape").warning(said)
+        return made
+
+    return explore_made(make, options, directory=directory, on_event=on_event)
 
 
 def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], ...]:
@@ -224,24 +222,52 @@ def explore_workload(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of a workload, in `directory` or in a new folder under `runs`, which goes again where the run does not begin.
+    """As `explore_made`, of a workload that is there."""
+    return explore_made(
+        lambda: workload,
+        options,
+        directory=directory,
+        runs=runs,
+        on_event=on_event,
+        on_interrupt=on_interrupt,
+    )
+
+
+def explore_made(
+    make: Callable[[], Workload],
+    options: Options,
+    *,
+    directory: str | Path | None = None,
+    runs: Path = Path("runs"),
+    on_event: Tell | None = None,
+    on_interrupt: Callable[[], None] | None = None,
+) -> Run:
+    """A new run of what `make` gives, in `directory` or in a new folder under `runs`, which goes again where the run does not
+    begin. The time limit is that of `make`, too.
 
     Where nothing is said of threads, implementations have as many as the program's kernels (`cpu_max_num_threads`).
     """
-    if not options.threads:
-        options = replace(options, threads=threads_of_program())
-    if directory is not None:
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        if is_there(folder / HEADER):
-            raise RecordError(f"{folder} holds a run already: resume it, or name another folder")
-        return _run_session(workload, options, folder, on_event, on_interrupt)
-    folder = make_run_folder(runs, run_name(workload.problem.name, options.target, workload.sizes))
-    try:
-        return _run_session(workload, options, folder, on_event, on_interrupt)
-    except BaseException:
-        forget_run_folder(folder)
-        raise
+    with sit(options.time_limit_s, on_event, on_interrupt) as sitting:
+        workload = sitting.within(RECORDED, make)
+        if workload is None:
+            return _run(sitting, None, options, Path(directory or runs))
+        if not options.threads:
+            options = replace(options, threads=threads_of_program())
+        if directory is not None:
+            folder = Path(directory)
+            folder.mkdir(parents=True, exist_ok=True)
+            if is_there(folder / HEADER):
+                raise RecordError(
+                    f"{folder} holds a run already: resume it, or name another folder"
+                )
+            return _run(sitting, workload, options, folder)
+        name = run_name(workload.problem.name, options.target, workload.sizes)
+        folder = make_run_folder(runs, name)
+        try:
+            return _run(sitting, workload, options, folder)
+        finally:
+            if not is_there(folder / HEADER):
+                forget_run_folder(folder)
 
 
 def resume(
@@ -267,10 +293,25 @@ def resume(
     if not is_there(folder / JOURNAL):  # it is there before the header, and is never removed
         raise RecordError(f"{folder / JOURNAL} is gone: begin another run in another folder")
     options = _options_of(header, folder, compiler)
-    is_library = header.sequence in names()
+    changed: dict[str, Any] = {}
+    if time_limit is not None or max_evals is not None or gap is not None:
+        changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
+    options = replace(options, fixed=header.fixed, **changed)
+    with sit(options.time_limit_s, on_event, on_interrupt) as sitting:
+        workload = sitting.within(
+            "the run was read", lambda: _stored_workload(header, folder, inputs)
+        )
+        try:
+            return _run(sitting, workload, options, folder)
+        except DecisionError as e:
+            raise StaleError(f"what was fixed in {folder} does not fit the space: {e}") from e
+
+
+def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Workload:
+    """That of a run that goes on. Raises StaleError and RecordError."""
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     known = known_arrays(header.stored, recording, problem, folder / HEADER, inputs)
-    workload = Workload(
+    return Workload(
         sequence=header.sequence,
         sizes=header.sizes,
         dtype=header.dtype,
@@ -278,16 +319,8 @@ def resume(
         problem=problem,
         stored=header.stored,
         arguments=header.stored.draw(recording, np.random.default_rng(header.seed), known),
-        reference=_reference_of(header.sequence) if is_library else None,
+        reference=_reference_of(header.sequence) if header.sequence in names() else None,
     )
-    changed: dict[str, Any] = {}
-    if time_limit is not None or max_evals is not None or gap is not None:
-        changed = {"time_limit_s": time_limit, "max_evals": max_evals, "gap": gap or 0.0}
-    options = replace(options, fixed=header.fixed, **changed)
-    try:
-        return _run_session(workload, options, folder, on_event, on_interrupt)
-    except DecisionError as e:
-        raise StaleError(f"what was fixed in {folder} does not fit the space: {e}") from e
 
 
 def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:
@@ -308,54 +341,14 @@ def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Option
     return options
 
 
-def _run_session(
-    workload: Workload,
-    options: Options,
-    folder: Path,
-    on_event: Tell | None,
-    on_interrupt: Callable[[], None] | None,
-) -> Run:
+def _run(sitting: Sitting, workload: Workload | None, options: Options, folder: Path) -> Run:
+    """A session of a workload, which is None where there was no time to come to it."""
+    if workload is None:
+        return Run(sitting.end_before(folder), None)
     check_run_folder(folder)
-    interrupt = Interrupt()
-    with _interruptible(interrupt, on_interrupt) as seen:
-        ended = Session(workload, options, folder, on_event or _silent, interrupt).run()
+    ended = sitting.session(workload, options, folder)
     best = load(folder) if ended.best is not None else None
-    return Run(ended, best, seen[0] if seen else 0)
-
-
-@contextmanager
-def _interruptible(
-    interrupt: Interrupt, on_interrupt: Callable[[], None] | None
-) -> Iterator[list[int]]:
-    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen.
-
-    The first raises Stopped where nothing was measured yet that could be lost.
-    """
-    seen: list[int] = []
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        if interrupt.is_set:
-            raise KeyboardInterrupt
-        interrupt.set()
-        if interrupt.is_immediate:
-            raise Stopped(number)
-        if on_interrupt is not None:
-            on_interrupt()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield seen
-        return
-    before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _silent(event: object) -> None:
-    """Tells nobody."""
+    return Run(ended, best, sitting.signal)
 
 
 def _reference_of(name: str) -> tuple[str, str]:

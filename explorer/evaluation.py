@@ -8,7 +8,6 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..runtime.backend import AbstractBuilder
 from ..runtime.building.artifact import Artifact
-from ..runtime.building.queue import BuildQueue, build_many
+from ..runtime.building.queue import BuildQueue, build_each, build_many
 from ..runtime.files import write_in
 from ..runtime.records.journal import AbstractJournal
 from ..runtime.records.record import (
@@ -108,8 +107,10 @@ class Evaluator:
         bound: Callable[[Candidate], float],
         interrupt: Interrupt,
         failed_folder: Path | None,
+        is_given_up: Callable[[], bool] = lambda: False,
         hooks: Hooks | None = None,
     ) -> None:
+        """Once `is_given_up`, or some time after the interrupt, who waits for a compiler gets Stopped instead."""
         hooks = hooks or Hooks()
         self._builder = builder
         self._worker = worker
@@ -123,9 +124,8 @@ class Evaluator:
         self._doubt = hooks.doubt
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self._builds = BuildQueue(
-            builder, _JOBS, JOBS_AHEAD, lambda: interrupt.since_s > _PATIENCE_S
-        )
+        self._is_given_up = lambda: is_given_up() or interrupt.since_s > _PATIENCE_S
+        self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, self._is_given_up)
         self._on_change = hooks.on_change
         self._reports = hooks.reports
         self._place = hooks.place
@@ -238,21 +238,28 @@ class Evaluator:
     def artifacts(
         self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        """Each built alone, as a replay builds it; by another builder of the same dialect where one is given."""
+        """Each built alone, as a replay builds it; by another builder of the same dialect where one is given. Raises Stopped."""
         by = self._builder if builder is None else builder
-
-        def alone(source: Source | Failure) -> Artifact | Failure:
-            return source if isinstance(source, Failure) else by.build(source)
-
-        with ThreadPoolExecutor(_JOBS, thread_name_prefix="build") as pool:
-            return list(pool.map(alone, [self.source(c) for c in candidates]))
+        return self._built(
+            candidates, lambda sources: build_each(by, sources, _JOBS, self._is_given_up)
+        )
 
     def built_by(
         self, builder: AbstractBuilder, entries: Sequence[Entry]
     ) -> list[Artifact | Failure]:
-        """Each as another builder of the same dialect builds it, several in one run of its compiler."""
-        sources = [self.source(candidate) for _, candidate in entries]
-        built = iter(build_many(builder, [s for s in sources if isinstance(s, Source)], _JOBS))
+        """Each as another builder of the same dialect builds it, several in one run of its compiler. Raises Stopped."""
+        return self._built(
+            [candidate for _, candidate in entries],
+            lambda sources: build_many(builder, sources, _JOBS, self._is_given_up),
+        )
+
+    def _built(
+        self,
+        candidates: Sequence[Candidate],
+        build: Callable[[Sequence[Source]], list[Artifact | Failure]],
+    ) -> list[Artifact | Failure]:
+        sources = [self.source(c) for c in candidates]
+        built = iter(build([s for s in sources if isinstance(s, Source)]))
         return [s if isinstance(s, Failure) else next(built) for s in sources]
 
     def _measure(
@@ -263,7 +270,7 @@ class Evaluator:
         if isinstance(built, Failure):
             found = built
         else:
-            found = self._worker.evaluate(built, Protocol().with_cut(self._cut_ns()))
+            built, found = self._run(source, built)
         spent_s = time.monotonic() - started_s
         self.alike.see(found)
         self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
@@ -305,6 +312,20 @@ class Evaluator:
         artifact = built if isinstance(built, Artifact) else None
         self._note(candidate, outcome, self._states.current, artifact)
         return outcome
+
+    def _run(
+        self, source: Source | Failure, built: Artifact
+    ) -> tuple[Artifact | Failure, Measurement | Failure]:
+        """What was run, and what came of it. Where the library is gone, as its folder was removed, it is built again."""
+        protocol = Protocol().with_cut(self._cut_ns())
+        found = self._worker.evaluate(built, protocol)
+        is_gone = self._builder.makes_libraries and not Path(built.path).exists()
+        if isinstance(found, Failure) and is_gone and isinstance(source, Source):
+            again = self._builder.build(source)
+            return again, again if isinstance(again, Failure) else self._worker.evaluate(
+                again, protocol
+            )
+        return built, found
 
     def _origin(self, candidate: Candidate) -> Origin | None:
         p = self._provenances.get(candidate.key)

@@ -21,7 +21,7 @@ from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
-from ..runtime.worker.inputs import make_input_sets
+from ..runtime.worker.inputs_apart import input_sets_apart
 from ..runtime.worker.outcome import Failure, Protocol
 from ..runtime.worker.rounding import UNDECIDED
 from ..search.starts.complete import first_candidates
@@ -131,7 +131,7 @@ class TunedFamily:
         rng = np.random.default_rng(1)
         with open_worker(device) as worker:
             worker.prepare(
-                make_input_sets(
+                input_sets_apart(
                     workload.recording,
                     workload.problem,
                     workload.arguments,

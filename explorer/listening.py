@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from ..runtime.apart import Stopped
 from ..search import events as ev
 from ..space.candidate import Candidate
 from . import stages as st
+from .deadlines import Deadlines
 from .evaluation import Evaluator
 from .standing import Standing
 
@@ -18,33 +20,45 @@ Tell = Callable[[st.Stage | ev.Event], None]
 class Listener:
     """Hears one search."""
 
-    def __init__(self, standing: Standing, evaluator: Evaluator, tell: Tell) -> None:
+    def __init__(
+        self, standing: Standing, evaluator: Evaluator, deadlines: Deadlines, tell: Tell
+    ) -> None:
         self._standing = standing
         self._writer = standing.writer
         self._claims = standing.claims
         self._evaluator = evaluator
+        self._deadlines = deadlines
+        self._tally = ev.Tally()  # as it was told last
         self._tell = tell
         self._is_all_right = True  # as far as anything was verified
 
     def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
         """Every event until the search ends. Those measured before the default, in the same batch, are told after it: it is what
-        they are compared with.
+        they are compared with. Where the search was cut while it thought, what it has told until then stands.
         """
         finished: ev.Finished | None = None
         held: list[ev.Event] = []
-        for event in events:
-            if isinstance(event, ev.Finished):
-                finished = event
-            elif self._standing.default is None and has_default:
-                held.append(event)
-                if isinstance(event, ev.Evaluated) and event.tag == "U":
-                    self._hear_each([held.pop(), *held])
-                    held.clear()
-            else:
-                self._hear(event)
-        assert finished is not None
+        try:
+            for event in events:
+                with self._deadlines.shielded():
+                    if isinstance(event, ev.Finished):
+                        finished = event
+                    elif self._standing.default is None and has_default:
+                        held.append(event)
+                        if isinstance(event, ev.Evaluated) and event.tag == "U":
+                            self._hear_each([held.pop(), *held])
+                            held.clear()
+                    else:
+                        self._hear(event)
+        except Stopped:
+            finished = None
         self._hear_each(held)
-        return finished
+        return self._cut_off() if finished is None else finished
+
+    def _cut_off(self) -> ev.Finished:
+        """The end of a search that did not come to tell it."""
+        bound_ns = self._claims.bound_ns
+        return ev.Finished("interrupted", None, (), bound_ns, None, self._tally, 0.0)
 
     def meet_default(self, outcome: ev.Outcome, candidate: Candidate) -> None:
         """The time of the default is known."""
@@ -84,6 +98,7 @@ class Listener:
             case ev.Widened(bound_ns=bound_ns):
                 self._writer.plant(bound_ns)
             case ev.Row(tally=tally):
+                self._tally = tally
                 self._writer.tally(tally)
                 if self._claims.closed:
                     event = self._claims.of_what_is_open(event)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from ..runtime.apart import over_after
 from ..runtime.backend import AbstractDevice
 from ..runtime.worker.worker import AbstractWorker
-from ..search.budget import Interrupt
 from . import stages as st
 from .machine import time_reference
 from .run_writer import RunWriter
@@ -41,16 +40,14 @@ class NumpyTiming:
         return self._reference is not None and (self.ns is None or self.is_disturbed)
 
     def take(
-        self, device: AbstractDevice, prepared: AbstractWorker, is_interrupted: Callable[[], bool]
+        self, device: AbstractDevice, prepared: AbstractWorker, is_over: Callable[[], bool]
     ) -> st.NumpyTimed | None:
         """Times it on what the worker was prepared with. Of two times the undisturbed one counts, else the shorter. None where it
         took too long.
         """
         assert self._reference is not None
         is_late = over_after(math.inf if self._limit_s is None else _SHARE * self._limit_s)
-        found = time_reference(
-            device, prepared, self._reference, lambda: is_interrupted() or is_late()
-        )
+        found = time_reference(device, prepared, self._reference, lambda: is_over() or is_late())
         if found is None:
             self._reference = None
             return None
@@ -66,10 +63,10 @@ def take_numpy(
     numpy: NumpyTiming,
     device: AbstractDevice,
     worker: AbstractWorker,
-    interrupt: Interrupt,
+    is_over: Callable[[], bool],
     tell: Callable[[st.Stage], None],
 ) -> None:
-    """Time it and say so, where that was possible."""
-    told = numpy.take(device, worker, lambda: interrupt.is_set)
+    """Time it and say so, where that was possible before `is_over`."""
+    told = numpy.take(device, worker, is_over)
     if told is not None:
         tell(told)

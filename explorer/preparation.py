@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
 
-from ..runtime.apart import Stopped, over_after
-from ..runtime.reference import Reference
+from ..runtime.apart import over_after
 from ..runtime.worker.input_sets import InputSets
-from ..runtime.worker.inputs import make_input_sets
+from ..runtime.worker.inputs_apart import CALL_S, input_sets_apart
 from ..runtime.worker.worker import AbstractWorker
-from ..search.budget import Interrupt
 from . import stages as st
 from .deadlines import Deadlines
 from .listening import Tell
 from .standing import Standing
-from .user_reference import UserReference, WrongReferenceError, stopped_when
+from .user_reference import UserReference, WrongReferenceError
 from .workload import Options, Workload
 
 
@@ -29,14 +28,12 @@ class Preparation:
         options: Options,
         standing: Standing,
         deadlines: Deadlines,
-        interrupt: Interrupt,
         tell: Tell,
     ) -> None:
         self._workload = workload
         self._options = options
         self._standing = standing
         self._deadlines = deadlines
-        self._interrupt = interrupt
         self._tell = tell
 
     def run(self, worker: AbstractWorker) -> None:
@@ -44,23 +41,24 @@ class Preparation:
         s, o, standing = self._workload, self._options, self._standing
         rng = np.random.default_rng(o.seed)
         is_over, is_enough = self._deadlines.of_reference()
-        with self._interrupt.immediate():
-            input_sets = make_input_sets(
+        with self._deadlines.phase("the reference was computed"):
+            input_sets = input_sets_apart(
                 s.recording,
                 s.problem,
                 s.arguments,
                 rng,
                 o.input_sets,
-                Reference(is_over),
-                is_enough,
-                s.more,
-                o.undecided,
+                is_over=is_over,
+                is_enough=is_enough,
+                call_s=CALL_S if o.time_limit_s is None else math.inf,
+                more=s.more,
+                undecided=o.undecided,
             )
         standing.n_sets = sum(bool(inputs.expected) for inputs in input_sets.sets)
         if s.user_reference is not None and standing.numpy.ns is None:
             standing.numpy.know(self._check_reference(s.user_reference, input_sets))
         started_s = time.monotonic()
-        with self._interrupt.immediate():
+        with self._deadlines.phase("the arguments were handed to the process that runs candidates"):
             worker.prepare(input_sets)
         standing.preparing_s = time.monotonic() - started_s
         standing.branches = worker.branches
@@ -73,17 +71,14 @@ class Preparation:
 
         Raises WrongReferenceError and FailedReferenceError.
         """
-        limit_s = self._deadlines.user_reference_s
-        took_s: float | None = None
+        limit_s, parameters = self._deadlines.user_reference_s, self._workload.stored.parameters
+        is_over = over_after(limit_s)
         try:
-            with self._interrupt.immediate(), stopped_when(over_after(limit_s)):
-                took_s = reference.compare(self._workload.stored.parameters, input_sets)
-                return reference.time_ns(took_s)
-        except Stopped:
-            if self._interrupt.is_set:
-                raise
-            self._tell(st.ReferenceTooSlow(limit_s, took_s is not None))
-            return None
+            with self._deadlines.phase("the NumPy reference ran"):
+                found = reference.look_at(parameters, input_sets, is_over)
         except WrongReferenceError as e:
             self._standing.writer.note("reference", str(e))
             raise
+        if found.time_ns is None:
+            self._tell(st.ReferenceTooSlow(limit_s, found.is_compared))
+        return found.time_ns

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..kernels.program.counting import counting
+from ..kernels.program.counting import Counting, counting
 from ..kernels.program.profile import Profile
-from ..runtime.apart import Stopped, over_after
+from ..runtime.apart import Stopped, over_after, run_apart
 from ..runtime.records.folder import HEADER
 from ..runtime.records.loading import load_header
 from ..runtime.reference import Reference
@@ -35,22 +35,29 @@ def take_profile(
     if made is None:
         return None
     is_late = over_after(_MOST_S if limit_s is None else min(_MOST_S, _SHARE * limit_s))
-    reference = Reference(lambda: is_interrupted() or is_late())
-    if reference.expected_ns(made.recording) > _MOST_S * 1e9:
+    if Reference().expected_ns(made.recording) > _MOST_S * 1e9:
         return None
-    arrays, scalars = {**workload.arguments.arrays, **made.arrays()}, workload.arguments.scalars
-    profile: Profile | None = None
     try:
-        with np.errstate(all="ignore"):
-            found = reference.run(made.recording, arrays, scalars, wide=False)
-            profile = made.read(arrays, found)
-            if not profile.is_settled:  # a first call may do once what later ones need not do
-                arrays = {**found, **made.arrays()}
-                found = reference.run(made.recording, arrays, scalars, wide=False)
-                profile = profile.and_then(made.read(arrays, found))
+        return run_apart(
+            lambda: _counted(made, workload, is_late), lambda: is_interrupted() or is_late()
+        )
     except Stopped:
         if is_interrupted():
             raise
     except (IndexError, AssertionError, MemoryError):
-        return None  # of such arguments the input sets say what is wrong
+        pass  # of such arguments the input sets say what is wrong
+    return None
+
+
+def _counted(made: Counting, workload: Workload, is_late: Callable[[], bool]) -> Profile:
+    reference, scalars = Reference(), workload.arguments.scalars
+    arrays = {**workload.arguments.arrays, **made.arrays()}
+    with np.errstate(all="ignore"):
+        found = reference.run(made.recording, arrays, scalars, wide=False)
+        profile = made.read(arrays, found)
+        if not profile.is_settled and not is_late():
+            # A first call may do once what later ones need not do.
+            arrays = {**found, **made.arrays()}
+            found = reference.run(made.recording, arrays, scalars, wide=False)
+            profile = profile.and_then(made.read(arrays, found))
     return profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from ..space.targets.target import Target
 from . import stages as st
 from .claims import Claims
 from .deadlines import Deadlines
-from .ending import Ending, LastRounds
+from .ending import Ending, LastRounds, end_before_the_run
 from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch
 from .listening import Listener, Tell
 from .machine import conditions_of, open_worker
@@ -57,36 +57,52 @@ class Session:
     """
 
     def __init__(
-        self, workload: Workload, options: Options, folder: Path, tell: Tell, interrupt: Interrupt
+        self,
+        workload: Workload,
+        options: Options,
+        folder: Path,
+        tell: Tell,
+        interrupt: Interrupt,
+        deadlines: Deadlines,
     ) -> None:
         self._workload = workload
         self._options = options
         self._folder = folder
         self._tell = tell
         self._interrupt = interrupt
-        self._deadlines = Deadlines(options.time_limit_s, interrupt)
+        self._deadlines = deadlines
 
     def run(self) -> st.Ended:
         """Everything, from the first record to the saved result."""
         o = self._options
-        with self._interrupt.immediate():
+        deadlines = self._deadlines
+        with deadlines.excluded(), self._interrupt.immediate():
+            # What is compiled once a version is no part of the session's time.
             precompile(lambda text: self._tell(st.Compiling(text)))
-        self._deadlines.begin()  # what is compiled once a version is no part of the session's time
-        device = open_device(
-            o.target,
-            DeviceOptions(
-                compiler=o.compiler, compile_timeout_s=o.compile_timeout_s, threads=o.threads
-            ),
-        )
-        with FileJournal(self._folder / JOURNAL) as journal, open_worker(device) as worker:
-            worker.end_when(self._deadlines.is_past_waiting)
-            with self._interrupt.immediate():
-                worker.start()  # meanwhile this process has a core of its own
-                target = device.machine.facts()
-                space = fix(build_space(self._workload.problem, target), o.fixed)
-                space = space.profiled(self._profile())
-                root = space.root()
-                conditions = conditions_of(device, worker)
+        try:
+            with deadlines.phase("compilers were looked for"):
+                told = DeviceOptions(
+                    compiler=o.compiler, compile_timeout_s=o.compile_timeout_s, threads=o.threads
+                )
+                device = open_device(o.target, told)
+                opened = open_worker(device)
+        except Stopped:
+            return self._early()
+        with opened as worker, FileJournal(self._folder / JOURNAL) as journal:
+            worker.end_when(deadlines.is_past_waiting)
+            worker.start()  # meanwhile this process has a core of its own
+            try:
+                with deadlines.phase("its space was built"):
+                    target = device.machine.facts()
+                    space = fix(build_space(self._workload.problem, target), o.fixed)
+                    root = space.root()
+                with deadlines.phase("what its values decide was counted"):
+                    space = space.profiled(self._profile())
+                    root = space.root()
+                with deadlines.phase("the machine was looked at"):
+                    conditions = conditions_of(device, worker)
+            except Stopped:
+                return self._early()
             writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
             numpy = NumpyTiming(self._workload, writer, o.time_limit_s)
             writer.begin()
@@ -100,6 +116,12 @@ class Session:
                 return self._explore(root, standing, ending, worker, journal)
             except Stopped:  # before anything was measured
                 return ending.early(self._interrupt)
+
+    def _early(self) -> st.Ended:
+        """Where there was no time to begin, in the handler of Stopped, which is raised again where a signal was the reason."""
+        if self._interrupt.is_set:
+            raise
+        return end_before_the_run(self._folder, self._deadlines, self._tell)
 
     def _profile(self) -> Profile | None:
         if is_there(self._folder / HEADER):
@@ -136,12 +158,13 @@ class Session:
     ) -> st.Ended:
         o, deadlines = self._options, self._deadlines
         writer, claims, device = standing.writer, standing.claims, standing.device
-        bounder = Bounder(root.space)
-        whole = claims.begin(bounder, root, writer.evaluations, writer.notes("alarm"))
+        with deadlines.phase("its bound was computed"):
+            bounder = Bounder(root.space)
+            whole = claims.begin(bounder, root, writer.evaluations, writer.notes("alarm"))
         self._tell(st.Rooted(claims.whole_ns, whole.terms, whole.limiting))
         writer.bound(claims.whole_ns, lambda: whole.limiting)
         writer.plant(claims.whole_ns)
-        Preparation(self._workload, o, standing, deadlines, self._interrupt, self._tell).run(worker)
+        Preparation(self._workload, o, standing, deadlines, self._tell).run(worker)
         registers = Registers(device.reporter, root.space, bounder)
         registers.recall(writer.evaluations)
         evaluator = Evaluator(
@@ -151,6 +174,7 @@ class Session:
             at_s=writer.at_s,
             bound=bounder.ns,
             interrupt=self._interrupt,
+            is_given_up=deadlines.is_past_waiting,
             failed_folder=self._folder / FAILED,
             hooks=Hooks(
                 doubt=claims.look_again,
@@ -160,9 +184,10 @@ class Session:
                 place=writer.place,
             ),
         )
-        listener = Listener(standing, evaluator, self._tell)
+        listener = Listener(standing, evaluator, deadlines, self._tell)
         evaluator.before_measuring = lambda: self._look_at_what_is_beside(standing, worker)
-        sketched = sketched_candidates(root.space)
+        with deadlines.phase("first candidates were made"):
+            sketched = sketched_candidates(root.space)
         firsts = [candidate for _, candidate in sketched]
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
@@ -175,7 +200,7 @@ class Session:
         )
         found = search(
             registers.widened() or root,
-            _oracle(bounder, evaluator, claims),
+            _oracle(bounder, evaluator, claims, deadlines),
             _guidance(root, device, registers, writer),
             history,
             self._budget(evaluator),
@@ -188,8 +213,10 @@ class Session:
                 ),
             ),
         )
+        deadlines.during = "first candidates were compiled and measured"
         try:
-            finished = listener.hear_all(found, has_default=bool(firsts))
+            with deadlines.cut():
+                finished = listener.hear_all(found, has_default=bool(firsts))
         finally:
             evaluator.leave()
         return LastRounds(
@@ -204,7 +231,14 @@ class Session:
             standing.claims.look_again()
         numpy = standing.numpy
         if numpy.is_due and not numpy.is_disturbed:
-            take_numpy(numpy, standing.device, worker, self._interrupt, self._tell)
+            is_over = self._deadlines.is_past_waiting
+            take_numpy(
+                numpy,
+                standing.device,
+                worker,
+                lambda: self._interrupt.is_set or is_over(),
+                self._tell,
+            )
 
     def _budget(self, evaluator: Evaluator) -> Budget:
         o = self._options
@@ -220,10 +254,16 @@ class Session:
         return Budget(*rules, interrupt=self._interrupt)
 
 
-def _oracle(bounder: Bounder, evaluator: Evaluator, claims: Claims) -> Oracle[Candidate]:
+def _oracle(
+    bounder: Bounder, evaluator: Evaluator, claims: Claims, deadlines: Deadlines
+) -> Oracle[Candidate]:
+    def evaluate(candidates: Sequence[Candidate]) -> list[ev.Outcome]:
+        with deadlines.shielded():  # it looks at the time itself
+            return evaluator(candidates)
+
     return Oracle[Candidate](
         bound=bounder.ns,
-        evaluate=evaluator,
+        evaluate=evaluate,
         key=evaluator.implementation_key,
         scale=claims.scale,
         announce=evaluator.announce,

@@ -49,9 +49,10 @@ class Rooted:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """The time limit passed before anything could be measured: the reference alone took it."""
+    """The time limit passed before anything was measured, while `during`: a clause such as "the reference was computed"."""
 
     limit_s: float
+    during: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..codegen.c.source import Source
+from ..runtime.apart import Stopped
 from ..runtime.backend import AbstractDevice
 from ..runtime.records.record import BestFile
 from ..runtime.worker.outcome import Failure
@@ -87,6 +88,14 @@ class Standing:
         if not self.device.builder.makes_libraries:
             return None
         if other is not None:
-            return Path(other.library)
-        built = evaluator.artifacts([candidate])[0]
-        return None if isinstance(built, Failure) else Path(built.path)
+            return _if_there(Path(other.library))
+        try:
+            built = evaluator.artifacts([candidate])[0]
+        except Stopped:  # a replay builds it
+            return None
+        return None if isinstance(built, Failure) else _if_there(Path(built.path))
+
+
+def _if_there(library: Path) -> Path | None:
+    """None where somebody has removed the folder: a replay builds it."""
+    return library if library.exists() else None

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
-from ..runtime.apart import Stopped
+from ..runtime.apart import DiedError, Stopped, run_apart, shared_empty
 from ..runtime.measure.timing import Sampler, measure
 from ..runtime.records.stored import Parameter
 from ..runtime.worker.input_sets import InputSet, InputSets
 from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.verify import Expected, find_mismatch, poison_value
 
-_LOOK_S = 0.05
 _SLOW_S = 0.1  # a run that is timed fewer times
 # How many times as far as a candidate it may be from ours: it may use another algorithm, but not compute something else.
 _TOLERANCE = 100.0
@@ -35,11 +31,44 @@ class FailedReferenceError(Exception):
 
 
 @dataclass(frozen=True)
+class Looked:
+    """What there was time for: nanoseconds of a call, None where they were not taken, and whether it was compared."""
+
+    time_ns: float | None
+    is_compared: bool
+
+
+@dataclass(frozen=True)
 class UserReference:
     """A function of the arguments of a sequence, which it changes in place as the sequence does. `args` are left as they are."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
+
+    def look_at(
+        self,
+        parameters: Sequence[Parameter],
+        input_sets: InputSets,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Looked:
+        """Compare it and time it, in a child of its own, until `is_over`. Raises WrongReferenceError and FailedReferenceError."""
+        compared_s = shared_empty((1,), np.float64)
+
+        def work() -> float:
+            compared_s[0] = self.compare(parameters, input_sets)
+            return self.time_ns(float(compared_s[0]))
+
+        time_ns: float | None = None
+        try:
+            time_ns = run_apart(work, is_over)
+        except DiedError as e:
+            raise FailedReferenceError(
+                f"the reference cannot be called as the sequence is: {e}"
+            ) from e
+        except Stopped:
+            if not is_over():
+                raise
+        return Looked(time_ns, bool(compared_s[0]))
 
     def compare(self, parameters: Sequence[Parameter], input_sets: InputSets) -> float:
         """Run it on the first input set of which it is known what must come out; seconds that it took.
@@ -112,24 +141,3 @@ def _comparable(got: Any, expected: Expected) -> tuple[Any, Expected]:
     empty = np.isnan(want) if want.dtype.kind == "f" else want == poison_value(want.dtype)
     filled = np.where(empty, want, got).astype(got.dtype)
     return filled, replace(expected, factor=expected.factor * _TOLERANCE)
-
-
-@contextmanager
-def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
-    """Raises Stopped within the block, in this thread and between two steps of Python, once `is_over`."""
-    thread, is_left = threading.get_ident(), threading.Event()
-
-    def watch() -> None:
-        while not is_left.wait(_LOOK_S):
-            if is_over():
-                raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-                raise_in(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        is_left.set()
-        watcher.join()

@@ -1,7 +1,7 @@
 """Work in a forked child, which the user or the clock can end at any moment, whatever it is about.
 
-The child has what its parent has, at no cost; it gives back one value that can be pickled, and may write to arrays of
-`shared_empty`. It must use no threads that the parent had.
+The child has what its parent has, at no cost; it gives back one value, whose arrays come through shared memory (handover.py), and
+may write to arrays of `shared_empty`. It must use no threads that the parent had. What it prints goes nowhere.
 """
 
 from __future__ import annotations
@@ -13,15 +13,21 @@ import os
 import pickle
 import select
 import signal
+import sys
 import time
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from .free_memory import n_killed_for_memory, within_free_memory
+from .handover import Handover
+
 T = TypeVar("T")
+_TRIES = 3  # of a child that somebody kills
 _LOOK_S = 0.05  # how often the parent looks whether the child is to end
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -30,12 +36,38 @@ class Stopped(KeyboardInterrupt):
     """The user, by the signal that is its argument, or the clock ended what was going on."""
 
 
-def run_apart(work: Callable[[], T], is_over: Callable[[], bool] = lambda: False) -> T:
-    """What `work` returns or raises in a child. Raises Stopped once `is_over`, MemoryError where the system ended the child."""
-    return cast(T, _wait(*_begin(work), is_over))
+class DiedError(RuntimeError):
+    """A child ended without an answer, by a signal or by itself; the argument says how."""
 
 
-def _begin(work: Callable[[], Any]) -> tuple[int, int]:
+def run_apart(
+    work: Callable[[], T],
+    is_over: Callable[[], bool] = lambda: False,
+    kept: Sequence[np.ndarray[Any, Any]] = (),
+) -> T:
+    """What `work` returns or raises in a child; where that holds arrays of `kept`, it holds these themselves.
+
+    Raises Stopped once `is_over`, MemoryError where there is too little memory for it, and DiedError. A child that
+    somebody kills is made again.
+    """
+    for _ in range(_TRIES):
+        n_killed = n_killed_for_memory()
+        handover = Handover(kept)
+        try:
+            return cast(T, _wait(*_begin(work, handover), handover, is_over))
+        except _KilledError:
+            if n_killed is None or n_killed_for_memory() != n_killed:
+                break
+        finally:
+            handover.close()
+    raise MemoryError("the system ended the process that computed the reference")
+
+
+class _KilledError(Exception):
+    """A child was ended by SIGKILL, which is not of its own making."""
+
+
+def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
     """A child that works: its process and the pipe of its answer."""
     read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
@@ -43,30 +75,42 @@ def _begin(work: Callable[[], Any]) -> tuple[int, int]:
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        _answer(work, write_fd)
+        _answer(work, handover, write_fd)
     os.close(write_fd)
     return pid, read_fd
 
 
-def _wait(pid: int, read_fd: int, is_over: Callable[[], bool]) -> Any:
+def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool]) -> Any:
     """The answer of a child, which is gone then."""
     try:
         content = _read(read_fd, is_over)
     except BaseException:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        _kill(pid)
         raise
     finally:
         os.close(read_fd)
         status = os.waitpid(pid, 0)[1]
     if not content:
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            raise MemoryError("the system ended the process that computed the reference")
-        raise RuntimeError(f"a child of this process ended with status {status} and no answer")
-    is_well, value = pickle.loads(content)
+            raise _KilledError
+        raise DiedError(_end_of(status))
+    is_well, value = handover.loads(content)
     if not is_well:
         raise value
     return value
+
+
+def _kill(pid: int) -> None:
+    """End a child with what it has started; it may not have become the leader of its group yet."""
+    for end in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            end(pid, signal.SIGKILL)
+
+
+def _end_of(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"its process ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"it ended its process with status {os.WEXITSTATUS(status)}"
 
 
 def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -75,20 +119,34 @@ def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(mmap.mmap(-1, max(1, n_bytes)), dtype, math.prod(shape)).reshape(shape)
 
 
-def _answer(work: Callable[[], Any], fd: int) -> None:
+def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
     """In the child: work, answer, end."""
     try:
+        os.setsid()  # what it starts ends with it; signals of a terminal are for the parent
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
         try:
-            content = pickle.dumps((True, work()))
+            with within_free_memory():
+                content = handover.dumps((True, work()))
         except BaseException as e:
-            content = pickle.dumps((False, e))
+            content = handover.dumps((False, _sendable(e)))
         with open(fd, "wb") as pipe:
             pipe.write(content)
     finally:
         os._exit(0)
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error with the lines where it was raised; another one in its place where it cannot be pickled."""
+    lines = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(lines)
+    error.add_note(f"in a child of this process:\n{lines}")
+    return error
 
 
 def _read(fd: int, is_over: Callable[[], bool]) -> bytes:

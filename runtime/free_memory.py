@@ -24,6 +24,15 @@ def total_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def n_killed_for_memory() -> int | None:
+    """How many processes the system has ended for their memory since it started; None where it does not say."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
 @contextmanager
 def within_free_memory() -> Iterator[None]:
     """Inside, allocations beyond the memory that is free now raise MemoryError (Linux; elsewhere nothing is limited)."""

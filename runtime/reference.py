@@ -2,7 +2,7 @@
 
 The interpreter (kernels/interpret/kernel.py) says what is right; LLVM compiles the same loops from a text of their own
 (kernels/interpret/llvm.py), with one thread, in order and without fast arithmetic.
-Nothing of codegen/ is used. What may take long runs in a child, which a signal or a deadline ends.
+Nothing of codegen/ is used. Nobody knows how long a run takes: who must go on runs it in a child (worker/inputs_apart.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
 from ..kernels.language.record import Recording
-from .apart import Stopped, over_after, run_apart, shared_empty
+from .apart import Stopped, over_after, run_apart
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 
 Array = NDArray[Any]
@@ -31,13 +31,11 @@ Array = NDArray[Any]
 _COMPILE_NS = 1.5e7
 _COMPILE_NODE_NS = 4e5  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
-_LONG_NS = 5e7  # what is expected to take longer runs in a child
+_LONG_NS = 5e7  # from here on products of matrices are left to BLAS, also where results are moved
 _MOVED = 4.0  # how many times as long a kernel takes whose results are moved
 _OF_BLAS = 0.25  # of the time of compiled loops, which only sums of products fall below
-_LOST_S, _LOST = (
-    5.0,
-    20.0,
-)  # after these seconds, and so many times what was expected, no run is of use that is moved
+# A run that measures rounding is of no use after these seconds, and so many times what was expected.
+_LOST_S, _LOST = 5.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,20 @@ class _Seen:
     given: Recording
     made: Recording
     ways: dict[int, Way]
+    is_moved: bool
+
+    @property
+    def expected_ns(self) -> float:
+        """About how long its calls take, once they are compiled."""
+        calls = zip(self.made.calls, self.made.n_made, strict=True)
+        return sum(n * self.ways[id(call.ir)].ns for call, n in calls)
 
 
 class Reference:
-    """Computes references, until `is_over` says that the user or the clock wants no more of it."""
+    """Computes references; `begins` is told of every call of the sequence."""
 
-    def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        self.is_over = is_over
+    def __init__(self, begins: Callable[[], None] = lambda: None) -> None:
+        self._begins = begins
         self._seen: dict[tuple[int, bool, bool], _Seen] = {}
         self._kernels: dict[tuple[int, tuple[DType, ...], bool], CompiledKernel] = {}
 
@@ -79,44 +84,62 @@ class Reference:
 
         With a `seed` results that were rounded are moved (kernels/interpret/moved.py).
 
-        Raises Stopped, and IndexError where an index leaves its array.
+        Raises IndexError where an index leaves its array.
         """
-        is_moved = seed is not None
-        known = self._known(recording, wide, is_moved)
-        seen, ways = known.made, known.ways
-        expected = zip(seen.calls, seen.n_made, strict=True)
-        expected_ns = sum(n * ways[id(call.ir)].ns for call, n in expected)
-        is_long = is_moved or expected_ns > _LONG_NS
+        self._begins()
+        known = self._known(recording, wide, is_moved=seed is not None)
+        found = _initial(known, arrays, wide)
+        self._calls(known, found, scalars, seed)
+        return found
+
+    def run_apart(
+        self,
+        recording: Recording,
+        arrays: Mapping[str, Array],
+        scalars: Mapping[str, Any],
+        seed: int | None,
+        is_over: Callable[[], bool],
+    ) -> dict[str, Array]:
+        """As `run` in the types of the sequence, in a child: a loop that ends when two numbers agree may not end when they are
+        moved. Raises Stopped once `is_over`, or where it takes far longer than was expected.
+        """
+        known = self._known(recording, False, is_moved=seed is not None)
+        found = _initial(known, arrays, False)
+        for call in known.made.calls:  # here, since a child would keep it for itself
+            if known.ways[id(call.ir)].is_compiled:
+                if is_over():  # a long body takes seconds
+                    raise Stopped
+                held = held_in(found[name] for name in call.arrays)
+                self._compiled(call.ir, held, known.is_moved)
+        is_lost = over_after(_LOST_S + _LOST * 1e-9 * known.expected_ns)
+
+        def work() -> dict[str, Array]:
+            self._calls(known, found, scalars, seed)
+            return found
+
+        return run_apart(work, lambda: is_over() or is_lost())
+
+    def _calls(
+        self,
+        known: _Seen,
+        found: dict[str, Array],
+        scalars: Mapping[str, Any],
+        seed: int | None,
+    ) -> None:
+        """The calls of the sequence on its arrays, in order."""
         seeds = (mixed(seed or 0, k) for k in count())
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
-            if ways[id(ir)].is_compiled:
+            if known.ways[id(ir)].is_compiled:
                 arrays = [plain(given[p.name]) for p in ir.arrays]
-                self._compiled(ir, held_in(arrays), is_moved).run(arrays, numbers, next(seeds))
+                self._compiled(ir, held_in(arrays), known.is_moved).run(
+                    arrays, numbers, next(seeds)
+                )
             else:
-                arithmetic = ArrayMover(next(seeds)) if is_moved else None
+                arithmetic = ArrayMover(next(seeds)) if known.is_moved else None
                 run_kernel(ir, given, numbers, arithmetic)
 
-        found = initial_arrays(seen, arrays, shared_empty if is_long else np.empty)
-        if wide:  # no machine computes with float16
-            found = {
-                n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()
-            }
-        for call in seen.calls:  # before a child is made, which would keep it for itself
-            if ways[id(call.ir)].is_compiled:
-                if self.is_over():  # a long body takes seconds
-                    raise Stopped
-                self._compiled(call.ir, held_in(found[name] for name in call.arrays), is_moved)
-        if is_long:
-            # A loop that ends when two numbers agree may not end when they are moved.
-            is_lost = over_after(_LOST_S + _LOST * 1e-9 * expected_ns) if is_moved else None
-            run_apart(
-                lambda: run_calls(seen, found, scalars, run),
-                self.is_over if is_lost is None else lambda: self.is_over() or is_lost(),
-            )
-        else:
-            run_calls(seen, found, scalars, run)
-        return found
+        run_calls(known.made, found, scalars, run)
 
     def _known(self, recording: Recording, wide: bool, is_moved: bool) -> _Seen:
         key = id(recording), wide, is_moved
@@ -124,7 +147,7 @@ class Reference:
         if known is None:
             made = widened(recording) if wide else recording
             choose = choose_moved if is_moved else choose_ways
-            known = self._seen[key] = _Seen(recording, made, choose(made))
+            known = self._seen[key] = _Seen(recording, made, choose(made), is_moved)
         return known
 
     def compiles(self, recording: Recording) -> bool:
@@ -145,6 +168,14 @@ class Reference:
         if key not in self._kernels:
             self._kernels[key] = compile_kernel(ir, held, is_moved=is_moved)
         return self._kernels[key]
+
+
+def _initial(known: _Seen, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
+    """The arrays that the calls of a sequence begin with."""
+    found = initial_arrays(known.made, arrays)
+    if wide:  # no machine computes with float16
+        found = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()}
+    return found
 
 
 def choose_ways(recording: Recording) -> dict[int, Way]:

@@ -39,21 +39,20 @@ def run_reference(
 def initial_arrays(
     recording: Recording,
     arrays: Mapping[str, Array],
-    empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
 ) -> dict[str, Array]:
-    """What the calls of a recording run on: copies of arrays that any of them writes, made by `empty(shape, dtype)`, temporaries of
-    zeros, and the other arrays themselves.
+    """What the calls of a recording run on: copies of arrays that any of them writes, temporaries of zeros, and the other arrays
+    themselves.
     """
     written = {name for call in recording.calls for name in written_by(call)}
     found: dict[str, Array] = {}
     for p in recording.arrays:
         if p.name in written:
-            found[p.name] = empty(p.shape, p.dtype.numpy)
+            found[p.name] = np.empty(p.shape, p.dtype.numpy)
             found[p.name][...] = arrays[p.name]
         else:
             found[p.name] = arrays[p.name]
     for p in recording.temps:
-        found[p.name] = empty(p.shape, p.dtype.numpy)
+        found[p.name] = np.empty(p.shape, p.dtype.numpy)
         found[p.name][...] = 0
     return found
 

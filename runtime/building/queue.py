@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...codegen.c.source import Source
 from ..apart import Stopped
@@ -85,10 +85,7 @@ class BuildQueue:
     def forget(self) -> None:
         """Build nothing of what was put. Returns when no compiler runs any more."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            if self._is_over():
-                self._builder.end_builds()
-            self._pool.shutdown()
+            _end(self._pool, [g.future for g in self._begun], self._builder, self._is_over)
         self._pool, self._begun, self._waiting = None, [], {}
 
     def _begin(self, sources: list[Source]) -> None:
@@ -164,10 +161,47 @@ def _make(builder: AbstractBuilder, sources: list[Source]) -> _Made:
 
 
 def build_many(
-    builder: AbstractBuilder, sources: Sequence[Source], jobs: int
+    builder: AbstractBuilder,
+    sources: Sequence[Source],
+    jobs: int,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """Build sources with up to `jobs` compilers at once; results in the order of `sources`."""
-    return BuildQueue(builder, jobs).take(sources)
+    """Build sources with up to `jobs` compilers at once; results in the order of `sources`. Raises Stopped once `is_over`."""
+    return BuildQueue(builder, jobs, is_over=is_over).take(sources)
+
+
+def build_each(
+    builder: AbstractBuilder,
+    sources: Sequence[Source],
+    jobs: int,
+    is_over: Callable[[], bool] = lambda: False,
+) -> list[Artifact | Failure]:
+    """As `build_many`, each source alone."""
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="build")
+    futures = [pool.submit(builder.build, source) for source in sources]
+    try:
+        while wait(futures, _LOOK_S).not_done:
+            if is_over():
+                raise Stopped
+    finally:
+        _end(pool, futures, builder, is_over)
+    return [future.result() for future in futures]
+
+
+def _end(
+    pool: ThreadPoolExecutor,
+    futures: Sequence[Future[Any]],
+    builder: AbstractBuilder,
+    is_over: Callable[[], bool],
+) -> None:
+    """Begins nothing more, and returns when no compiler runs any more: soon, once `is_over`. Each may have to be ended more than
+    once, since what failed with others is built again by itself.
+    """
+    pool.shutdown(wait=False, cancel_futures=True)
+    while wait([f for f in futures if not f.cancelled()], _LOOK_S).not_done:
+        if is_over():
+            builder.end_builds()
+    pool.shutdown()
 
 
 def report_many(

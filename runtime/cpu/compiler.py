@@ -4,6 +4,8 @@ by content.
 
 from __future__ import annotations
 
+import atexit
+import errno
 import hashlib
 import os
 import re
@@ -15,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ...space.engine.own_folders import NotOursError, make_own_folder
@@ -240,16 +243,17 @@ def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
         )
     except OSError as e:
         return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
-    _RUNNING.add(running)
-    try:
-        log, _ = running.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
-    finally:
-        _RUNNING.discard(running)
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.communicate()
+    with running:  # which closes its pipe, wherever this is left
+        _RUNNING.add(running)
+        try:
+            log, _ = running.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
+        finally:
+            _RUNNING.discard(running)
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.communicate()
     if running.returncode == 0:
         return None
     text = log.decode(errors="replace")[:_LOG_CHARACTERS]
@@ -288,6 +292,7 @@ def build_files(
     timeout_s: float,
 ) -> Library | Failure:
     """Compile the first of `files`, which may include the others, to `target`, unless it is there; the files come to lie beside it.
+    Where somebody removes the folder meanwhile, it is compiled again, to a folder of this process.
 
     Safe for concurrent callers, also of other processes: the library appears by rename, complete or
     not at all.
@@ -296,17 +301,54 @@ def build_files(
     with suppress(FileNotFoundError, NotOursError, OddFileError):
         if not is_torn(target):
             return Library(target, target.stem, 0)
+    built = _built_in(target.parent, compiler, files, extra, target.name, timeout_s)
+    if built is None:
+        spare = _spare_folder()
+        built = _built_in(spare, compiler, files, extra, target.name, timeout_s)
+        if built is None:
+            raise FileNotFoundError(errno.ENOENT, "somebody removes folders here", str(spare))
+    return built
+
+
+def _built_in(
+    folder: Path,
+    compiler: Compiler,
+    files: Mapping[str, str],
+    extra: tuple[str, ...],
+    name: str,
+    timeout_s: float,
+) -> Library | Failure | None:
+    """None where the folder has gone."""
+    make_own_folder(folder)
     started_ns = time.monotonic_ns()
-    with Scratch("making-", target.parent) as scratch:
-        for name, text in files.items():
-            (scratch / name).write_text(text)
-        output = scratch / target.name
-        command = compiler.command(scratch / next(iter(files)), output, extra)
-        failure = run_compiler(command, timeout_s)
-        if failure is not None:
-            return failure
-        for name in files:
-            os.replace(scratch / name, target.parent / name)
-        os.chmod(output, 0o755)  # where the user's files are for a group to write, this one is not
-        os.replace(output, target)
-    return Library(target, target.stem, time.monotonic_ns() - started_ns)
+    try:
+        with Scratch("making-", folder) as scratch:
+            for file, text in files.items():
+                (scratch / file).write_text(text)
+            output = scratch / name
+            command = compiler.command(scratch / next(iter(files)), output, extra)
+            failure = run_compiler(command, timeout_s)
+            if failure is not None:
+                return failure if (scratch / next(iter(files))).exists() else None
+            for file in files:
+                os.replace(scratch / file, folder / file)
+            os.chmod(
+                output, 0o755
+            )  # where the user's files are for a group to write, this one is not
+            os.replace(output, folder / name)
+    except FileNotFoundError:
+        return None
+    return Library(folder / name, Path(name).stem, time.monotonic_ns() - started_ns)
+
+
+@cache
+def _spare_folder() -> Path:
+    """A folder of this process for what cannot stay where it should."""
+    spare, owner = Scratch("kernelscape-build-"), os.getpid()
+
+    def close() -> None:
+        if os.getpid() == owner:  # a child of fork() leaves it to its parent
+            spare.close()
+
+    atexit.register(close)
+    return spare.path

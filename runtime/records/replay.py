@@ -29,7 +29,8 @@ from ...space.targets.target import Target
 from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..host import flush_stdout
 from ..signature import Result, Signature
-from ..worker.inputs import ArgumentsError, make_input_sets
+from ..worker.inputs import ArgumentsError
+from ..worker.inputs_apart import input_sets_apart
 from ..worker.outcome import FINAL, Failure, Measurement
 from ..worker.worker import AbstractWorker
 from .record import BestFile, RunHeader
@@ -172,7 +173,7 @@ def check_again(
     known: Mapping[str, Any],
 ) -> tuple[Measurement | Failure, int]:
     """Build, verify on fresh inputs of the stored ranges and the `known` arrays, and time; with the number of input sets
-    that were verified. Raises WorkerError.
+    that were verified. Raises WorkerError and SlowReferenceError.
     """
     artifact = builder.build(rebuilt.source)
     if isinstance(artifact, Failure):
@@ -180,7 +181,7 @@ def check_again(
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng, known)
     try:
-        input_sets = make_input_sets(
+        input_sets = input_sets_apart(
             rebuilt.recording, rebuilt.problem, first, rng, n_sets, undecided=best.undecided
         )
     except ArgumentsError as e:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ..apart import Stopped
+from ..free_memory import n_killed_for_memory
 from .child import ChildOptions
 from .messages import (
     Broken,
@@ -34,6 +35,8 @@ from .messages import (
 )
 
 _START_S = 60.0
+# Signals that no candidate sends itself. SIGKILL is the system's, too, where memory runs out.
+_FOREIGN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGKILL)
 _LOOK_S = 0.1  # how often it is asked whether anybody still waits for an answer
 # Settings that would change what is measured: OPENBLAS_CORETYPE halves OpenBLAS where it is
 # preset wrongly.
@@ -51,6 +54,7 @@ class Death:
     deadline_s: float = 0.0
     used_bytes: int = 0  # private memory just before it was killed
     fault: Fault | None = None
+    is_foreign: bool = False  # somebody else ended it, whatever it was about
 
 
 Answer = Ready | Outcomes | Rates | Death
@@ -74,14 +78,15 @@ class Channel:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        path = None if library is None else os.fspath(library)
-        self._options = ChildOptions(device, path, available_cores())
+        self._device = device
+        self.library = library
         self._scratch = scratch
         self._given = dict(environment or {})
         self._child: subprocess.Popen[bytes] | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self._request_fd = self._reply_fd = -1
         self._is_ready = False
+        self._n_killed_before: int | None = None  # for memory, in the whole system
 
     @property
     def is_alive(self) -> bool:
@@ -93,7 +98,9 @@ class Channel:
         """
         try:
             self.start()
-            self._await_start()
+            died = self._await_start()
+            if died is not None:
+                return died
             write_all(self._request_fd, encode_request(request))
             return self._receive(deadline_s)
         except BrokenPipeError:
@@ -119,9 +126,11 @@ class Channel:
         if self._child is not None:
             return
         self._is_ready = False
+        self._n_killed_before = n_killed_for_memory()
         child_in, self._request_fd = os.pipe()
         self._reply_fd, child_out = os.pipe()
-        options = msgspec.json.encode(self._options).decode()
+        path = None if self.library is None else os.fspath(self.library)
+        options = msgspec.json.encode(ChildOptions(self._device, path, available_cores())).decode()
         module = f"{__package__}.child"
         command = [sys.executable, "-P", "-m", module, str(child_in), str(child_out), options]
         try:
@@ -140,14 +149,18 @@ class Channel:
             os.close(child_in)
             os.close(child_out)
 
-    def _await_start(self) -> None:
+    def _await_start(self) -> Death | None:
+        """Its death where somebody has ended it. Raises RuntimeError where it does not start by itself."""
         if self._is_ready:
-            return
+            return None
         answer = self._receive(_START_S)
+        if isinstance(answer, Death) and answer.is_foreign:
+            return answer
         if not isinstance(answer, Ready):
             log_end = answer.log if isinstance(answer, Death) else ""
             raise RuntimeError(f"the worker's child did not start: {log_end}")
         self._is_ready = True
+        return None
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(_REMOVED_PREFIXES)}
@@ -211,7 +224,23 @@ class Channel:
         else:
             what = f"it ended the process with status {code}"
         died_by = -code if code is not None and code < 0 else 0
-        return Death(what, self._log_end(), died_by, timed_out, deadline_s, used_bytes, fault)
+        return Death(
+            what,
+            self._log_end(),
+            died_by,
+            timed_out,
+            deadline_s,
+            used_bytes,
+            fault,
+            self._is_foreign(died_by),
+        )
+
+    def _is_foreign(self, died_by: int) -> bool:
+        """Whether somebody has sent the signal that ended the child."""
+        if died_by == signal.SIGKILL:
+            before = self._n_killed_before
+            return before is not None and n_killed_for_memory() == before
+        return died_by in _FOREIGN
 
     def _log_end(self) -> str:
         try:

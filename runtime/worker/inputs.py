@@ -125,7 +125,6 @@ def _whole(
     return rng.integers(least, most, shape, dtype, endpoint=True)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # arguments may lie at the ends of their types
 def make_input_sets(
     recording: Recording,
     problem: Problem,
@@ -137,24 +136,62 @@ def make_input_sets(
     more: Sequence[Arguments] = (),
     undecided: float = UNDECIDED,
 ) -> InputSets:
-    """Everything that candidates of the problem are verified and timed on; `first` is not
-    changed.
+    """Everything that candidates of the problem are verified and timed on; `first` is not changed.
 
     `more` are further arguments of the caller; `undecided` is the share of an array that may lie on branches. Once `is_enough`
-    there are no more sets than there are. Raises Stopped when the reference is ended, and ArgumentsError where the caller's
-    arguments lead an index out of its array, or fail an assertion.
+    there are no more sets than there are. Raises ArgumentsError where the caller's arguments lead an index out of its array, or
+    fail an assertion.
     """
-    if reference is None:
-        from ..reference import Reference  # brings LLVM, see `Worker`
+    reference = reference or _new_reference()
+    made = unrounded_input_sets(recording, problem, first, rng, n_sets, reference, is_enough, more)
+    return with_rounding(recording, made, reference, undecided)
 
-        reference = Reference()
+
+def with_rounding(
+    recording: Recording,
+    made: InputSets,
+    reference: Reference | None = None,
+    undecided: float = UNDECIDED,
+    is_over: Callable[[], bool] = lambda: False,
+) -> InputSets:
+    """The sets of a recording with what measures, once that is asked for, how far rounding carries their results."""
+    used, recording = reference or _new_reference(), cell_by_cell(recording)
+
+    def measurable(s: InputSet) -> InputSet:
+        def run(seed: int | None) -> dict[str, Array]:
+            found = used.run_apart(recording, s.arrays, s.scalars, seed, is_over)
+            return canonical(recording.trees, found)
+
+        return replace(s, rounding=Rounding(s.expected, run, is_over, undecided))
+
+    return replace(made, sets=tuple(measurable(s) if s.expected else s for s in made.sets))
+
+
+def _new_reference() -> Reference:
+    from ..reference import Reference  # brings LLVM, see `Worker`
+
+    return Reference()
+
+
+@np.errstate(over="ignore", invalid="ignore")  # arguments may lie at the ends of their types
+def unrounded_input_sets(
+    recording: Recording,
+    problem: Problem,
+    first: Arguments,
+    rng: np.random.Generator,
+    n_sets: int,
+    reference: Reference,
+    is_enough: Callable[[], bool],
+    more: Sequence[Arguments],
+) -> InputSets:
+    """As `make_input_sets`, without what measures rounding: this can be handed to another process."""
     recording = cell_by_cell(recording)
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
     is_huge = n_bytes > _HUGE_BYTES and n_sets > 1
     if n_bytes > _MANY_BYTES:
         n_sets = min(n_sets, 2)
-    maker = _Maker(recording, problem, roles, reference, undecided)
+    maker = _Maker(recording, problem, roles, reference)
     try:
         sets = [maker.unverified(first) if is_huge else maker.plain(first)]
         sets += [maker.plain(given) for given in more if not is_huge]
@@ -273,12 +310,10 @@ class _Maker:
         problem: Problem,
         roles: Mapping[str, str],
         reference: Reference,
-        undecided: float = UNDECIDED,
     ) -> None:
         self._recording = recording
         self._reference = reference
         self._roles = roles
-        self._undecided = undecided
         sums = [t for t in problem.tasks if t.is_reduction]
         extents = ([x.extent for x in t.loops if x.is_reduction] for t in sums)
         self._n_stages, self._n_summands = len(sums), max(map(prod, extents), default=1)
@@ -308,16 +343,9 @@ class _Maker:
                 return
             yield made
 
-    def _run(
-        self,
-        arrays: Mapping[str, Array],
-        given: Arguments,
-        *,
-        wide: bool = True,
-        seed: int | None = None,
-    ) -> dict[str, Array]:
+    def _run(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
         """What comes out, as it is compared."""
-        found = self._reference.run(self._recording, arrays, given.scalars, wide=wide, seed=seed)
+        found = self._reference.run(self._recording, arrays, given.scalars)
         return canonical(self._recording.trees, found)
 
     def _compared(self, found: Mapping[str, Array]) -> list[str]:
@@ -341,7 +369,7 @@ class _Maker:
             )
             for name in self._compared(found)
         }
-        return self._with_rounding(arrays, given, wanted)
+        return InputSet(arrays, dict(given.scalars), wanted)
 
     def _set(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
@@ -351,18 +379,7 @@ class _Maker:
             name: self._expected(name, found[name], max(sizes[name], _largest(found[name])))
             for name in self._compared(found)
         }
-        return self._with_rounding(arrays, given, wanted)
-
-    def _with_rounding(
-        self, arrays: Mapping[str, Array], given: Arguments, wanted: Mapping[str, Expected]
-    ) -> InputSet:
-        rounding = Rounding(
-            wanted,
-            lambda seed: self._run(arrays, given, wide=False, seed=seed),
-            self._reference.is_over,
-            self._undecided,
-        )
-        return InputSet(arrays, dict(given.scalars), wanted, rounding)
+        return InputSet(arrays, dict(given.scalars), wanted)
 
     def _expected(self, name: str, want: Array, size: float) -> Expected:
         """What is allowed for the rounding of sums."""

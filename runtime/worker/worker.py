@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +43,7 @@ from .rounding import branch_sentences
 from .verify import Expected
 
 Array = NDArray[Any]
+_TRIES = 3  # of what a child is asked that somebody kills
 _PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
 Outcome = Measurement | Failure
 
@@ -147,7 +149,7 @@ class Worker(AbstractWorker):
         self._levels: dict[int, int] = {}  # of the rounding of input sets, where it was measured
         self._files = MemoryFiles()
         self.n_restarts = 0
-        library = device.runner.child_library() if self._options.runs_candidates else None
+        library = self._library()
         self._scratch = Scratch(SCRATCH_PREFIX)
         self._channel = Channel(
             device.name,
@@ -155,6 +157,10 @@ class Worker(AbstractWorker):
             self._scratch.path,
             environment=dict(self._options.environment),
         )
+
+    def _library(self) -> Path | None:
+        """What the device's own part of a child is loaded from, which is built where it is not there."""
+        return self._device.runner.child_library() if self._options.runs_candidates else None
 
     def start(self) -> None:
         self._channel.start()
@@ -332,18 +338,37 @@ class Worker(AbstractWorker):
         assert self._prepare is not None
         assert self._input_sets is not None
         deadline_s = 30.0 + 2e-8 * self._input_sets.size_bytes * len(self._input_sets.sets)
-        answer = self._channel.ask(self._prepare, deadline_s)
+        answer = self._ask_child(self._prepare, deadline_s)
         if isinstance(answer, Death):
             raise WorkerError(f"the worker's child could not take the arrays: {answer.what}")
         assert isinstance(answer, Ready)
         self._ready = answer
 
     def _ask(self, request: Request, deadline_s: float) -> Answer:
+        return self._ask_child(request, deadline_s, self._revive)
+
+    def _revive(self) -> None:
+        """Another child in place of one that has died, as far as that one was."""
         if not self._channel.is_alive:
             self.n_restarts += 1
+            self._channel.library = self._library()  # somebody may have removed the folder
             if self._prepare is not None:
                 self._send_prepare()
-        return self._channel.ask(request, deadline_s)
+
+    def _ask_child(
+        self, request: Request, deadline_s: float, before: Callable[[], None] = lambda: None
+    ) -> Answer:
+        """The answer, by another child where somebody has killed one. Raises WorkerError where each of some was killed."""
+        what = ""
+        for _ in range(_TRIES):
+            before()
+            answer = self._channel.ask(request, deadline_s)
+            if not isinstance(answer, Death) or not answer.is_foreign:
+                return answer
+            what = answer.what
+        raise WorkerError(
+            f"somebody kills the process that runs candidates: {what}, {_TRIES} times in a row"
+        )
 
     def _rates(self, request: Probe | Calibrate, deadline_s: float) -> dict[str, list[float]]:
         answer = self._ask(request, deadline_s)

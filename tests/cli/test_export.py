@@ -41,7 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        given = ("--size", "m=30,n=50", "--max-evals", "2", "--time-limit", "2s", "-q")
+        given = ("--size", "m=30,n=50", "--max-evals", "2", "--time-limit", "5s", "-q")
         with pytest.raises(SystemExit) as ended:
             cli.main(["run", "gesummv", *given, "-o", str(folder / "run")])
     assert ended.value.code == 0

@@ -20,7 +20,7 @@ from msgspec import structs
 from .command import USER_FILE, objects
 
 FEW = ("--max-evals", 3, "--target", "fake", "--json")
-CPU = ("--max-evals", 1, "--time-limit", "1s")
+CPU = ("--max-evals", 1, "--time-limit", "5s")
 
 
 @pytest.fixture(autouse=True)

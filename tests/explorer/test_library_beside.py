@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
         run = ks.explore(
-            load("vadd").sequence, *arguments(), max_evals=1, time_limit=1, directory=folder / "run"
+            load("vadd").sequence, *arguments(), max_evals=1, time_limit=5, directory=folder / "run"
         )
     assert run.best is not None
     return folder

@@ -37,7 +37,7 @@ def best(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The default of a sum, on all cores."""
     folder = tmp_path_factory.mktemp("made") / "run"
     arguments = load("vadd").make_arguments({"n": N}, np.float32, np.random.default_rng(1))
-    ks.explore(load("vadd").sequence, *arguments, max_evals=1, time_limit=1, directory=folder)
+    ks.explore(load("vadd").sequence, *arguments, max_evals=1, time_limit=5, directory=folder)
     best = folder / "best.json"
     kinds = dict(load_best(best).decisions)
     assert kinds["dim_kind(add0.i.outer)"] == "PARALLEL"

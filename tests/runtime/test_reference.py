@@ -42,9 +42,8 @@ def mixed(x: nd, i: nd, out: nd, ints: nd, alpha: float):
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is compiled, and runs in a child."""
+    """Everything is compiled."""
     monkeypatch.setattr(module, "_COMPILE_NS", -np.inf)
-    monkeypatch.setattr(module, "_LONG_NS", -1.0)
 
 
 def test_lu_is_compiled_and_right():
@@ -114,7 +113,9 @@ def test_a_run_that_is_over_ends_at_once():
     for answers in ([], [False]):  # before it is compiled, and while it runs
         answer = iter(answers)
         with pytest.raises(Stopped):
-            Reference(lambda answer=answer: next(answer, True)).run(r, {"a": a}, {})
+            run_apart(
+                lambda: Reference().run(r, {"a": a}, {}), lambda answer=answer: next(answer, True)
+            )
 
 
 def test_a_child_gives_back_what_it_returns_raises_and_writes():
@@ -190,7 +191,7 @@ def scaled(x: nd, y: nd):
 
 
 def test_a_kernel_is_compiled_once(compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the process itself, so that children have it."""
+    """Not for each of its calls."""
     n = 0
 
     def counting(*given: Any, **options: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from kernelscape.codegen.c.source import Source
 from kernelscape.runtime.apart import Stopped
 from kernelscape.runtime.building import queue as build_queue
 from kernelscape.runtime.building.artifact import Artifact
-from kernelscape.runtime.building.queue import BuildQueue
+from kernelscape.runtime.building.queue import BuildQueue, build_each
 from kernelscape.runtime.cpu import compiler
 from kernelscape.runtime.fake.device import FakeBuilder
 from kernelscape.runtime.worker.outcome import Failure
@@ -166,6 +166,7 @@ def test_who_wants_to_wait_no_longer_leaves_nothing_running(device, monkeypatch)
     def interrupted(futures, seconds):
         device.begun(2)
         device.let_once_begun(2, lambda: time.sleep(0.05))
+        monkeypatch.setattr(build_queue, "wait", wait)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(build_queue, "wait", interrupted)
@@ -240,6 +241,27 @@ def test_whoever_waits_no_longer_has_compilers_ended():
     with pytest.raises(Stopped):
         queue.take([text(k) for k in range(4)])
     assert device.n_running == 0
+
+
+def test_what_is_built_again_is_ended_again():
+    """The kind: ends that last as long as what they end begins anew. Where one of several texts fails, each is built for itself."""
+
+    class Stubborn(FakeBuilder):
+        def __init__(self):
+            super().__init__()
+            self._end = threading.Semaphore(0)
+
+        def build(self, source):
+            for _ in range(3):
+                self._end.acquire(timeout=LONG_S)
+            return super().build(source)
+
+        def end_builds(self):
+            self._end.release()
+
+    with pytest.raises(Stopped):
+        build_each(Stubborn(), [text(k) for k in range(4)], 1, lambda: True)
+    assert not [t for t in threading.enumerate() if t.name.startswith("build")]
 
 
 @pytest.mark.compiler

@@ -4,6 +4,7 @@ if nothing had been.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from kernelscape.runtime.worker.input_sets import InputSet, InputSets
 from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.verify import Expected
-from kernelscape.runtime.worker.worker import Worker, WorkerOptions
+from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
 from ..sources import CORRECT, input_sets, source
 
@@ -194,6 +195,31 @@ def test_in_place_values_stay_ordinary(cpu):
         outcome = w.evaluate(cpu.builder.build(source(body)), Protocol(max_samples=5))
     assert isinstance(outcome, Measurement)
     assert outcome.n_calls < 128
+
+
+DECLARED = "int raise(int); int creat(const char *, unsigned);"
+
+
+def test_a_candidate_whose_child_somebody_kills_is_tried_again(cpu, worker, tmp_path):
+    """The kind: what others do to the child of a worker is no fault of the candidate that it runs. Once means another child, at its
+    start or in the middle; again and again means a sentence, and no outcome.
+    """
+    n_before = worker.n_restarts
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        mark = json.dumps(str(tmp_path / f"mark{number}"))
+        once = f"if (access({mark}, 0)) {{ close(creat({mark}, 0600)); raise({number}); }}"
+        artifact = cpu.builder.build(source(DECLARED + once + CORRECT))
+        assert isinstance(worker.evaluate(artifact, QUICK), Measurement)
+    os.kill(worker._channel._child.pid, signal.SIGKILL)  # while it waits
+    assert isinstance(worker.evaluate(cpu.builder.build(source()), QUICK), Measurement)
+    assert worker.n_restarts == n_before + 3
+    with pytest.raises(WorkerError, match=r"somebody kills .* SIGTERM, 3 times in a row"):
+        worker.evaluate(cpu.builder.build(source(DECLARED + "raise(15);")), QUICK)
+    with Worker(cpu) as other:
+        other.start()
+        os.kill(other._channel._child.pid, signal.SIGKILL)
+        other.prepare(input_sets())
+        assert isinstance(other.evaluate(cpu.builder.build(source()), QUICK), Measurement)
 
 
 def test_child_of_a_killed_parent_ends(cpu, tmp_path):

@@ -1,0 +1,82 @@
+"""The last resort of a command: a call into C that does not come back, where Python hears neither signals nor the clock.
+
+A kernel that never ends may be called while a user's file is loaded, or makes its arguments. The search itself makes no such calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
+
+from ..runtime.cpu.compiler import end_compilers
+from ..runtime.cutting import last_resort
+from .exits import Exit
+from .speaking import say
+
+PATIENCE_S = 1.5  # that such a call is given
+_ENDS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
+_PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+@contextmanager
+def backstop() -> Iterator[None]:
+    """Within the block, in the main thread, a signal or a limit ends the process where such a call would have it wait."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    before = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(read_fd,), name="backstop", daemon=True)
+    watcher.start()
+    try:
+        with last_resort(_end_late):
+            yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(write_fd)
+        watcher.join()
+        os.close(read_fd)
+
+
+def _watch(fd: int) -> None:
+    while numbers := os.read(fd, 64):
+        for number, code in _ENDS.items():
+            if number in numbers and not _comes_back(PATIENCE_S):
+                _end("stopped in the middle of a call that does not come back", code)
+
+
+def _end_late() -> None:
+    if not _comes_back(PATIENCE_S):
+        _end(
+            "the time limit passed in the middle of a call that does not come back: nothing was measured",
+            Exit.NOTHING_VALID,
+        )
+
+
+def _comes_back(patience_s: float) -> bool:
+    """Whether the main thread takes a step of Python before that."""
+    is_back = threading.Event()
+
+    def step(_: object) -> int:
+        is_back.set()
+        return 0
+
+    _STEPS.append(_PENDING(step))  # the main thread may call it at any time
+    ctypes.pythonapi.Py_AddPendingCall(_STEPS[-1], None)
+    return is_back.wait(patience_s)
+
+
+_STEPS: list[Any] = []
+
+
+def _end(sentence: str, code: Exit) -> NoReturn:
+    with suppress(OSError, ValueError):
+        say(f"explore: {sentence}", err=True)
+    end_compilers()  # other children see that this process is gone
+    os._exit(code)

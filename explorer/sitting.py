@@ -1,0 +1,117 @@
+"""A session with what comes before it: one time limit, and the signals that end it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ..runtime.apart import Stopped
+from ..search.budget import Interrupt
+from . import stages as st
+from .deadlines import Deadlines
+from .ending import end_before_the_run
+from .session import Session, Tell
+from .workload import Options, Workload
+
+RECORDED = "the sequence was recorded"
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """Who is told, and what ends it."""
+
+    tell: Tell
+    interrupt: Interrupt
+    deadlines: Deadlines
+    signals: list[int]  # seen so far
+
+    @property
+    def signal(self) -> int:
+        """The first that was seen; 0: none."""
+        return self.signals[0] if self.signals else 0
+
+    def within(self, during: str, make: Callable[[], Workload]) -> Workload | None:
+        """What `make` gives; None where the time limit has passed before. Raises Stopped at a signal."""
+        try:
+            with self.deadlines.phase(during):
+                return make()
+        except Stopped:
+            if self.interrupt.is_set:
+                raise
+            return None
+
+    def session(self, workload: Workload, options: Options, folder: Path) -> st.Ended:
+        """A session in a folder; raises as it does."""
+        return Session(workload, options, folder, self.tell, self.interrupt, self.deadlines).run()
+
+    def end_before(self, folder: Path) -> st.Ended:
+        """The end where the time limit has passed before a session could begin."""
+        return end_before_the_run(folder, self.deadlines, self.tell)
+
+
+class TooLateError(Exception):
+    """The time limit has passed before there was anything to look at; one sentence."""
+
+
+def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload:
+    """What `make` gives, where no session follows. Raises TooLateError."""
+    with sit(limit_s, None, None) as sitting:
+        workload = sitting.within(RECORDED, make)
+    if workload is None:
+        raise TooLateError(
+            f"the time limit of {limit_s:g} s passed while {RECORDED}: give more time, or smaller sizes"
+        )
+    return workload
+
+
+@contextmanager
+def sit(
+    limit_s: float | None, on_event: Tell | None, on_interrupt: Callable[[], None] | None
+) -> Iterator[Sitting]:
+    """A sitting that begins now; without `on_event` nobody is told."""
+    interrupt = Interrupt()
+    with _interruptible(interrupt, on_interrupt) as seen:
+        try:
+            yield Sitting(on_event or _silent, interrupt, Deadlines(limit_s, interrupt), seen)
+        except Stopped as e:  # also by who was told that there was a signal, and not which
+            raise Stopped(*seen[:1]) from e
+
+
+@contextmanager
+def _interruptible(
+    interrupt: Interrupt, on_interrupt: Callable[[], None] | None
+) -> Iterator[list[int]]:
+    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen.
+
+    The first raises Stopped where nothing was measured yet that could be lost.
+    """
+    seen: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        if interrupt.is_set:
+            raise KeyboardInterrupt
+        interrupt.set()
+        if interrupt.is_immediate:
+            raise Stopped(number)
+        if on_interrupt is not None:
+            on_interrupt()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _silent(event: object) -> None:
+    """Tells nobody."""
