@@ -1,6 +1,6 @@
 """What Taichi makes of every operation on every pair of types, at the edges of these: kept, for ours to be compared with.
 
-    python -m kernelscape.experiments.taichi_operators --taichi PYTHON
+    python -m kernelscape.experiments.taichi_operators --taichi PYTHON [--only OP ...]
 
 PYTHON is the interpreter of an environment with taichi 1.7.4. Writes experiments/results/raw/taichi_operators.xz: a row a cell
 that Taichi computes; takes some minutes. An operation that ends Taichi's process has no row.
@@ -74,16 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--taichi", metavar="PYTHON", required=True)
     parser.add_argument("--to", type=Path, default=PLACE)
+    parser.add_argument("--only", nargs="*", metavar="OP", help="these, beside what is kept")
     given = parser.parse_args(arguments)
-    found: Found = {}
+    found: Found = kept(given.to) if given.only and given.to.exists() else {}
     with tempfile.TemporaryDirectory(prefix="kernelscape-operators-") as made:
         scratch = Path(made)
         (scratch / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
         every = language_cells()
-        for op in dict.fromkeys(c.op for c in every):
+        for op in given.only or dict.fromkeys(c.op for c in every):
             found |= asked(given.taichi, [name_of(c) for c in every if c.op == op], scratch)
+            keep(found, given.to)
             print(op, len(found), flush=True)
-    keep(found, given.to)
     return 0
 
 

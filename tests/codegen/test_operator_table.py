@@ -16,6 +16,7 @@ from kernelscape.kernels.language.calling import interpreted
 from kernelscape.testing import operator_runs as runs
 from kernelscape.testing.observing import taichi_of
 from kernelscape.testing.operator_programs import (
+    DIVISIONS,
     differs_from_taichi,
     language_cells,
     name_of,
@@ -57,12 +58,14 @@ def test_cells_are_numpys_in_every_way(tmp_path: Path) -> None:
 
 def test_cells_are_taichis_in_its_language() -> None:
     stored = kept()
-    drawn = [c for c in language_cells() if name_of(c) in stored and not differs_from_taichi(c)]
-    assert len(drawn) > 1000
+    known = {name_of(c): c for c in language_cells() if not differs_from_taichi(c)}
+    drawn = [c for name, c in known.items() if name in stored]
+    assert len(drawn) > 900
+    divisions = [c for c in drawn if c.op in DIVISIONS]
+    others = [c for c in drawn if c.op not in DIVISIONS]
     with taichi_of("ours"), interpreted():
-        found = results_of(drawn[::5])
-    wrong = [name for name, got in found.items() if len(wrong_results(name, got, stored[name]))]
-    assert wrong == []
+        found = results_of(divisions[::3]) | results_of(others[::5])
+    assert [x for x, got in found.items() if len(wrong_results(known[x], got, stored[x]))] == []
 
 
 def test_what_differs_is_in_the_table_of_the_page() -> None:
