@@ -260,28 +260,29 @@ class Builder:
         return self.binary(op, a, b, a.dtype)
 
     def evaluate(
-        self, e: ir.Expr, leaf: Callable[[ir.Expr], Value], regroup: bool = False
+        self, e: ir.Expr, leaf: Callable[[ir.Expr], Value], ulp: float | None = None
     ) -> Value:
         """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator.
 
-        Where `regroup`, factors may be multiplied in another order than they are written in.
+        Where `ulp` is given, factors may be multiplied in another order than they are written in, and functions of vectors may err
+        by so many units in the last place.
         """
         if (level := self.level_of(e)) > self.level:
             with self.rounding(level):
-                return self.evaluate(e, leaf, regroup)
+                return self.evaluate(e, leaf, ulp)
         match e:
             case ir.Const(value, dtype):
                 return Value(constant(value, dtype), dtype)
             case ir.Param(name, dtype):
                 return Value(c.Id(self.names[name]), dtype)
             case ir.Unary(op, x, dtype):
-                operand = self.evaluate(x, leaf, regroup)
+                operand = self.evaluate(x, leaf, ulp)
                 if op == "neg" and dtype.is_index and to_affine(e) is not None:
                     return Value(c.Un("-", operand.x), dtype, operand.lanes)
-                return self.unary(op, operand, x.dtype, dtype)
-            case ir.Binary("mul", _, _, dtype) if regroup and dtype.is_float:
+                return self.unary(op, operand, x.dtype, dtype, ulp)
+            case ir.Binary("mul", _, _, dtype) if ulp is not None and dtype.is_float:
                 # Scalars first: one multiplication for all lanes and copies that have them in common.
-                factors = [self.evaluate(x, leaf, regroup) for x in _factors(e)]
+                factors = [self.evaluate(x, leaf, ulp) for x in _factors(e)]
                 if len(factors) > 2:
                     factors.sort(key=lambda f: f.lanes > 0)
                 product = factors[0]
@@ -289,14 +290,14 @@ class Builder:
                     product = self.binary("mul", product, factor, dtype)
                 return product
             case ir.Binary(op, a, b, dtype):
-                left, right = self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup)
+                left, right = self.evaluate(a, leaf, ulp), self.evaluate(b, leaf, ulp)
                 if op in _OF_INDICES and dtype.is_index and to_affine(e) is not None:
                     return Value(
                         c.Bin(_OF_INDICES[op], left.x, right.x), dtype, max(left.lanes, right.lanes)
                     )
-                return self.binary(op, left, right, dtype)
+                return self.binary(op, left, right, dtype, ulp)
             case ir.Compare(op, a, b):
-                left, right = self.evaluate(a, leaf, regroup), self.evaluate(b, leaf, regroup)
+                left, right = self.evaluate(a, leaf, ulp), self.evaluate(b, leaf, ulp)
                 lanes = max(left.lanes, right.lanes)
                 left, right = self.splat(left, lanes), self.splat(right, lanes)
                 compared = c.Bin(_COMPARE[op], left.x, right.x)
@@ -304,15 +305,15 @@ class Builder:
                 return Value(compared, mask_dtype(left.dtype) if lanes else DType.bool_, lanes)
             case ir.Select(condition, a, b, dtype):
                 return self.select(
-                    self.evaluate(condition, leaf, regroup),
-                    self.evaluate(a, leaf, regroup),
-                    self.evaluate(b, leaf, regroup),
+                    self.evaluate(condition, leaf, ulp),
+                    self.evaluate(a, leaf, ulp),
+                    self.evaluate(b, leaf, ulp),
                     dtype,
                 )
             case ir.Cast(x, dtype):
-                return self.cast(self.evaluate(x, leaf, regroup), x.dtype, dtype)
+                return self.cast(self.evaluate(x, leaf, ulp), x.dtype, dtype)
             case ir.Bitcast(x, dtype):
-                return self.bitcast(self.evaluate(x, leaf, regroup), dtype)
+                return self.bitcast(self.evaluate(x, leaf, ulp), dtype)
         return leaf(e)
 
     def level_of(self, e: ir.Expr) -> int:
@@ -321,8 +322,8 @@ class Builder:
             return ALL
         return SUMS if is_step(e) else FREE
 
-    def unary(self, op: str, x: Value, of: DType, dtype: DType) -> Value:
-        """`op x` for an `x` of type `of`."""
+    def unary(self, op: str, x: Value, of: DType, dtype: DType, ulp: float | None = None) -> Value:
+        """`op x` for an `x` of type `of`; `ulp` as of `evaluate`."""
         if op == "not":
             return Value(c.Un("~" if x.lanes else "!", x.x), x.dtype, x.lanes)
         if op == "neg" and operator("sub", dtype):
@@ -331,11 +332,18 @@ class Builder:
             return Value(c.Un("~", x.x), dtype, x.lanes)
         if op == "abs" and not dtype.is_signed:
             return x
-        function = math_function(op, dtype) if not x.lanes else None
         result = mask_dtype(of) if dtype is DType.bool_ and x.lanes else dtype
-        return Value(c.Call(function or self.prelude.use(op, of, x.lanes), (x.x,)), result, x.lanes)
+        return Value(c.Call(self.function(op, of, x.lanes, ulp), (x.x,)), result, x.lanes)
 
-    def binary(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+    def function(self, op: str, dtype: DType, lanes: int, ulp: float | None) -> str:
+        """The name of the function that computes `op` on values of a type; `ulp` as of `evaluate`."""
+        if not lanes:
+            return math_function(op, dtype) or self.prelude.use(op, dtype, 0)
+        if ulp is None:
+            return self.prelude.use(op, dtype, lanes)
+        return self.prelude.of_vectors(op, dtype, lanes, ulp)
+
+    def binary(self, op: str, a: Value, b: Value, dtype: DType, ulp: float | None = None) -> Value:
         lanes = max(a.lanes, b.lanes)
         exact = self.exact(op, dtype)
         if exact is None and (sign := operator(op, dtype)) is not None:
@@ -345,12 +353,7 @@ class Builder:
         if op in ("and", "or"):
             return self.logical(op, a, b)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
-        function = math_function(op, dtype) if not lanes else None
-        return Value(
-            c.Call(function or self.prelude.use(exact or op, dtype, lanes), (a.x, b.x)),
-            dtype,
-            lanes,
-        )
+        return Value(c.Call(self.function(exact or op, dtype, lanes, ulp), (a.x, b.x)), dtype, lanes)
 
     def logical(self, op: str, a: Value, b: Value) -> Value:
         lanes = max(a.lanes, b.lanes)

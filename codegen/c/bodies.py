@@ -19,6 +19,7 @@ from .body_values import BodyValues
 from .cprint import expression
 from .lanes import Iterations, Lanes, LaneScope, LaneWriter
 from .memory import Value
+from .vector_functions import ULP4
 from .vectors import type_name
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class BodyWriter:
         self.v = BodyValues(w, problem, array_of)
         self.stop = ""  # the label at which an iteration ends early
         self.is_free = False  # whether sums may be reordered
+        self.ulp = ULP4  # the permitted error of functions in lanes, where sums may be reordered
         self.rounding = Rounding(True)
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
@@ -219,7 +221,7 @@ class BodyWriter:
             *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
             *(extents, sums),
             Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
-            self.is_free,
+            self.ulp if self.is_free else None,
             self.rounding,
         )
         return LaneWriter(self.w, scope, lanes, s.body)

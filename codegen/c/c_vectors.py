@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.ops import OPS
+from .vector_functions import has_vector_function, vector_function
 from .vectors import (
     INFIX,
     SCALAR_TYPES,
@@ -124,6 +125,13 @@ class CHelpers(Helpers):
             return f"{one}{lane_by_lane}}}"
         feature, call = instruction
         return f"{one}#if defined({feature})\n    return {call};\n#else\n{lane_by_lane}#endif\n}}"
+
+    def of_vectors(
+        self, prelude: Prelude, operation: str, dtype: DType, lanes: int, ulp: float
+    ) -> str:
+        if has_vector_function(operation, dtype):
+            return vector_function(prelude, operation, dtype, lanes, ulp)
+        return prelude.use(operation, dtype, lanes)
 
     def aligned(self, prelude: Prelude, name: str, dtype: DType, lanes: int, first: int) -> str:
         """Of two vectors that follow one another the lanes from `first` on."""

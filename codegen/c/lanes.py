@@ -4,8 +4,8 @@ After ISPC (Pharr, Mark, ispc: A SPMD Compiler for High-Performance CPU Programm
 what varies is a vector with an element a lane. A mask says which lanes are live: a branch narrows it for its block, which is
 skipped where no lane is left, and a while loop goes on as long as one is. Elements side by side are loaded and stored as vectors,
 others gathered and scattered; updates of elements that lanes may share are made lane by lane. Each lane computes what the scalar
-loop computes, in the same order, but for sums that may be reordered, and functions of vectors of libmvec (4 ulp) where `fast_math`
-allows them.
+loop computes, in the same order. Two things differ where `fast_math` allows them: sums may be reordered, and functions may be those
+of vectors (codegen/c/vector_functions.py).
 
 To write a loop: ask `refusal` of kernels/ir/in_lanes.py whether it can be done; then `LaneWriter(...).loop(lo, hi)` gives the
 statements of the whole loop, `.whole(lo, hi)` those of iterations that fill all lanes, `.iterations(first, n)` those of one vector.

@@ -18,11 +18,6 @@ FEATURES = """\
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
 #define LANES_AVX512
 #endif
-#if defined(__x86_64__) && defined(__GLIBC__)
-#if __GLIBC_PREREQ(2, 35)
-#define LANES_LIBMVEC /* sin and the like of vectors; in libm's linker script */
-#endif
-#endif
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define LANES_SHUFFLE
@@ -36,17 +31,17 @@ I32 = DType.i32
 class LaneMasks:
     """Of loops that run `width` iterations at once on registers of `vector_bytes`; names of functions, which it makes available."""
 
-    def __init__(self, prelude: Prelude, width: int, vector_bytes: int, strict: bool) -> None:
-        """`strict`: functions of <math.h> are called lane by lane, with the results that they have for scalars."""
+    def __init__(self, prelude: Prelude, width: int, vector_bytes: int, ulp: float | None) -> None:
+        """`ulp`: the permitted error of functions; None: those of <math.h> are called lane by lane."""
         self.prelude, self.width, self.vector_bytes = prelude, width, vector_bytes
-        self.strict = strict
+        self.ulp = ulp
         if "LANES_AVX512" not in prelude.defined:
             prelude.defined["LANES_AVX512"] = FEATURES
             prelude.intrinsics = True
 
     @cached_property
     def half(self) -> Self:
-        return type(self)(self.prelude, self.width // 2, self.vector_bytes, self.strict)
+        return type(self)(self.prelude, self.width // 2, self.vector_bytes, self.ulp)
 
     def is_pair(self, dtype: DType) -> bool:
         """Whether the values of the lanes take two registers."""

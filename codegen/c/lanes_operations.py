@@ -8,20 +8,12 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.meanings import MIX_FACTORS, MIX_SHIFTS
 from ...kernels.ir.ops import OPS
 from .lanes_masks import I32, LaneMasks
-from .vectors import SCALAR_TYPES, math_function, operator
+from .vectors import SCALAR_TYPES, operator
 
 _FLOAT_COMPARISONS = {"lt": 17, "le": 18, "gt": 30, "ge": 29, "eq": 0, "ne": 4}  # quiet
 _INTEGER_COMPARISONS = {"lt": 1, "le": 2, "gt": 6, "ge": 5, "eq": 0, "ne": 4}
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _ROUNDING = {"rint": 8, "floor": 9, "ceil": 10, "trunc": 11}
-# Of libmvec of glibc 2.35: at most 4 ulp (its manual, "Errors in Math Functions").
-_LIBMVEC = frozenset(
-    (
-        *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
-        *("asinh", "acosh", "atanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
-        *("pow", "atan2", "hypot"),
-    )
-)
 _DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 
 
@@ -188,8 +180,8 @@ class LaneOperations:
             return self.m.made(
                 name, lambda: f"static inline {v} {name}({v} x) {{ return 1 / {root}(x); }}"
             )
-        if not self.m.strict and op in _LIBMVEC and math_function(op, dtype):
-            return self._library(op, dtype)
+        if self.m.ulp is not None:
+            return self.m.prelude.of_vectors(op, dtype, self.m.width, self.m.ulp)
         return self.m.prelude.use(op, dtype, self.m.width)
 
     def _infix(self, op: str, dtype: DType, sign: str) -> str:
@@ -265,29 +257,6 @@ class LaneOperations:
             return "\n".join(lines)
 
         return self.m.made(name, text)
-
-    def _library(self, op: str, dtype: DType) -> str:
-        """A function of libmvec, where there is one for vectors of this size."""
-        v, size = self.m.type(dtype), self.m.size(dtype)
-        name, plain = f"lane_{op}_{v}", self.m.prelude.use(op, dtype, self.m.width)
-        letter, feature = {
-            64: ("e", "__AVX512F__"),
-            32: ("d", "__AVX2__"),
-            16: ("b", "__SSE4_1__"),
-        }[size]
-        function = math_function(op, dtype)
-        n = OPS[op].arity
-        symbol = f"_ZGV{letter}N{self.m.width}{'v' * n}_{function}"
-        parameters, given = ", ".join(f"{v} {x}" for x in "ab"[:n]), ", ".join("ab"[:n])
-        test = f"#if defined(LANES_LIBMVEC) && defined({feature})"
-        return self.m.made(
-            name,
-            lambda: (
-                f"{test}\n{v} {symbol}({', '.join([v] * n)});\n#endif\n"
-                f"static inline {v} {name}({parameters}) {{\n{test}\n    return {symbol}({given});\n"
-                f"#else\n    return {plain}({given});\n#endif\n}}"
-            ),
-        )
 
     def fold(self, op: str, dtype: DType) -> str:
         """`fold(x)`: all lanes combined."""

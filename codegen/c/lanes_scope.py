@@ -11,6 +11,7 @@ from ...kernels.ir.task import Problem
 from . import csyntax as c
 from .body_values import TilePlace
 from .memory import Value
+from .vector_functions import ULP4
 
 _FREE = Rounding(False)
 
@@ -47,7 +48,7 @@ class LaneScope:
 
     `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
     which are uniform; `extents` are the lengths of loops, the one in lanes too, where they are constants. `sums`: locals from
-    outside that the loop reduces into and does not read.
+    outside that the loop reduces into and does not read. `ulp`: the permitted error of functions, see LaneMasks.
     """
 
     problem: Problem
@@ -57,5 +58,5 @@ class LaneScope:
     extents: Mapping[str, int]
     sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
     iterations: Iterations = Iterations()
-    fast_math: bool = True
+    ulp: float | None = ULP4
     rounding: Rounding = _FREE

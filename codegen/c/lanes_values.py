@@ -56,7 +56,7 @@ class LaneValues:
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
     ) -> None:
         self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
-        self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, not scope.fast_math)
+        self.m = LaneMasks(w.prelude, lanes.width, lanes.vector_bytes, scope.ulp)
         self.ops = LaneOperations(self.m)
         self.memory, self.rows = LaneMemory(self.m, self.ops), LaneRows(self.m)
         self.uniformity = Uniformity(lanes.loop, body, frozenset(scope.sums))

@@ -57,6 +57,7 @@ from .strips import length_of
 from .threads import Statements, Threads
 from .triangles import Part, parts, shared_part
 from .values import Values
+from .vector_functions import permitted_ulp
 from .wavefronts import wavefront
 
 
@@ -505,7 +506,7 @@ class LaunchWriter:
                 iterations_of(scene, task, self.windows(task, ctx)),
                 loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
             ),
-            fast_math=task.task.fast_math,
+            ulp=permitted_ulp(scene.plan, task),
             rounding=rounding_of(body, task.task.fast_math),
         )
         lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)

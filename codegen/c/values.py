@@ -22,6 +22,7 @@ from .point import LoopIndexAt, Point, affine_at, row_strides
 from .scene import Scene
 from .scopes import Context
 from .tiles import Tile
+from .vector_functions import permitted_ulp
 from .vectors import type_name
 
 
@@ -121,9 +122,8 @@ class Values:
             assert isinstance(x, ir.Accumulator) and total is not None, x
             return total
 
-        is_free = task.task.fast_math
-        with self.scene.w.rounding(FREE if is_free else ALL):
-            return self.scene.w.evaluate(e, leaf, regroup=is_free)
+        with self.scene.w.rounding(FREE if task.task.fast_math else ALL):
+            return self.scene.w.evaluate(e, leaf, permitted_ulp(self.scene.plan, task))
 
     def loop_index(self, at: LoopIndexAt, dtype: DType) -> Value:
         first = at.expression()

@@ -72,6 +72,12 @@ class Helpers(ABC):
     ) -> str:
         """The definition of a helper; what it needs itself it takes from the prelude."""
 
+    def of_vectors(
+        self, prelude: Prelude, operation: str, dtype: DType, lanes: int, ulp: float
+    ) -> str:
+        """The name of the function that computes an operation on vectors and errs by at most `ulp`."""
+        return prelude.use(operation, dtype, lanes)
+
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
         """What declares a function that prints in one of printf's formats, its name, and what it takes before the format."""
@@ -111,6 +117,10 @@ class Prelude:
             text = self.helpers.function(self, name, operation, dtype, lanes, other)
             self.defined[name] = text
         return name
+
+    def of_vectors(self, operation: str, dtype: DType, lanes: int, ulp: float) -> str:
+        """Makes an operation on vectors available that errs by at most `ulp` units in the last place, and returns its name."""
+        return self.helpers.of_vectors(self, operation, dtype, lanes, ulp)
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
         """Makes a vector type available and returns its name."""

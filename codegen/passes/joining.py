@@ -79,6 +79,8 @@ def _same_iterations(
         return None
     if a.task.fast_math is not b.task.fast_math:
         return None
+    if plan.choice("accuracy", first) != plan.choice("accuracy", t):
+        return None
     # Updates, inner loops and sweeps may be written in ways of their own, and what is read may be in blocks.
     own = (t.scatters or t.ranges or t.wave is not None or t.activates or t.copies for t in (a, b))
     if any(own):

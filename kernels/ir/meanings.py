@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,52 @@ def round_away(x: Numbers) -> Numbers:
 def rsqrt(x: Numbers) -> Numbers:
     """The reciprocal of the square root."""
     return x.dtype.type(1) / np.sqrt(x)
+
+
+def erf(x: Numbers) -> Numbers:
+    """The error function."""
+    return _by_element(math.erf, x)
+
+
+def erfc(x: Numbers) -> Numbers:
+    """The complementary error function."""
+    return _by_element(math.erfc, x)
+
+
+def gamma(x: Numbers) -> Numbers:
+    """The gamma function; as in C it is infinite at zero, with its sign, and NaN at negative whole numbers and -inf."""
+
+    def one(x: float) -> float:
+        if x == 0:
+            return math.copysign(math.inf, x)
+        if x == -math.inf or (x < 0 and x.is_integer()):
+            return math.nan
+        try:
+            return math.gamma(x)
+        except OverflowError:
+            return math.inf
+
+    return _by_element(one, x)
+
+
+def lgamma(x: Numbers) -> Numbers:
+    """The logarithm of the size of the gamma function; infinite at its poles."""
+
+    def one(x: float) -> float:
+        if x == -math.inf or (x <= 0 and x.is_integer()):
+            return math.inf
+        try:
+            return math.lgamma(x)
+        except OverflowError:
+            return math.inf
+
+    return _by_element(one, x)
+
+
+def _by_element(function: Callable[[float], float], x: Numbers) -> Numbers:
+    """The values of a function of doubles, rounded to the type of `x`."""
+    values = np.array([function(float(v)) for v in np.ravel(x)], np.float64)
+    return values.reshape(np.shape(x)).astype(np.asarray(x).dtype)[()]
 
 
 def raw_div(a: Numbers, b: Numbers) -> Numbers:

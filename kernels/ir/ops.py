@@ -51,6 +51,11 @@ class Op:
         return self.numpy
 
     @property
+    def is_transcendental(self) -> bool:
+        """True if processors have no instruction for it: a polynomial computes it."""
+        return self.flops >= TRANSCENDENTAL
+
+    @property
     def text(self) -> str:
         """The name of the function in `module`."""
         return str(self.numpy.__name__) if self.module == "numpy" else self.name
@@ -77,7 +82,9 @@ class Op:
 
 
 INF = float("inf")
-TRANSCENDENTAL = 4.0  # a polynomial of at least this many operations
+# A transcendental function is a polynomial of at least so many operations; quicker ones than those of codegen/c/vector_functions.py
+# are not called. An element of libmvec's exp takes twice as many (experiments/results/vector_functions.md).
+TRANSCENDENTAL = 8.0
 
 
 def _function(
@@ -85,6 +92,14 @@ def _function(
 ) -> Op:
     """A function of floats that <math.h> and Python call by the same name."""
     return Op(name, numpy.nin, numpy, "floats", c=name, flops=flops, doc=doc, **more)
+
+
+def _special(
+    name: str, meaning: Callable[..., Any], doc: str, *, c: str = "", is_partial: bool = False
+) -> Op:
+    """A function of floats that <math.h> and Python have, and NumPy has not."""
+    flops = TRANSCENDENTAL
+    return Op(name, 1, meaning, "floats", c=c or name, flops=flops, doc=doc, is_partial=is_partial)
 
 
 _FUNCTIONS = (
@@ -146,6 +161,12 @@ _FUNCTIONS = (
     _function("log2", np.log2, "Logarithm to base 2.", is_partial=True, module="numpy"),
     _function("log10", np.log10, "Logarithm to base 10.", is_partial=True),
     _function("log1p", np.log1p, "Natural logarithm of 1 + x, exact for small x.", is_partial=True),
+    _special("erf", meanings.erf, "Error function."),
+    _special(
+        "erfc", meanings.erfc, "Complementary error function, 1 - erf(x) without cancellation."
+    ),
+    _special("gamma", meanings.gamma, "Gamma function.", c="tgamma", is_partial=True),
+    _special("lgamma", meanings.lgamma, "Logarithm of the size of the gamma function."),
     Op("rsqrt", 1, meanings.rsqrt, "floats", flops=1.0, is_partial=True, doc="1 / sqrt(x)."),
     Op("isnan", 1, np.isnan, "floats", gives=DType.bool_, doc="Whether x is no number."),
     Op("isinf", 1, np.isinf, "floats", gives=DType.bool_, doc="Whether x is infinite."),

@@ -331,7 +331,9 @@ def agree(ir: KernelIR, got: dict[str, Any], want: dict[str, Any], near: bool) -
     for s in loop.body:
         assert isinstance(s, Store) and isinstance(s.indices[0], Const)
         ours, theirs = (x[s.array][int(s.indices[0].value)] for x in (got, want))
-        rtol = 8 * float(np.finfo(ours.dtype).eps) if near and s.value.dtype.is_float else 0.0
+        # Python's own gamma functions err by hundreds of units beside their zeros.
+        units = 512 if "gamma" in show_expr(s.value) else 8
+        rtol = units * float(np.finfo(ours.dtype).eps) if near and s.value.dtype.is_float else 0.0
         same = (
             np.isclose(ours, theirs, rtol=rtol, atol=0, equal_nan=True) if rtol else ours == theirs
         )
