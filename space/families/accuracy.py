@@ -50,7 +50,7 @@ def _is_transcendental(e: Expr) -> bool:
 
 PHRASES = Phrases(
     "accuracy",
-    "loads",
+    "values",
     {"ULP1": "calls functions of vectors that are within 1 ULP"},
     {"ULP1": "functions within 1 ULP"},
 )

@@ -123,6 +123,7 @@ def test_stored_inputs_that_make_it_endless(explore, tmp_path, impatient):
     assert explore("run", program(tmp_path, 1.0), *given)[0] == 0
     best = json.loads((folder / "best.json").read_text())
     best["stored"]["ranges"]["step"] = [0.0, 0.0]
+    del best["stored"]["kept"]  # as of files that keep nothing, or whose arrays are too large
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(best))
     for command in (["replay"], ["export", "-o", tmp_path / "exported"]):
