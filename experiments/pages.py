@@ -51,6 +51,7 @@ from . import (
     think_speed,
     threads,
     time_loops,
+    vector_functions,
     versions,
 )
 from .writing import RESULTS, Report, write_page
@@ -95,6 +96,7 @@ REPORTS: Mapping[str, Report] = {
     "think_speed": think_speed.report,
     "threads": threads.report,
     "time_loops": time_loops.report,
+    "vector_functions": vector_functions.report,
     "versions": versions.report,
 }
 

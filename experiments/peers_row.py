@@ -34,7 +34,7 @@ from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.outcome import FINAL, Protocol
 from ..runtime.worker.worker import Worker, WorkerOptions
 from .conditions import stamp
-from .expert import VARIANTS, expert_source
+from .expert import VARIANTS, can_build, expert_source
 from .measuring import built, level_of, median, spread, time_ns
 from .peers_bars import UNSTRIDED
 from .rows import Job, Row
@@ -136,9 +136,9 @@ def make_row(job: Job, options: PeerOptions) -> Row:
 
 
 def usable_devices() -> dict[str, CpuDevice]:
-    """The CPU with each compiler that works here, by the compiler's name. Raises DeviceError without any."""
+    """The CPU with each compiler that builds the expert programs here, by its name. Raises DeviceError without any."""
     devices: dict[str, CpuDevice] = {}
-    for compiler in COMPILERS:
+    for compiler in filter(can_build, COMPILERS):
         device = open_device("cpu", DeviceOptions(compiler=compiler))
         assert isinstance(device, CpuDevice)
         try:

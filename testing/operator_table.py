@@ -1,11 +1,13 @@
 """Every operation of the language on every pair of types, at the edges of these: the kernel that computes it, and NumPy's value.
 
-NumPy is the judge: its functions on its arrays, and whole numbers of Python where it has none; of ours there are the names alone.
+NumPy is the judge: its functions on its arrays, and whole numbers and `math` of Python where it has none; of ours there are the
+names alone.
 Where the language differs on purpose, `Difference` says so, and `docs/kernel.md` has the same rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -248,9 +250,27 @@ def _raw_div(x: Array, y: Array) -> Array:
     return np.true_divide(x, y) if x.dtype.kind == "f" else _whole(_quotient)(x, y)
 
 
+def _by_python(function: Callable[[float], float], pole: float) -> Callable[[Array, Array], Array]:
+    """A function of Python's `math` on elements: what it raises at poles is `pole`, above all numbers infinity."""
+
+    def one(x: float) -> float:
+        try:
+            return function(x)
+        except ValueError:
+            return math.copysign(math.inf, x) if x == 0 else pole
+        except OverflowError:
+            return math.inf
+
+    return lambda x, y: np.array([one(float(v)) for v in x]).astype(x.dtype)
+
+
 _BY_HAND: dict[str, Callable[[Array, Array], Array]] = {
     "pow": _pow,
     "raw_div": _raw_div,
+    "erf": _by_python(math.erf, math.nan),
+    "erfc": _by_python(math.erfc, math.nan),
+    "gamma": _by_python(math.gamma, math.nan),
+    "lgamma": _by_python(lambda x: math.inf if x == 0 else math.lgamma(x), math.inf),
     "rsqrt": lambda x, y: x.dtype.type(1) / np.sqrt(x),
     "round": lambda x, y: np.copysign(
         np.where(abs(x) % 1 == 0.5, np.ceil(abs(x)), np.rint(abs(x))), x

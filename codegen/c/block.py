@@ -353,7 +353,9 @@ class Builder:
         if op in ("and", "or"):
             return self.logical(op, a, b)
         a, b = self.splat(a, lanes), self.splat(b, lanes)
-        return Value(c.Call(self.function(exact or op, dtype, lanes, ulp), (a.x, b.x)), dtype, lanes)
+        return Value(
+            c.Call(self.function(exact or op, dtype, lanes, ulp), (a.x, b.x)), dtype, lanes
+        )
 
     def logical(self, op: str, a: Value, b: Value) -> Value:
         lanes = max(a.lanes, b.lanes)

@@ -7,6 +7,8 @@ floating-point types; VARIANTS are the other settings worth trying on a machine,
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +18,15 @@ from ...kernels.language.record import Recording
 FOLDER = Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^#include "(\w+\.[ch])"\n', re.MULTILINE)
 _FLAGS = ("-O3", "-fopenmp", "-mprefer-vector-width=512", "-Wno-psabi")
+
+
+def can_build(compiler: str) -> bool:
+    """True if a compiler is installed with OpenMP, which the programs need."""
+    if shutil.which(compiler) is None:
+        return False
+    given = [compiler, "-fopenmp", "-fsyntax-only", "-x", "c", "-"]
+    return subprocess.run(given, input=b"#include <omp.h>", capture_output=True).returncode == 0
+
 
 _STORES = ("-DLAST_CACHE=(1L<<40)", "-DLAST_CACHE=0L")
 _PANELS = ("-DPANELS=0", "-DPANELS=1", "-DPANELS=1 -DWIDTH=8", "-DPANELS=1 -DAHEAD=8")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
-from kernelscape.experiments.expert import VARIANTS, expert_source, names
+from kernelscape.experiments.expert import VARIANTS, can_build, expert_source, names
 from kernelscape.experiments.peers_bars import SEQUENCES
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
@@ -17,9 +15,10 @@ from kernelscape.testing.checking import Way
 
 pytestmark = [pytest.mark.compiler]
 
+
 COMPILERS = [
     pytest.param(
-        c, marks=pytest.mark.skipif(shutil.which(c) is None, reason=f"{c} is not installed")
+        c, marks=pytest.mark.skipif(not can_build(c), reason=f"{c} with OpenMP is not installed")
     )
     for c in ("gcc", "clang")
 ]

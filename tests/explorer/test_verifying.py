@@ -22,7 +22,7 @@ from kernelscape.explorer.alike import Alike
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.worker.inputs import make_input_sets
+from kernelscape.runtime.worker.inputs_apart import input_sets_apart
 from kernelscape.runtime.worker.outcome import Disagreement, Failure, Measurement
 
 nd = ks.types.ndarray()
@@ -78,8 +78,8 @@ def test_a_threshold_between_two_roundings_calls_no_candidate_wrong(tmp_path):
 def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypatch):
     """As where reference and kernels disagree about what a program means."""
 
-    def disagreeing(*given):
-        made = make_input_sets(*given)
+    def disagreeing(*given, **options):
+        made = input_sets_apart(*given, **options)
         sets = []
         for s in made.sets:
             want = s.expected["z"].want + (np.arange(256) == 7)
@@ -87,7 +87,7 @@ def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypa
             sets.append(replace(s, expected=expected, rounding=None))
         return replace(made, sets=tuple(sets))
 
-    monkeypatch.setattr(preparation, "make_input_sets", disagreeing)
+    monkeypatch.setattr(preparation, "input_sets_apart", disagreeing)
     workload = library_workload(load("axpydot"), {"n": 256}, "f32", 1)
     told = []
     options = Options(max_evals=40, store=False)
