@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .compat.taichi import MissingImportError as MissingImportError
     from .compat.taichi import MissingNameError as MissingNameError
+    from .explorer.sitting import TooLateError as TooLateError
     from .explorer.user_reference import FailedReferenceError as FailedReferenceError
     from .explorer.user_reference import WrongReferenceError as WrongReferenceError
     from .kernels.ir.errors import KernelArgumentError as KernelArgumentError
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from .runtime.records.record import RecordError as RecordError
     from .runtime.records.replay import StaleError as StaleError
     from .runtime.worker.inputs import ArgumentsError as ArgumentsError
+    from .runtime.worker.inputs_apart import SlowReferenceError as SlowReferenceError
     from .runtime.worker.worker import WorkerError as WorkerError
     from .space.decisions import DecisionError as DecisionError
 
 _HOMES: Final = {
     "compat.taichi": "MissingImportError MissingNameError",
+    "explorer.sitting": "TooLateError",
     "explorer.user_reference": "FailedReferenceError WrongReferenceError",
     "kernels.ir.errors": (
         "LanguageError KernelError KernelArgumentError KernelAssertionError KernelIndexError KernelNameError KernelRuntimeError"
@@ -51,6 +54,7 @@ _HOMES: Final = {
     "runtime.records.record": "RecordError",
     "runtime.records.replay": "StaleError",
     "runtime.worker.inputs": "ArgumentsError",
+    "runtime.worker.inputs_apart": "SlowReferenceError",
     "runtime.worker.worker": "WorkerError",
     "space.decisions": "DecisionError",
 }

@@ -18,16 +18,13 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..testing.operator_programs import language_cells, name_of
-from .writing import RESULTS
+from ..testing.taichi_values import PLACE, Found, kept
 
-PLACE = RESULTS / "raw" / "taichi_operators.xz"
 LIMIT_S = 300.0
-Found = dict[str, np.ndarray[Any, Any]]  # by the name of the cell
 
 
 def asked(python: str, names: Sequence[str], scratch: Path) -> Found:
@@ -56,15 +53,6 @@ def keep(found: Found, place: Path) -> None:
     shuffled = np.moveaxis(values.view(np.uint8).reshape(*values.shape, 8), -1, 0)
     head = json.dumps({"cells": list(found), "shape": values.shape}).encode()
     place.write_bytes(lzma.compress(head + b"\n" + shuffled.tobytes()))
-
-
-def kept(place: Path = PLACE) -> Found:
-    """What `keep` wrote."""
-    head, _, rest = lzma.decompress(place.read_bytes()).partition(b"\n")
-    told = json.loads(head)
-    shuffled = np.frombuffer(rest, np.uint8).reshape(8, *told["shape"])
-    values = np.moveaxis(shuffled, 0, -1).copy().view("<i8")[..., 0]
-    return dict(zip(told["cells"], values, strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from ..codegen.c.vector_functions import POLYNOMIALS, vector_function
 from ..codegen.c.vectors import SCALAR_TYPES, Prelude
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.ops import OPS
+from ..runtime.library import load_library
 
 _WIDER = {DType.f32: ("double", ""), DType.f64: ("long double", "l")}
 _GREATEST = """\
@@ -84,7 +85,7 @@ class VectorFunctions:
         subprocess.run(
             [*compiler, "-w", "-shared", "-fPIC", "-o", library, source, "-lm"], check=True
         )
-        self.library = ctypes.CDLL(str(library))
+        self.library = load_library(library)
 
     def errors(self, f: Function, *operands: NDArray[np.floating]) -> Found:
         """What a function does on arrays of its type whose length is a multiple of its lanes."""

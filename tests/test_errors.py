@@ -16,11 +16,15 @@ SHIPPED = ["codegen", "compat", "explorer", "kernels", "report", "runtime", "sea
 INTERNAL = {
     "ArchiveError": "a StaleError is raised from it",
     "BrowserError": "of tests",
+    "DiedError": "a FailedReferenceError is raised from it",
     "GraphError": "a RunError is raised from it",
     "IRError": "a bug",
     "IllFormedError": "a bug",
     "NoFolderError": "the next folder is taken",
+    "NotOursError": "an OSError: another folder is taken, or the sentence is said",
     "NotStructuredError": "the task is a closed one",
+    "OddFileError": "an OSError: a RecordError is raised from it",
+    "_KilledError": "the child is made again",
 }
 
 

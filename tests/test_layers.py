@@ -34,6 +34,7 @@ DOORS = {
     "llvmlite": {
         "kernels/interpret/llvm.py",
         "kernels/interpret/llvm_operations.py",
+        "kernels/interpret/moved.py",
         "runtime/llvm.py",
     },
 }

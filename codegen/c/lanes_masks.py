@@ -18,6 +18,9 @@ FEATURES = """\
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)
 #define LANES_AVX512
 #endif
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunused-function" /* there are helpers for more than one kind of machine */
+#endif
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define LANES_SHUFFLE

@@ -37,6 +37,7 @@ _HAS_LIBMVEC = """\
 # Plain calls are compiled with sums in any order, which these functions do not stand.
 _IN_ORDER = """\
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunused-function"
 #define IN_ORDER
 #define KEEPS_ORDER _Pragma("clang fp reassociate(off)")
 #elif defined(__ASSOCIATIVE_MATH__)

@@ -11,7 +11,6 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.experiments.taichi_operators import kept
 from kernelscape.kernels.language.calling import interpreted
 from kernelscape.testing import operator_runs as runs
 from kernelscape.testing.observing import taichi_of
@@ -24,6 +23,7 @@ from kernelscape.testing.operator_programs import (
     wrong_results,
 )
 from kernelscape.testing.operator_table import DIFFERENCES, Cell, cells, judged
+from kernelscape.testing.taichi_values import kept
 
 SHARE = 40
 DOCS = Path(__file__).parents[2] / "docs" / "kernel.md"
