@@ -65,7 +65,7 @@ def _of_both(t: TaskPlan) -> dict[str, bool]:
         "SHARED": bool(t.shared),
         "STREAM": t.is_streamed,
         "COPY": bool(t.copies),
-        "copies ahead": any(t.stages[o.access.array] > 1 for o in t.copies),
+        "copies ahead": any(t.stages[o.site] > 1 for o in t.copies),
         "closed task": not t.task.is_structured,
     }
 
