@@ -39,7 +39,7 @@ from .joining import entry_of, joined
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there
 # are none, all functions on vectors are static.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-psabi")
-FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-fPIC")
+FLAGS = ("-std=gnu11", "-O1", "-march=native", "-fno-math-errno", "-fPIC", "-fopenmp-simd")
 # Most of what is wrong with a text shows without an optimiser, which takes half of a compiler's time. What tells it too much, such
 # as `restrict`, and warnings of what is read before it is set, show with one alone: some texts of each kind are compiled by FLAGS.
 PLAINLY = ("-O0",)

@@ -170,5 +170,5 @@ def test_kill_resume_counts_what_is_lost(tmp_path, monkeypatch):
     assert kill_resume.main(["1", "--results", str(tmp_path)]) == 0
     found = read_results("kill_resume", tmp_path)
     assert found["kills"] == len(found["rounds"]) == 1
-    assert (found["lost"], found["repeated"], found["torn_best"]) == (0, 0, 0)
-    assert "| lost | 0 |" in (tmp_path / "kill_resume.md").read_text()
+    assert [found[x] for x in ("lost", "repeated", "blamed", "torn")] == [0, 0, 0, 0]
+    assert "| the command | 1 |" in (tmp_path / "kill_resume.md").read_text()
