@@ -60,7 +60,7 @@ def _end_late() -> None:
 
 
 def _comes_back(patience_s: float) -> bool:
-    """Whether the main thread takes a step of Python before that."""
+    """True if the main thread takes a step of Python before that."""
     is_back = threading.Event()
 
     def step(_: object) -> int:

@@ -322,7 +322,7 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
 
 
 def disagreement_text(e: st.Disagreed) -> str:
-    """What it means that all are wrong alike, and what to do."""
+    """The sentences for people where all are wrong alike: what that means, and what to do."""
     at = e.at
     place = f"{at.array}[{', '.join(map(str, at.index))}]"
     return (

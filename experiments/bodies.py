@@ -129,7 +129,7 @@ JOBS = tuple(Job(name, {"n": n}) for name in SEQUENCES for n in (512, 509, 2048)
 
 @dataclass(frozen=True)
 class BodyOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 30.0  # of the search
     seed: int = 1

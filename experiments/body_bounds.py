@@ -185,7 +185,7 @@ JOBS = tuple(Job(name, {"n": _SIZES.get(name, 200)}) for name in PROGRAMS)
 
 @dataclass(frozen=True)
 class BoundOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     most: int = 12  # evaluations
     seed: int = 1

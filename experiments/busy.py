@@ -146,7 +146,7 @@ def timed(function: Callable[..., None], arguments: Sequence[Any]) -> Call:
 
 
 def beside_loads(calls: Mapping[str, Call], n_calls: int) -> dict[str, dict[str, Any]]:
-    """What calls by turns take, by load and way."""
+    """Times of calls by turns, by load and way."""
     found = {}
     for n in LOADS:
         with busy_processes(n):

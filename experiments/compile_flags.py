@@ -74,7 +74,7 @@ level (median, and between which nine tenths lie), "x best" that of the fastest 
 
 @dataclass(frozen=True)
 class FlagOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 20.0  # of the search
     candidates: int = 40

@@ -57,7 +57,7 @@ the longest of bytes at the rate of where they are, and operations at the peak."
 
 @dataclass(frozen=True)
 class FirstOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     rounds: int = 5
     processes: int = 3

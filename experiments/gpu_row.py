@@ -50,7 +50,7 @@ Times = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class GpuRowOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     target: str = "cuda"
     seconds: float = 45.0  # of the search

@@ -84,7 +84,7 @@ def endless(x: Any, y: Any) -> None:
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seed: int = 1
 
@@ -112,7 +112,7 @@ def exploration(name: str, seed: int) -> Callable[..., Any]:
 
 
 def make_row(job: Job, options: LimitOptions) -> Row:
-    """How an exploration with this limit ended, and when."""
+    """The end of an exploration with this limit, and when it came."""
     begin = exploration(job.name, options.seed)
     last_s, during = time.monotonic(), ""
 
@@ -143,7 +143,7 @@ def make_row(job: Job, options: LimitOptions) -> Row:
 
 
 def _waited_s() -> float:
-    """How long this thread has wanted a core and had none; 0 where the system does not say."""
+    """Seconds in which this thread wanted a core and had none; 0 where the system does not say."""
     try:
         return 1e-9 * int(Path("/proc/thread-self/schedstat").read_text().split()[1])
     except (OSError, IndexError):
@@ -151,7 +151,7 @@ def _waited_s() -> float:
 
 
 def verdict(row: Row) -> str:
-    """Whether the limit was kept."""
+    """True if the limit was kept."""
     if max(row["over_s"], row["after_s"] or 0.0) <= BAR_S:
         return "kept"
     return "starved" if row["waited"] > STARVED else "missed"

@@ -49,7 +49,7 @@ _LIBRARY_BYTES = (
 
 @dataclass(frozen=True)
 class PeerOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 60.0  # of the search
     rounds: int = 7

@@ -47,7 +47,7 @@ JOBS = tuple(Job(name, {"n": p.size}, "f64") for name, p in PROGRAMS.items())
 
 @dataclass(frozen=True)
 class PolybenchOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 30.0  # of the search, of which the reference takes up to half; 0: none
     seed: int = 1

@@ -52,7 +52,7 @@ NEARER = 1.01  # and this is as near as a measurement can tell
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 60.0
     rounds: int = 7

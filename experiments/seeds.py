@@ -61,7 +61,7 @@ the exploration, until something was measured that near the best measurement of 
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 60.0  # of each search
     seeds: int = 5

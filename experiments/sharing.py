@@ -59,7 +59,7 @@ inter-quartile range."""
 
 @dataclass(frozen=True)
 class SharingOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     rounds: int = 11
     seed: int = 1

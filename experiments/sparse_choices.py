@@ -95,7 +95,7 @@ JOBS = tuple(Job(name, {"n": _SIZES.get(name, 128)}) for name in PROGRAMS)
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     rounds: int = 3
     seed: int = 1

@@ -70,7 +70,7 @@ with a surrogate. "As good after" is when a search with a surrogate had measured
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 30.0  # of each search
     seeds: int = 3

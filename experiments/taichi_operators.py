@@ -1,4 +1,4 @@
-"""What Taichi makes of every operation on every pair of types, at the edges of these: kept, for ours to be compared with.
+"""Taichi's values of every operation on every pair of types, at the edges of these: kept, for ours to be compared with.
 
     python -m kernelscape.experiments.taichi_operators --taichi PYTHON [--only OP ...]
 

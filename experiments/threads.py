@@ -95,7 +95,7 @@ processes": median, and the mean, in which calls that lost their core count in f
 
 @dataclass(frozen=True)
 class ThreadsOptions:
-    """How one row is made."""
+    """Options of one row."""
 
     rounds: int = 5
     seed: int = 1

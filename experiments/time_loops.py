@@ -53,7 +53,7 @@ JOBS = tuple(
 
 @dataclass(frozen=True)
 class Options:
-    """How one row is made."""
+    """Options of one row."""
 
     seconds: float = 15.0  # of the search; 0: none
     seed: int = 1

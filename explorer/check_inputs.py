@@ -59,7 +59,7 @@ static void ks_read(FILE *inputs, void *array, size_t bytes, const char *name) {
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the program gives its function; it reads some arrays from a file, and draws the others."""
+    """The arguments of a check program: some arrays are read from a file, the others drawn."""
 
     arguments: Arguments
     read: frozenset[str]

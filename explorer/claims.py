@@ -127,7 +127,7 @@ class Claims:
         return False
 
     def roofline(self) -> Roofline:
-        """What the best fused implementation moves and computes."""
+        """Bytes and operations of the best fused implementation."""
         return self._bounder.roofline()
 
     def see_memory(self, rates: dict[str, float]) -> None:

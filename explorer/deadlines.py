@@ -77,7 +77,7 @@ class Deadlines:
         return self.limit_s is not None and self.elapsed_s > self.limit_s + late_s
 
     def begin_search(self) -> float | None:
-        """What a search that begins now may take."""
+        """The time that a search may take which begins now."""
         if self.limit_s is None:
             return None
         left_s = self.limit_s - self.elapsed_s
@@ -94,7 +94,7 @@ class Deadlines:
         return time.monotonic() > self._search_ends_s
 
     def is_past_waiting(self) -> bool:
-        """Whether no answer of a worker or a compiler is of use any more."""
+        """True if no answer of a worker or a compiler is of use any more."""
         is_late = self._is_beyond(_LAST_S) or time.monotonic() > self._end_s
         return is_late or self._interrupt.since_s > _PATIENCE_S
 

@@ -87,7 +87,7 @@ def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
 
 
 def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
-    """Where the time limit has passed before there was a run to be kept."""
+    """The end of a session whose time limit passed before there was a run to be kept."""
     tell_out_of_time(deadlines, tell)
     ended = st.Ended(
         status="time_limit",

@@ -222,7 +222,7 @@ def explore_workload(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """As `explore_made`, of a workload that is there."""
+    """`explore_made` of a workload that is there."""
     return explore_made(
         lambda: workload,
         options,

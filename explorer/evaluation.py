@@ -316,7 +316,7 @@ class Evaluator:
     def _run(
         self, source: Source | Failure, built: Artifact
     ) -> tuple[Artifact | Failure, Measurement | Failure]:
-        """What was run, and what came of it. Where the library is gone, as its folder was removed, it is built again."""
+        """The artifact that was run, and its outcome. A library that is gone, as its folder was removed, is built again."""
         protocol = Protocol().with_cut(self._cut_ns())
         found = self._worker.evaluate(built, protocol)
         is_gone = self._builder.makes_libraries and not Path(built.path).exists()

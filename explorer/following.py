@@ -362,7 +362,7 @@ def _why(s: _Sequence) -> str:
 
 
 def follow(decisions: object) -> Follower | None:
-    """What `ks.init(decisions=...)` asks for; None where nothing of it can be used, which a warning says of each."""
+    """The plans that `ks.init(decisions=...)` names; None where none can be used. Each of those gives a warning."""
     sequences = _of_store() if decisions is True else _of_files(decisions)
     if not sequences:
         return None

@@ -209,7 +209,7 @@ def _output(a: Argument, expected: Expected, given: Array, places: Array | None)
 
 
 def _tolerance(expected: Expected, dtype: np.dtype[Any]) -> Array:
-    """How far each element may lie from what is wanted: on a branch as far as its farthest value."""
+    """Tolerance of each element; on a branch it reaches to the farthest value."""
     want = np.asarray(expected.want)
     allowed: Array | float = 0.0
     if dtype.kind == "f":

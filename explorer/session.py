@@ -118,7 +118,7 @@ class Session:
                 return ending.early(self._interrupt)
 
     def _early(self) -> st.Ended:
-        """Where there was no time to begin, in the handler of Stopped, which is raised again where a signal was the reason."""
+        """The end where there was no time to begin. Called in the handler of Stopped, which is raised again after a signal."""
         if self._interrupt.is_set:
             raise
         return end_before_the_run(self._folder, self._deadlines, self._tell)

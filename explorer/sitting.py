@@ -36,7 +36,7 @@ class Sitting:
         return self.signals[0] if self.signals else 0
 
     def within(self, during: str, make: Callable[[], Workload]) -> Workload | None:
-        """What `make` gives; None where the time limit has passed before. Raises Stopped at a signal."""
+        """The result of `make`; None where the time limit has passed before. Raises Stopped at a signal."""
         try:
             with self.deadlines.phase(during):
                 return make()
@@ -59,7 +59,7 @@ class TooLateError(Exception):
 
 
 def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload:
-    """What `make` gives, where no session follows. Raises TooLateError."""
+    """The result of `make`, where no session follows. Raises TooLateError."""
     with sit(limit_s, None, None) as sitting:
         workload = sitting.within(RECORDED, make)
     if workload is None:

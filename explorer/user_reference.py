@@ -32,7 +32,7 @@ class FailedReferenceError(Exception):
 
 @dataclass(frozen=True)
 class Looked:
-    """What there was time for: nanoseconds of a call, None where they were not taken, and whether it was compared."""
+    """The results that there was time for: nanoseconds of a call, None where they were not taken, and whether it was compared."""
 
     time_ns: float | None
     is_compared: bool

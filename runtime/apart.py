@@ -45,7 +45,7 @@ def run_apart(
     is_over: Callable[[], bool] = lambda: False,
     kept: Sequence[np.ndarray[Any, Any]] = (),
 ) -> T:
-    """What `work` returns or raises in a child; where that holds arrays of `kept`, it holds these themselves.
+    """Run `work` in a child, and return or raise what it does; arrays of `kept` in it are these themselves.
 
     Raises Stopped once `is_over`, MemoryError where there is too little memory for it, and DiedError. A child that
     somebody kills is made again.

@@ -31,7 +31,7 @@ _SAFELY = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # the last: a pipe is not 
 
 
 class OddFileError(OSError):
-    """What is no file that could be used; `strerror` says why, as the end of a sentence."""
+    """A file that cannot be used; `strerror` says why, as the end of a sentence."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)

@@ -25,7 +25,7 @@ def total_bytes() -> int:
 
 
 def n_killed_for_memory() -> int | None:
-    """How many processes the system has ended for their memory since it started; None where it does not say."""
+    """The number of processes that the system has ended for their memory since it started; None where it does not say."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

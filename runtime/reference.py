@@ -100,7 +100,7 @@ class Reference:
         seed: int | None,
         is_over: Callable[[], bool],
     ) -> dict[str, Array]:
-        """As `run` in the types of the sequence, in a child: a loop that ends when two numbers agree may not end when they are
+        """`run` in the types of the sequence, in a child: a loop that ends when two numbers agree may not end when they are
         moved. Raises Stopped once `is_over`, or where it takes far longer than was expected.
         """
         known = self._known(recording, False, is_moved=seed is not None)

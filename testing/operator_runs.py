@@ -122,7 +122,7 @@ def source_of(ir: KernelIR, vector_bytes: int) -> Source:
 def as_c(
     table: Table, arrays: dict[str, Array], command: Sequence[str], folder: Path, vector_bytes: int
 ) -> None:
-    """As C, compiled by a command."""
+    """Run the table as C, compiled by a command."""
     source = source_of(table.ir, vector_bytes)
     given = [arrays[a.name] for a in source.arguments]
     _run_text(source.text, "c", source.entry, command, folder, given)
@@ -154,7 +154,7 @@ def wrong_in_all_ways(cells: Sequence[Cell], folder: Path) -> dict[str, list[str
 
 
 def as_cuda(table: Table, arrays: dict[str, Array], folder: Path) -> None:
-    """As the text of a GPU's kernels says it, in the emulator's C++."""
+    """Run the table as the text of a GPU's kernels, in the emulator's C++."""
     emulator = import_module(EMULATOR)
     text = f"{emulator.header()}\n{_cuda_text(table.ir)}"
     _run_text(

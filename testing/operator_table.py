@@ -179,7 +179,7 @@ DIFFERENCES = (
 
 
 def judged(c: Cell) -> tuple[Array, Array]:
-    """What a cell is by NumPy, and of which elements no value is wrong."""
+    """NumPy's values of a cell, and a mask of the elements for which no value is wrong."""
     x, y = operands(c.a, c.b or c.a)
     row, is_open = OPS[c.op], np.zeros(N, bool)
     asked = [d for d in DIFFERENCES if d.applies(c)]

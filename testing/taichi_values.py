@@ -1,4 +1,4 @@
-"""What Taichi 1.7.4 makes of every operation on every pair of types: the values that experiments/taichi_operators.py has kept."""
+"""Taichi 1.7.4's values of every operation on every pair of types: the values that experiments/taichi_operators.py has kept."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class VectorFunctions:
         self.library = load_library(library)
 
     def errors(self, f: Function, *operands: NDArray[np.floating]) -> Found:
-        """What a function does on arrays of its type whose length is a multiple of its lanes."""
+        """The errors of a function on arrays of its type whose length is a multiple of its lanes."""
         call = self.library[f"errors_{self.names[f]}"]
         call.restype = ctypes.c_double
         y, at, wrong = np.empty_like(operands[0]), ctypes.c_long(), ctypes.c_long()

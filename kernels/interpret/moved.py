@@ -160,7 +160,7 @@ class ArrayMover(AbstractArithmetic):
         return self._shifted(found, size, n)
 
     def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
-        """As `contract`, moved likewise."""
+        """The result of `contract`, moved likewise."""
         found = contract(a, b, shape, n_reduced)
         if found.dtype.kind != "f":
             return found
@@ -174,7 +174,7 @@ class ArrayMover(AbstractArithmetic):
         return moved
 
     def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
-        """As NumPy's, each element moved once."""
+        """NumPy's scatter, each element moved once."""
         OPS[op].ufunc.at(array, indices, values)
         if array.dtype.kind == "f" and op not in _EXACT:
             array[indices] = self._moved(array[indices], True)

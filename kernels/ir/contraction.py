@@ -36,7 +36,7 @@ FREE, SUMS, ALL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Rounding:
-    """What of the statements of a body is rounded operation by operation: all, or what is written to these names."""
+    """The part of a body that is rounded operation by operation: all, or what is written to these names."""
 
     is_exact: bool
     fed: frozenset[str] = frozenset()

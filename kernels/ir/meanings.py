@@ -83,12 +83,12 @@ def raw_div(a: Numbers, b: Numbers) -> Numbers:
 
 
 def raw_mod(a: Numbers, b: Numbers) -> Numbers:
-    """What `raw_div` leaves; of integers 0 where the divisor is."""
+    """The remainder of `raw_div`; of integers 0 where the divisor is."""
     return np.fmod(a, b)
 
 
 def floor_mod(a: Numbers, b: Numbers) -> Numbers:
-    """What is left of `a` without the multiple of `b` below it, each step rounded: near a multiple it may be `b`, or below zero."""
+    """`a` less the multiple of `b` below it, each step rounded: near a multiple it may be `b`, or below zero."""
     return a - np.floor(a / b) * b
 
 

@@ -374,7 +374,7 @@ def _same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def shown(x: Value) -> str:
-    """What a value is, with its shape, for people."""
+    """Description of a value with its shape, for people."""
     match x:
         case MatrixValue(shape=shape):
             return (

@@ -96,7 +96,7 @@ def _of_f_string(expressions: Expressions, part: ast.expr) -> str | _Formatted:
 
 
 def _formatting(conversion: str | None, spec: str) -> Callable[[object], str]:
-    """How Python formats a value: `{...!r:5}` is repr, then a format."""
+    """Format of a value in Python's terms: `{...!r:5}` is repr, then a format."""
     converted = _CONVERTED.get(conversion or "")
     return lambda x: format(x if converted is None else converted(x), spec)
 

@@ -176,7 +176,7 @@ def build_each(
     jobs: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """As `build_many`, each source alone."""
+    """`build_many` with each source alone."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="build")
     futures = [pool.submit(builder.build, source) for source in sources]
     try:

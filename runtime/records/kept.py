@@ -77,7 +77,7 @@ def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
 def kept_of(
     recording: Recording, roles: Mapping[str, str], arrays: Mapping[str, Array]
 ) -> dict[str, Kept]:
-    """What is kept of these arrays; `roles` as in `InputSets`."""
+    """The arrays of these that are kept; `roles` as in `InputSets`."""
     needed, wanted = needed_arrays(recording)
     kept: dict[str, Kept] = {}
     n_bytes = n_text = 0

@@ -126,7 +126,7 @@ def _kept(stored: StoredSequence) -> Mapping[str, str | Beside]:
 
 
 def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
-    """What was kept of an array; None where its file is gone. Raises RecordError where it is not what was kept."""
+    """The array that was kept; None where its file is gone. Raises RecordError where it is not what was kept."""
     try:
         if isinstance(content, str):
             return unpacked(content, param)

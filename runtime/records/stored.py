@@ -136,7 +136,7 @@ def check_sizes(recording: Recording) -> None:
 
 
 def _is_range(ends: Range, dtype: DType) -> bool:
-    """Whether these are the least and the largest of some values of a type."""
+    """True if these are the least and the largest of some values of a type."""
     low, high = ends
     least, most = _limits(dtype)
     if isinstance(low, float) or isinstance(high, float):  # as all were once, rounded
@@ -145,7 +145,7 @@ def _is_range(ends: Range, dtype: DType) -> bool:
 
 
 def _is_number(value: bool | int | float | str, dtype: DType) -> bool:
-    """Whether this is how a number of a type is stored."""
+    """True if this is how a number of a type is stored."""
     if isinstance(value, str):
         return dtype.is_float and value in _NOT_FINITE
     if dtype is DType.bool_ or type(value) is bool:

@@ -236,7 +236,7 @@ class Channel:
         )
 
     def _is_foreign(self, died_by: int) -> bool:
-        """Whether somebody has sent the signal that ended the child."""
+        """True if somebody has sent the signal that ended the child."""
         if died_by == signal.SIGKILL:
             before = self._n_killed_before
             return before is not None and n_killed_for_memory() == before

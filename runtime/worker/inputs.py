@@ -184,7 +184,7 @@ def unrounded_input_sets(
     is_enough: Callable[[], bool],
     more: Sequence[Arguments],
 ) -> InputSets:
-    """As `make_input_sets`, without what measures rounding: this can be handed to another process."""
+    """`make_input_sets` without what measures rounding: this can be handed to another process."""
     recording = cell_by_cell(recording)
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
@@ -382,7 +382,7 @@ class _Maker:
         return InputSet(arrays, dict(given.scalars), wanted)
 
     def _expected(self, name: str, want: Array, size: float) -> Expected:
-        """What is allowed for the rounding of sums."""
+        """The expected values with the tolerance for the rounding of sums."""
         if want.dtype.kind != "f":
             return Expected(want, 0.0)
         dtype = next(p.dtype for p in self._recording.arrays if p.name == name)

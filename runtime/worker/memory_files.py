@@ -62,7 +62,7 @@ def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetF
 def write_expected(
     files: MemoryFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
 ) -> dict[str, ExpectedFiles]:
-    """What is expected, of which the values are in the files `wanted` already."""
+    """The files of what is expected, whose values are in the files `wanted` already."""
     found = {}
     for name, e in expected.items():
         size, b = e.magnitude, e.branches

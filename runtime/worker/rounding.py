@@ -55,7 +55,7 @@ _FEW = 1e-3  # share of wrong elements up to which more runs may show that they 
 
 @dataclass
 class Rounding:
-    """What rounding does to the results of one input set. `plain` is what is expected where nothing was measured."""
+    """The effect of rounding on the results of one input set. `plain` is what is expected where nothing was measured."""
 
     plain: Mapping[str, Expected]
     run: Run
@@ -73,7 +73,7 @@ class Rounding:
         return level == 1 or (level <= len(_SAMPLES) and is_few)
 
     def expected(self, level: int) -> Mapping[str, Expected]:
-        """What is expected at a level: 0 without runs, each further one with more. Raises Stopped."""
+        """The expected values at a level: 0 without runs, each further one with more. Raises Stopped."""
         if level not in self._found:
             self._take(_SAMPLES[level - 1])
             self._found[level] = {
@@ -103,7 +103,7 @@ class Rounding:
 
 
 class _Seen:
-    """What the runs have made of one output: how far the farthest is from what is wanted, and where which of them leaves it."""
+    """The runs of one output: how far the farthest is from what is wanted, and where each of them leaves it."""
 
     def __init__(self, plain: Expected, dtype: np.dtype[Any]) -> None:
         self._plain, self._dtype = plain, dtype
@@ -135,7 +135,7 @@ class _Seen:
         return off
 
     def expected(self, share: float) -> Expected:
-        """What a candidate must hold; what is expected without these runs, itself, where they say nothing new."""
+        """The values that a candidate must hold; those expected without these runs where they say nothing new."""
         at, plain = np.zeros(0, np.int64), self._plain
         if not self._is_float:
             at = np.unique(np.concatenate([places for places, _ in self._off]))
@@ -178,7 +178,7 @@ class _Seen:
         return Branches(at, values, reach, max(1, int(share * self._want.size)))
 
     def _values(self, at: Array) -> Array:
-        """What each run has at some places, a row for each place: what is wanted where it was near that."""
+        """The values of each run at some places, a row for each place: what is wanted where the run was near that."""
         columns = []
         for places, values in self._off:
             column = self._want[at].astype(self._dtype)

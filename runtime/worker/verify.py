@@ -130,7 +130,7 @@ def allowed_error(
 def _judged(
     got: Array, expected: Expected, wrong: NDArray[np.bool_], allowed: Array
 ) -> Mismatch | None:
-    """What is wrong of elements that are not as wanted, once those on branches were looked at."""
+    """The mismatch that is left once elements on branches were looked at; None where there is none."""
     branches, n_allowed = expected.branches, None
     if branches is not None:
         at = branches.at[wrong.reshape(-1)[branches.at]]
@@ -153,7 +153,7 @@ def _judged(
 def _on_another_side(
     got: Array, branches: Branches, wrong: NDArray[np.bool_], allowed: Array
 ) -> tuple[int, NDArray[np.bool_]]:
-    """How many of the elements on branches that are not as wanted have another of their values, and which of them do."""
+    """The number of elements on branches that took another side, and a mask of them."""
     is_wrong = wrong.reshape(-1)[branches.at]
     at, values = branches.at[is_wrong], branches.values[is_wrong]
     mine = got.reshape(-1)[at][:, None]

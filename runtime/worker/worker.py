@@ -159,7 +159,7 @@ class Worker(AbstractWorker):
         )
 
     def _library(self) -> Path | None:
-        """What the device's own part of a child is loaded from, which is built where it is not there."""
+        """The library of the device's own part of a child, which is built where it is not there."""
         return self._device.runner.child_library() if self._options.runs_candidates else None
 
     def start(self) -> None:

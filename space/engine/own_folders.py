@@ -29,7 +29,7 @@ _making = threading.Lock()
 
 
 class NotOursError(OSError):
-    """What somebody else may have written; `strerror` says why, as the end of a sentence."""
+    """A file that somebody else may have written; `strerror` says why, as the end of a sentence."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EPERM, why)

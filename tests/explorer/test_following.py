@@ -305,7 +305,7 @@ UNUSABLE = {
 
 
 def warned_and_right(decisions: object) -> str:
-    """What one warning says of it, where the program then computes what it should."""
+    """The one warning that is given, where the program then computes what it should."""
     with pytest.warns(RuntimeWarning) as told:
         ks.init(decisions=decisions)
     p = program()
@@ -319,7 +319,7 @@ def warned_and_right(decisions: object) -> str:
 
 @pytest.mark.parametrize("what", UNUSABLE)
 def test_what_cannot_be_used_is_a_warning(what: str, found: Path, tmp_path: Path) -> None:
-    """Of the kind: whatever is wrong with a stored result, a program that would follow it runs, with the default decisions."""
+    """Kind: whatever is wrong with a stored result, a program that would follow it runs, with the default decisions."""
     make, words = UNUSABLE[what]
     assert words in warned_and_right(make(found, tmp_path))
 

@@ -71,7 +71,7 @@ MADE = {  # as Taichi 1.7.4 has them: a struct is made of one value as of its fi
 
 @pytest.mark.parametrize("body", MADE)
 def test_a_struct_is_made_of_one_value_as_of_its_first_member(tmp_path: Path, body: str) -> None:
-    """Of the kind: values that become zeros where a struct is wanted."""
+    """Kind: values that become zeros where a struct is wanted."""
     f, names = kernel(tmp_path, body)
     f()
     assert names["out"].to_numpy()[: len(MADE[body])].tolist() == MADE[body]
@@ -101,7 +101,7 @@ OTHER_SHAPES = [  # the body, what the kernel returns, and what is said of it
 
 @pytest.mark.parametrize(("body", "returns", "said"), OTHER_SHAPES)
 def test_values_of_other_shapes_are_refused(tmp_path, body, returns, said) -> None:
-    """Of the kind: conversions of values to the types of results, arguments, locals and members."""
+    """Kind: conversions of values to the types of results, arguments, locals and members."""
     f, _ = kernel(tmp_path, body, returns)
     with pytest.raises(LanguageError, match=f"mine.py:{LINE}: .*{said}"):
         f.instantiate()
@@ -139,7 +139,7 @@ APART = [
 
 @pytest.mark.parametrize("body", APART)
 def test_a_matrix_is_not_taken_apart(tmp_path: Path, body: str) -> None:
-    """Of the kind: a matrix where Python has its rows and Taichi refuses it."""
+    """Kind: a matrix where Python has its rows and Taichi refuses it."""
     f, _ = kernel(tmp_path, f"m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); {body}")
     with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: .*a matrix of 2 x 2 apart"):
         f.instantiate()
@@ -156,7 +156,7 @@ KNOWN = [
 
 @pytest.mark.parametrize("body", KNOWN)
 def test_a_loop_index_hides_no_name(tmp_path: Path, body: str) -> None:
-    """Of the kind: a loop whose index Python would leave changed, which Taichi refuses."""
+    """Kind: a loop whose index Python would leave changed, which Taichi refuses."""
     f, _ = kernel(tmp_path, body.replace(":; ", ":\n        "))
     with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: the loop index `[ij]` is"):
         f.instantiate()

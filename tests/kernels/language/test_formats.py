@@ -36,7 +36,7 @@ def constants(n: ks.i32, x: ks.f32):
 
 
 def test_constants_are_shown_as_python_shows_them(capfd) -> None:
-    """Of the kind: constants that were shown in the types of run values (1 for True, 0.500000 for 0.5)."""
+    """Kind: constants that were shown in the types of run values (1 for True, 0.500000 for 0.5)."""
     expected = (
         f"{C} {F} {T} {NAME} {ITEMS} {scene.scale} {None}\n"
         f"{C + 1} {F * 3} {not T} {ITEMS[1]} {10**12} {1 / 3} {-0.0} {NAME!r}\n"
@@ -72,7 +72,7 @@ def claims(n: ks.i32, x: ks.f32):
 
 
 def test_a_message_of_an_assertion_has_its_formats() -> None:
-    """Of the kind: formats that are read and then left out."""
+    """Kind: formats that are read and then left out."""
     with pytest.raises(AssertionError, match=r"x is 2\.50 of 3"):
         claims(-1, 2.5)
     with interpreted(), pytest.raises(AssertionError, match=r"x is 2\.50 of 3"):
@@ -95,7 +95,7 @@ LETTERS = {"integers": "dioxXu", "floats": "eEfFgGaA"}
     "spec", ["d", "5d", "u", "#x", "o", "i", "X", "f", ".2f", "e", "g", "a", "G"]
 )
 def test_a_format_of_another_type_is_a_sentence(tmp_path, name: str, spec: str) -> None:
-    """Of the kind: a conversion that reads the bits of another type; every conversion, of each kind of value, in each spelling."""
+    """Kind: a conversion that reads the bits of another type; every conversion, of each kind of value, in each spelling."""
     fits = spec[-1] in LETTERS.get(SHOWN[name], "")
     percent = (
         "" if spec == "a" else f"    print('%{spec}' % {name})\n"

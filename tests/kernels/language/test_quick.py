@@ -32,7 +32,7 @@ def quick_after(call, kernel, times: int = 400) -> None:
 
 @pytest.mark.compiler
 def test_calls_with_one_array_twice_are_quick(monkeypatch):
-    """Of the kind: calls that went the slow way each time. Each way to give an array twice, read and written."""
+    """Kind: calls that went the slow way each time. Each way to give an array twice, read and written."""
 
     @ks.kernel
     def both(x: ks.types.ndarray(), y: ks.types.ndarray(), r: ks.types.ndarray(), a: ks.f32):

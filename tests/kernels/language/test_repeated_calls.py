@@ -278,7 +278,7 @@ def conjugate_gradients(a, x, r, p, q, rr, new, pq, f):
 
 
 def test_steps_with_one_array_given_twice_are_one_repeat():
-    """Of the kind: calls that are equal and were recorded as different, since each had an IR of its own."""
+    """Kind: calls that are equal and were recorded as different, since each had an IR of its own."""
     rng = np.random.default_rng(0)
     n = 8
     a = rng.random((n, n))

@@ -209,7 +209,7 @@ def weighted(
 
 
 def test_one_array_may_be_given_twice_to_kernels_on_sparse_fields() -> None:
-    """Of the kind: what a call outside of a sequence may have, and one inside was refused."""
+    """Kind: what a call outside of a sequence may have, and one inside was refused."""
     x, y, _ = tree()
     fill(x, 20)
     w, v = np.linspace(0, 1, 32, dtype=np.float32), np.linspace(1, 2, 32, dtype=np.float32)

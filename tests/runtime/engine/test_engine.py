@@ -109,7 +109,7 @@ def test_what_was_compiled_once_is_loaded_by_later_processes(options):
 
 
 def test_without_an_offline_cache_nothing_is_kept_and_nothing_kept_is_used(options, monkeypatch):
-    """Of the kind: an option that is taken and has no effect."""
+    """Kind: an option that is taken and has no effect."""
     made = []
     build = Engine._built
 

@@ -67,7 +67,7 @@ def right(name, dtype, **sizes):
 
 
 def verdict(input_set, results):
-    """What a worker says of results in the order of the arrays; and at which level."""
+    """A worker's verdict on results in the order of the arrays, and its level."""
     level, rounding = 0, input_set.rounding
     got = dict(zip(input_set.arrays, results, strict=False))
     while True:
