@@ -31,6 +31,7 @@ from ..kernels.language.record import Call
 from ..kernels.program.archive import ArchiveError
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
+from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceError, DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions
@@ -220,7 +221,8 @@ class Follower(AbstractFollower):
     def __init__(self, sequences: Sequence[_Sequence]) -> None:
         self._sequences = list(sequences)
         self._known = {text for s in sequences for text in s.kernels}
-        self._callers: dict[int, tuple[_Kernel, Callable[..., bool] | None]] = {}  # by identity
+        # None: of a kernel that no sequence calls
+        self._callers = ByIdentity[KernelIR, tuple[Callable[..., bool] | None]]()
         self._held: list[_Held] = []
         self._matches: list[_Match] = []
         self._last: _Run | None = None
@@ -231,12 +233,13 @@ class Follower(AbstractFollower):
         _followers.add(self)
 
     def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
-        found = self._callers.get(id(ir))
+        found = self._callers.get(ir)
         if found is None:
-            kernel = _Kernel(ir, _text(ir))
-            caller = partial(self._take, kernel) if kernel.text in self._known else None
-            found = self._callers[id(ir)] = kernel, caller
-        return found[1]
+            text = _text(ir)
+            is_known = text in self._known
+            caller = partial(self._take, _Kernel(ir, text)) if is_known else None
+            found = self._callers.setdefault(ir, (caller,))
+        return found[0]
 
     def again(self, kernel: object, args: _Values) -> bool:
         with self._lock:

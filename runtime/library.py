@@ -1,29 +1,93 @@
-"""Libraries and extensions in this process: exactly the files that were looked at, which nobody else may have written."""
+"""Libraries and extensions in this process: exactly the files that were looked at, which nobody else may have written.
+
+A process has a number of mappings of memory at most, and a library takes two or more: it is closed when nothing holds it any more.
+"""
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
+import gc
 import itertools
-from collections.abc import Iterator
+import math
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
+import numpy as np
+
+from .device import DeviceError
 from .files import opened_own
 
+T = TypeVar("T")
 _DESCRIPTORS = Path("/proc/self/fd")
+_MAPPINGS = Path("/proc/self/maps")
+_MOST_MAPPINGS = Path("/proc/sys/vm/max_map_count")
+_OF_ONE = 16  # mappings that loading one library takes, at most
 _numbers = itertools.count(1)
 
 
-def load_library(path: str | Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    """A shared library of this user's. Raises OSError, NotOursError where others may have written it."""
+class LoadedLibrary(ctypes.CDLL):
+    """A library that is open as long as it, a function of it, or its `handle` is held: who keeps addresses holds the last."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # An array, since the garbage collector takes none for a part of a cycle: of what it frees at a time, weak references are
+        # called back first, then finalizers, which may call kernels; this goes when nothing is left that holds it.
+        self.handle = np.empty(0)
+        self._closing = weakref.finalize(self.handle, _ctypes.dlclose, self._handle)
+        self._closing.atexit = False  # threads may still run in it then
+
+    def close(self) -> None:
+        """Closes it now: nothing calls a function of it any more."""
+        self._closing()
+
+
+def load_library(path: str | Path) -> LoadedLibrary:
+    """A shared library of this user's. Raises OSError, NotOursError where others may have written it, and DeviceError where the
+    process may have no more mappings.
+    """
     with _looked_at(Path(path)) as name:
-        try:
-            return ctypes.CDLL(name, mode=mode)
-        except OSError as e:
-            raise OSError(str(e).replace(name, str(path))) from None
+        return _opened(LoadedLibrary, name, path)
+
+
+def load_for_all(path: str | Path) -> ctypes.CDLL:
+    """The same of a library whose functions later ones call: it stays for good."""
+    with _looked_at(Path(path)) as name:
+        return _opened(partial(ctypes.CDLL, mode=ctypes.RTLD_GLOBAL), name, path)
+
+
+def _opened(load: Callable[[str], T], name: str, path: str | Path) -> T:
+    try:
+        return load(name)
+    except OSError as e:
+        wrong = OSError(str(e).replace(name, str(path)))
+    used, most = _mappings()
+    if used + _OF_ONE < most:
+        raise wrong
+    gc.collect()  # closes the libraries that only cycles hold
+    try:
+        return load(name)
+    except OSError:
+        raise DeviceError(
+            f"{path} cannot be loaded: the process has {used} mappings of memory, the system allows {most}, and a kernel takes "
+            f"two; hold fewer kernels at a time, or allow more: sysctl -w vm.max_map_count={4 * most}"
+        ) from None
+
+
+def _mappings() -> tuple[int, float]:
+    """Mappings of memory that this process has, and may have."""
+    try:
+        with _MAPPINGS.open("rb") as lines:
+            return sum(1 for _ in lines), int(_MOST_MAPPINGS.read_text())
+    except OSError:  # no Linux
+        return 0, math.inf
 
 
 def load_module(name: str, path: Path) -> ModuleType:

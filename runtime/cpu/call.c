@@ -53,6 +53,7 @@ typedef struct {
   parameter *parameters;
   PyObject *pool; /* a list of workspaces that no call uses; NULL where the entry takes none */
   PyObject *make; /* makes another */
+  PyObject *held; /* handles of the libraries of `entry` and `check`, which keep them open */
 } caller;
 
 static int array_fits(const parameter *p, PyObject *given) {
@@ -225,6 +226,7 @@ static void release(PyObject *object) {
   PyMem_Free(self->parameters);
   Py_XDECREF(self->pool);
   Py_XDECREF(self->make);
+  Py_XDECREF(self->held);
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -254,18 +256,20 @@ static int read_parameter(PyObject *row, parameter *p) {
   return 0;
 }
 
-/* Caller(entry, check, parameters, pool, make): addresses (check may be 0), the table, and the workspaces (None: the entry takes none). */
+/* Caller(entry, check, parameters, pool, make, held): addresses (check may be 0), the table, the workspaces (None: the entry takes
+ * none), and what must live as long as the caller. */
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named) {
   unsigned long long entry, check;
-  PyObject *rows, *pool, *make;
+  PyObject *rows, *pool, *make, *held;
   if (named != NULL && PyDict_GET_SIZE(named) != 0) return PyErr_Format(PyExc_TypeError, "no names");
-  if (!PyArg_ParseTuple(args, "KKO!OO", &entry, &check, &PyTuple_Type, &rows, &pool, &make)) return NULL;
+  if (!PyArg_ParseTuple(args, "KKO!OOO", &entry, &check, &PyTuple_Type, &rows, &pool, &make, &held)) return NULL;
   if (pool != Py_None && !PyList_CheckExact(pool)) return PyErr_Format(PyExc_TypeError, "the pool is no list");
   caller *self = (caller *)type->tp_alloc(type, 0);
   if (self == NULL) return NULL;
   self->vectorcall = call;
   self->entry = (entry_fn)(uintptr_t)entry;
   self->check = (check_fn)(uintptr_t)check;
+  self->held = Py_NewRef(held);
   if (pool != Py_None) {
     self->pool = Py_NewRef(pool);
     self->make = Py_NewRef(make);

@@ -29,6 +29,7 @@ from .compiler import Compiler, build_library
 from .memory import address_of, in_memory
 
 if TYPE_CHECKING:
+    from ..library import LoadedLibrary
     from ..signature import Signature
     from .index_check import IndexCheck
 
@@ -73,6 +74,7 @@ def _import(path: Path) -> Any:
 class LoadedCode(Protocol):
     """Code in this process whose entry takes a vector of pointers: arrays, then scalars, then a workspace where it needs one."""
 
+    library: LoadedLibrary
     entry: Any  # a function of ctypes
     index_check: IndexCheck | None
 
@@ -172,7 +174,8 @@ def make_caller(
         (None, None) if workspaces is None else (workspaces.pool, workspaces.make_workspace)
     )
     table = tuple(row.for_c for row in rows)
-    caller: AbstractCaller = extension.Caller(entry, check, table, pool, make)
+    held = (code.library.handle, code.index_check and code.index_check.library.handle)
+    caller: AbstractCaller = extension.Caller(entry, check, table, pool, make, held)
     return caller
 
 

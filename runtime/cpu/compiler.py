@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import errno
 import hashlib
+import mmap
 import os
 import re
 import shlex
@@ -70,6 +71,9 @@ _LINKED = ("-lm", "-pthread")
 # Without the C library, which is in every process, and start files: a linker reads more of them than of a text. What it saves is
 # "all linked" in experiments/compile_flags.py.
 _LINKED_BY_GCC = ("-nostdlib", "-lm", "-lgcc")
+# All that is only read in one part, with the code, and what is written in another next to it: two mappings of memory where linkers
+# make four or five, of which a process may have 65,530. Those that do not know this do without.
+IN_TWO_PARTS = f"-Wl,-z,noseparate-code,-z,norelro,-z,max-page-size={mmap.PAGESIZE}"
 _LOG_CHARACTERS = 6000
 
 _PROBE = """
@@ -189,9 +193,11 @@ def _try(path: str) -> Compiler | str:
         flags = (*_COMMON, contracts, native, *wide)
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break
-    ways: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (((LEVEL,), _LINKED),)
+    ways: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((LEVEL,), _LINKED)]
     if is_gcc:  # old ones do not know some of the flags
-        ways = ((FEWER_PASSES, _LINKED_BY_GCC), (FEWER_PASSES, _LINKED), *ways)
+        ways = [(FEWER_PASSES, _LINKED_BY_GCC), (FEWER_PASSES, _LINKED), *ways]
+    level, linked = ways[0]
+    ways.insert(0, (level, (*linked, IN_TWO_PARTS)))
     failure: Failure | None = None
     with Scratch("kernelscape-compiler-") as folder:
         source = folder / "probe.c"

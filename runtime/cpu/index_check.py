@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...codegen.c.source import CHECK, FIND
 from ..device import DeviceOptions
-from ..library import load_library
+from ..library import LoadedLibrary, load_library
 from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 
@@ -25,15 +25,15 @@ class IndexCheck:
     `sites`: what they look at, for those who ask `wrong`.
     """
 
-    def __init__(self, library: ctypes.CDLL, sites: Sequence[IndexSite] = ()) -> None:
-        self._sites = sites
+    def __init__(self, library: LoadedLibrary, sites: Sequence[IndexSite] = ()) -> None:
+        self.library, self._sites = library, sites
         self._check, self._find = getattr(library, CHECK), getattr(library, FIND)
         for function in (self._check, self._find):
             function.restype = ctypes.c_int64
         self.address = ctypes.cast(self._check, ctypes.c_void_p).value or 0
 
     @classmethod
-    def of(cls, library: ctypes.CDLL) -> IndexCheck | None:
+    def of(cls, library: LoadedLibrary) -> IndexCheck | None:
         """Those of a library that may have none."""
         return cls(library) if hasattr(library, CHECK) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from ..backend import (
 )
 from ..building.artifact import Artifact
 from ..device import DeviceError
-from ..library import load_library
+from ..library import LoadedLibrary, load_for_all, load_library
 from ..measure.timing import Sampler, interleave, waited_ns
 from ..signature import Signature, fitting_array
 from ..worker.outcome import Failure, Measurement, Protocol
@@ -44,11 +43,11 @@ class CpuModule(AbstractModule):
     """A loaded shared library. Each run has a workspace of its own, so that several threads may run it at once."""
 
     def __init__(
-        self, artifact: Artifact, library: ctypes.CDLL, builder: CpuBuilder | None = None
+        self, artifact: Artifact, library: LoadedLibrary, builder: CpuBuilder | None = None
     ) -> None:
         """`builder` can build more C for it."""
         self._artifact = artifact
-        self._library = library
+        self.library = library
         self._builder = builder
         self.index_check: IndexCheck | None = None
         self.entry = getattr(library, artifact.entry)
@@ -123,7 +122,7 @@ class CpuModule(AbstractModule):
         return None
 
     def close(self) -> None:
-        _ctypes.dlclose(self._library._handle)
+        self.library.close()
 
     def make_workspace(self) -> Array:
         """One more, of the size that the entry takes."""
@@ -229,7 +228,7 @@ def load_harness(path: Path) -> ctypes.CDLL:
     """The timing loop with its types declared. The team beside it is found by all libraries that are loaded afterwards, so that a
     process has one.
     """
-    harness = load_library(path, mode=ctypes.RTLD_GLOBAL)
+    harness = load_for_all(path)
     harness.ks_run.restype = ctypes.c_double
     harness.ks_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     harness.ks_report_faults.argtypes = [ctypes.c_int]

@@ -30,7 +30,7 @@ from ..cpu.compiler import Compiler, Library, build_library, first_line
 from ..cpu.memory import CpuArray
 from ..cpu.runner import CpuModule, CpuRunner, make_sampler
 from ..device import DeviceError, DeviceOptions, ThreadOrder
-from ..library import load_library
+from ..library import LoadedLibrary, load_library
 from ..measure.timing import Sampler, interleave
 from ..worker.outcome import Failure, Measurement, Protocol
 from .text import emulated_text, emulated_together
@@ -58,7 +58,7 @@ _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 class EmulatorModule(AbstractModule):
     """A loaded program. `order` is that of its runs; runs that differ must not differ in what they compute."""
 
-    def __init__(self, bound: CpuModule, library: ctypes.CDLL, order: ThreadOrder) -> None:
+    def __init__(self, bound: CpuModule, library: LoadedLibrary, order: ThreadOrder) -> None:
         self._bound = bound
         self._library = library
         library.emulator_error.restype = ctypes.c_char_p

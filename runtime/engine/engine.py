@@ -32,16 +32,16 @@ from ..cpu.compiler import Compiler
 from ..cpu.memory import in_memory
 from ..device import DeviceError, DeviceOptions, cache_folder
 from ..files import is_torn
-from ..library import load_library
+from ..library import load_for_all
 from ..worker.outcome import Failure
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
+from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
 from .spelling import code_version, spelled
 from .toolchain import engine_compiler, is_remembered
 
 Array = NDArray[Any]
 Team = Future[ctypes.CDLL]
-_REMEMBERED = 4096  # instances whose callers are found by identity
 _TEAM_FLAGS = (
     "-O1",
     "-std=gnu11",
@@ -61,23 +61,13 @@ class EngineOptions:
     limit_bytes: int = 256 << 20  # of what is kept in the folder
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A kernel that can be called; `ir` is held so that its identity stays its own."""
-
-    ir: KernelIR
-    kernel: LoadedKernel
-    caller: AbstractCaller
-    is_quick: bool  # calls go through the extension
-
-
 class Engine:
     """One a process is enough. Everything may be called from several threads."""
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
         self._kept = KernelFolder(self.options.folder, self.options.limit_bytes)
-        self._known: dict[int, _Known] = {}  # by the identity of the IR
+        self._kernels = KnownKernels()
         self._toolchain: tuple[Compiler | None, str] | None = None
         self._team: Team | None = None
         self._begin()
@@ -89,7 +79,6 @@ class Engine:
         self._pool = ThreadPoolExecutor(
             max(2, self.options.cores), thread_name_prefix="kernelscape"
         )
-        self._loading: dict[str, Future[LoadedKernel]] = {}  # by the key of the code
         self._extension: Future[Any] | None = None
         self._finding: Future[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
@@ -107,8 +96,7 @@ class Engine:
     def go_on_in_child(self) -> None:
         """In a child of fork(): the other threads are gone, with what they had begun and the locks that they held."""
         self._begin()
-        for known in self._known.values():
-            known.kernel.lock = threading.Lock()
+        self._kernels.go_on_in_child()
 
     def start(self) -> None:
         """Begins with what all kernels need, beside what the program does next: the compiler, and the team of threads.
@@ -143,27 +131,25 @@ class Engine:
         It returns False, and does nothing, where they are not plainly those of the instance; `run` then says what is wrong.
         None where there is no compiler.
         """
-        known = self._known.get(id(ir))
-        if known is not None and known.ir is ir and (known.is_quick or self._quick is None):
-            return known.caller
+        called = self._kernels.called(ir)
+        if called is not None and (called.is_quick or self._quick is None):
+            return called.caller
         if self._compiler is None:
             return None
         try:
-            kernel = self._load(ir).result()
+            wanted = self._load(ir)
+            kernel = wanted.result()
         except NoFolderError as e:
             self._do_without(e)
             return None
-        caller = caller_of(self._quick, kernel, ir)
-        with self._lock:
-            while len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[id(ir)] = _Known(ir, kernel, caller, self._quick is not None)
-        return caller
+        quick = self._quick
+        wanted.called = Called(kernel, caller_of(quick, kernel, ir), quick is not None)
+        return wanted.called.caller
 
     def quick(self, ir: KernelIR) -> AbstractCaller | None:
         """The caller of a kernel that has run; None where its calls do not go through the extension."""
-        known = self._known.get(id(ir))
-        return known.caller if known is not None and known.ir is ir and known.is_quick else None
+        called = self._kernels.called(ir)
+        return called.caller if called is not None and called.is_quick else None
 
     def run(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
         """Runs a kernel once, in place. Raises IndexError where an index leaves its array, before anything is written."""
@@ -177,7 +163,8 @@ class Engine:
         """A call that the quick way did not take: what is wrong with it, or an array that it does not know."""
         from ..signature import fitting_array, number
 
-        known = self._known[id(ir)]
+        known = self._kernels.called(ir)
+        assert known is not None
         rows = rows_of_kernel(ir)[: len(ir.arrays)]
         plain = []
         for p, row, array in zip(ir.arrays, rows, arrays, strict=True):
@@ -215,10 +202,17 @@ class Engine:
 
     # --- code
 
-    def _load(self, ir: KernelIR) -> Future[LoadedKernel]:
-        """The code of a kernel: loaded, being compiled, or now begun with."""
-        key = self._key(ir)
-        found = self._loading.get(key)
+    def _load(self, ir: KernelIR) -> Wanted:
+        """A kernel whose code is loaded, being compiled, or now begun with."""
+        wanted = self._kernels.get(ir)
+        if wanted is None:
+            key = self._key(ir)
+            wanted = self._kernels.add(ir, key, self._code(ir, key))
+        return wanted
+
+    def _code(self, ir: KernelIR, key: str) -> Future[LoadedKernel]:
+        codes = self._kernels.codes
+        found = codes.get(key)
         if found is not None:
             return found
         team, library = self._begun_team(), self._kept.library(key)
@@ -226,31 +220,24 @@ class Engine:
         if is_kept:
             team.result()  # not with the lock, which it may need
         with self._lock:
-            found = self._loading.get(key)
+            found = codes.get(key)
             if found is not None:
                 return found
-            kept = self._kept_code(ir, library, team) if is_kept else None
+            kept = self._kept_code(library, team) if is_kept else None
             if kept is not None:
-                found = self._loading[key] = Future()
+                found = codes[key] = Future()
                 found.set_result(kept)
                 return found
             folder, cores = self._folder_of_program(), self._cores
-            found = self._loading[key] = self._pool.submit(
-                self._build, ir, key, cores, team, folder
-            )
-        found.add_done_callback(lambda done: self._forget_failed(key, done))
-        return found
+            found = self._pool.submit(self._build, ir, key, cores, team, folder)
+            codes[key] = found
+            return found
 
-    def _forget_failed(self, key: str, done: Future[LoadedKernel]) -> None:
-        if done.exception() is not None:
-            with self._lock:
-                self._loading.pop(key, None)
-
-    def _kept_code(self, ir: KernelIR, path: Path, team: Team) -> LoadedKernel | None:
+    def _kept_code(self, path: Path, team: Team) -> LoadedKernel | None:
         """The code that an earlier process left; None where there is none, or it is no good any more."""
         try:
             if not is_torn(path):
-                loaded = self._loaded(ir, path, team)
+                loaded = self._loaded(path, team)
                 self._kept.touch(path)
                 return loaded
         except (FileNotFoundError, NotOursError):  # another takes the place of the latter
@@ -288,7 +275,7 @@ class Engine:
         assert compiler is not None
         failed = build_kernel(ir, cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is None:
-            return self._loaded(ir, path, team)
+            return self._loaded(path, team)
         if shutil.disk_usage(path.parent).free < _LEAST_BYTES:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
         raise CompileError(
@@ -304,9 +291,9 @@ class Engine:
                     f"kernels run in the interpreter, slowly: {why}", RuntimeWarning, stacklevel=2
                 )
 
-    def _loaded(self, ir: KernelIR, path: Path, team: Team) -> LoadedKernel:
+    def _loaded(self, path: Path, team: Team) -> LoadedKernel:
         team.result()
-        return LoadedKernel(ir, path)
+        return LoadedKernel(path)
 
     def _begun_team(self) -> Team:
         """The team of threads, for all kernels of the process: begun with before them, since later libraries look for it."""
@@ -331,7 +318,7 @@ class Engine:
         built = build_library(quickly, C_TEAM.team, (), folder.path, seconds)
         if isinstance(built, Failure):
             raise CompileError(f"the team of threads cannot be compiled: {built.log}")
-        return load_library(built.path, mode=ctypes.RTLD_GLOBAL)
+        return load_for_all(built.path)
 
     @property
     def _cores(self) -> int:

@@ -18,21 +18,24 @@ from ..library import load_library
 
 
 class LoadedKernel:
-    """The code of one kernel in this process; calls may come from several threads."""
+    """The code of one kernel in this process; calls may come from several threads.
 
-    def __init__(self, ir: KernelIR, path: Path) -> None:
-        self._ir = ir
-        self._library = load_library(path)
-        self.entry = getattr(self._library, ENTRY)
+    It is unloaded when nothing that calls it is held. No thread runs in it then: a launch ends when all have left its parts
+    (`ks_team_run` of runtime/cpu/team.c).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.library = load_library(path)
+        self.entry = getattr(self.library, ENTRY)
         self.entry.restype = None
         self.entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
-        self.may_fail = hasattr(self._library, MESSAGE)
-        self.index_check = IndexCheck.of(self._library)
+        self.may_fail = hasattr(self.library, MESSAGE)
+        self.index_check = IndexCheck.of(self.library)
         self.lock = threading.Lock()  # around a call and `failed`: the message is the library's
 
     def failed(self) -> str:
         """The message of the assertion that failed in the last call, "" where none did."""
-        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self._library, MESSAGE)
+        held = (ctypes.c_char * MESSAGE_BYTES).in_dll(self.library, MESSAGE)
         return held.value.decode(errors="replace")
 
 

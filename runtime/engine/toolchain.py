@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...kernels.ir.contraction import divides
 from ...kernels.ir.kernel import KernelIR
-from ..cpu.compiler import SOUND, Compiler, find_compiler
+from ..cpu.compiler import IN_TWO_PARTS, SOUND, Compiler, find_compiler
 from ..files import NOTE_BYTES, read_own, write_own
 from ..host import cpu_key
 
@@ -67,7 +67,7 @@ def flags_of(ir: KernelIR) -> tuple[str, ...]:
 
 def _identity(wanted: str | None) -> list[str]:
     """Equal as long as the same programs stand where compilers are looked for."""
-    parts = [cpu_key(), *_FLAGS]
+    parts = [cpu_key(), *_FLAGS, IN_TWO_PARTS]
     for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
         path = shutil.which(name)
         if path is not None:

@@ -131,7 +131,7 @@ def test_without_an_offline_cache_nothing_is_kept_and_nothing_kept_is_used(optio
         engine.run(ir, arrays, (2.0,))
         assert np.array_equal(arrays[0], wanted)
         assert len(made) == n_made
-        (key,) = engine._loading
+        (key,) = engine._kernels.codes
         assert (options.folder / f"{key}.so").exists() is is_kept
         engine.close()
     ks.reset()
@@ -142,7 +142,7 @@ def test_a_library_that_is_no_library_is_made_again(options):
     ir, arrays, wanted = scattered()
     engine = Engine(options)
     engine.run(ir, arrays, (2.0,))
-    (key,) = engine._loading
+    (key,) = engine._kernels.codes
     (options.folder / f"{key}.so").unlink()  # what this process has loaded stays as it is
     (options.folder / f"{key}.so").write_bytes(b"not one")
     bins, index, x = drawn()
@@ -196,8 +196,8 @@ def test_kernels_that_come_next_are_compiled_together(options):
     engine = Engine(options)
     irs = [scattered()[0], total.instantiate(np.zeros(1), np.zeros(9))]
     engine.prepare(irs)
-    assert len(engine._loading) == 2
-    assert all(f.result(timeout=60) for f in engine._loading.values())
+    assert len(engine._kernels.codes) == 2
+    assert all(f.result(timeout=60) for f in engine._kernels.codes.values())
 
 
 def test_without_a_compiler_kernels_are_interpreted_and_a_warning_says_so(options):
