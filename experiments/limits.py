@@ -78,7 +78,7 @@ def chain(x: Any, y: Any) -> None:
 
 
 def endless(x: Any, y: Any) -> None:
-    """What no reference comes to the end of."""
+    """A loop that no reference comes to the end of."""
     halved_until_zero(x, y)
 
 

@@ -82,7 +82,7 @@ def inputs_of(stored: StoredSequence, recording: Recording, known: Mapping[str, 
 
 
 def contents(source: Source, problem: Problem, inputs: Inputs) -> bytes:
-    """What is in the file: the arrays that are read, one after the other, each in its own type."""
+    """The content of the file: the arrays that are read, one after the other, each in its own type."""
     roles = {a.name: a.role for a in problem.arrays}
     arrays = [a for a in source.arguments if a.kind == "array" and roles[a.name] != "output"]
     return b"".join(

@@ -44,7 +44,7 @@ class Deadlines:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """What is in the block is no part of the session's time."""
+        """A block whose time is no part of the session's."""
         began_s = time.monotonic()
         try:
             yield

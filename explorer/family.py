@@ -187,7 +187,7 @@ class TunedFamily:
 
     @property
     def _undecided(self) -> float:
-        """As much of an array as any entry was allowed."""
+        """The largest share of an array that any entry was allowed."""
         return max((e.undecided for e, _ in self._entries), default=UNDECIDED)
 
     def _device(self, compiler: str) -> AbstractDevice:

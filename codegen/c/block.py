@@ -86,7 +86,7 @@ class Builder:
 
     @contextmanager
     def rounding(self, level: int) -> Iterator[None]:
-        """What is written within rounds its sums (SUMS), and its products too (ALL), each by itself; FREE changes nothing."""
+        """A scope whose sums (SUMS), and products too (ALL), are rounded each by itself; FREE changes nothing."""
         before, self.level = self.level, max(self.level, level)
         yield
         self.level = before

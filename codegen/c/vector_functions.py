@@ -320,7 +320,7 @@ _EXP2_64 = (
     "0x1.430912fbbda3bp-13 0x1.ffcbff4e4101cp-17 0x1.62c014ee427f4p-20 0x1.b51b3dbe8888ap-24 0x1.e4ffc78f856d2p-28 "
     "0x1.0485fd272526cp-31 0x1.824e47d61b0ddp-36 -0x1.331872b126062p-35"
 )
-_U32 = "0x1.99999ap-2 0x1.249248p-2 0x1.c71d1ap-3 0x1.73d24ep-3 0x1.4d1e3ap-3"
+_U32 = "0x1.99999ap-2 0x1.24930ap-2 0x1.c67eb0p-3 0x1.8c9d08p-3"
 _U64 = (
     "0x1.999999999999ap-2 0x1.249249249248bp-2 0x1.c71c71c71e7c4p-3 0x1.745d1743d3adbp-3 0x1.3b13b24a00a51p-3 "
     "0x1.1110bc21c4f97p-3 0x1.e20224d36093bp-4 0x1.ab8519a9a41dbp-4 0x1.beff123d0aca3p-4"
@@ -342,26 +342,26 @@ POLYNOMIALS: dict[tuple[str, DType], Polynomial] = {
         1.1, _log(F64, _LOG64, "log2", _log2_end(F64, "0x1.7154760p+0", "0x1.4ae0bf85ddf43p-26"))
     ),
     ("sin", DType.f32): Polynomial(
-        0.8, _trigonometric(F32, "sin", "1600.0f", _PI32, _SIN32, _COS32)
+        0.9, _trigonometric(F32, "sin", "1600.0f", _PI32, _SIN32, _COS32)
     ),
     ("cos", DType.f32): Polynomial(
-        0.8, _trigonometric(F32, "cos", "1600.0f", _PI32, _SIN32, _COS32)
+        0.9, _trigonometric(F32, "cos", "1600.0f", _PI32, _SIN32, _COS32)
     ),
     ("sin", DType.f64): Polynomial(
-        0.8, _trigonometric(F64, "sin", "100000.0", _PI64, _SIN64, _COS64)
+        0.9, _trigonometric(F64, "sin", "100000.0", _PI64, _SIN64, _COS64)
     ),
     ("cos", DType.f64): Polynomial(
-        0.8, _trigonometric(F64, "cos", "100000.0", _PI64, _SIN64, _COS64)
+        0.9, _trigonometric(F64, "cos", "100000.0", _PI64, _SIN64, _COS64)
     ),
     ("tanh", DType.f32): Polynomial(1.5, _tanh(F32, "10.0f", _TANH32)),
     ("tanh", DType.f64): Polynomial(1.5, _tanh(F64, "20.0", _TANH64)),
     ("erf", DType.f32): Polynomial(1.3, _erf(F32, "4.0f", "2.0f", _ERF32, _ERFC32)),
     ("erf", DType.f64): Polynomial(1.4, _erf(F64, "6.0", "2.5", _ERF64, _ERFC64)),
     ("pow", DType.f32): Polynomial(
-        0.8, _pow(F32, "0x1p20f", "110.0f", "0x1.554p-1f 0x1.555554p-13f", _U32, _EXP32)
+        0.9, _pow(F32, "0x1p20f", "110.0f", "0x1.554p-1f 0x1.555554p-13f", _U32, _EXP32)
     ),
     ("pow", DType.f64): Polynomial(
-        1.1, _pow(F64, "0x1p60", "760.0", "0x1.555555p-1 0x1.5555555555555p-27", _U64, _EXP64)
+        1.2, _pow(F64, "0x1p60", "760.0", "0x1.555555p-1 0x1.5555555555555p-27", _U64, _EXP64)
     ),
 }
 

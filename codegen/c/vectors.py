@@ -199,7 +199,7 @@ def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
 
 
 def _with_near(dtype: DType, found: str, too_far: str) -> str:
-    """How // and % are found where multiply-adds are instructions and the quotient is small: its floor q may be one too large, and
+    """Text of // and % where multiply-adds are instructions and the quotient is small: its floor q may be one too large, and
     a - q * b is exact then. Nothing is found of infinities and of what is no number.
     """
     f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
