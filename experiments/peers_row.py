@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     if options.calibrate:
         calibrate(first)
     workload = library_workload(load(job.name), job.sizes, job.dtype, options.seed)
-    found, ours = _search(workload, devices, options)
+    found, _, ours = _search(workload, devices, options)
     input_sets = _input_sets(workload, options)
     protocol = replace(FINAL, budget_ns=1e6 * options.budget_ms)
     chosen = {
@@ -113,8 +114,7 @@ def make_row(job: Job, options: PeerOptions) -> Row:
     beside = {}
     if job.name in _UNSTRIDED_OF:
         plain = library_workload(load(_UNSTRIDED_OF[job.name]), job.sizes, job.dtype, options.seed)
-        what, source = _search(plain, devices, options)
-        device = devices[what["compiler"]]
+        _, device, source = _search(plain, devices, options)
         beside[UNSTRIDED] = Beside(device, _input_sets(plain, options), built(device, source))
     times, absent, memory = _compare(
         workload, devices, input_sets, chosen, beside, protocol, options.rounds
@@ -139,8 +139,7 @@ def usable_devices() -> dict[str, CpuDevice]:
     """The CPU with each compiler that builds the expert programs here, by its name. Raises DeviceError without any."""
     devices: dict[str, CpuDevice] = {}
     for compiler in filter(can_build, COMPILERS):
-        device = open_device("cpu", DeviceOptions(compiler=compiler))
-        assert isinstance(device, CpuDevice)
+        device = _device(compiler)
         try:
             _ = device.builder.compiler
         except DeviceError:
@@ -151,6 +150,12 @@ def usable_devices() -> dict[str, CpuDevice]:
     return devices
 
 
+def _device(compiler: str) -> CpuDevice:
+    device = open_device("cpu", DeviceOptions(compiler=compiler))
+    assert isinstance(device, CpuDevice)
+    return device
+
+
 def _input_sets(workload: Workload, options: PeerOptions) -> InputSets:
     rng = np.random.default_rng(options.seed)
     return make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
@@ -158,8 +163,8 @@ def _input_sets(workload: Workload, options: PeerOptions) -> InputSets:
 
 def _search(
     workload: Workload, devices: dict[str, CpuDevice], options: PeerOptions
-) -> tuple[dict[str, Any], Source]:
-    """Explore; what came out of it, with the compiler that was found to be the best for it, and the source of the best."""
+) -> tuple[dict[str, Any], CpuDevice, Source]:
+    """Explore; what came out of it, with the compiler that did best, its device, and the source of the best."""
     explored = Options(
         time_limit_s=options.seconds,
         max_evals=options.evaluations,
@@ -174,9 +179,7 @@ def _search(
     if run.best is None:
         raise RuntimeError(f"no implementation was found: {run.ended.status}")
     saved = run.best.file
-    compiler, device = next(
-        (key, d) for key, d in devices.items() if d.reporter.version() == saved.conditions.compiler
-    )
+    compiler, device = built_by(saved.conditions.compiler, devices)
     best = rebuild(saved, device.machine.facts(), dialect_of(device))
     ended = run.ended
     facts = {
@@ -188,7 +191,21 @@ def _search(
         "elapsed_s": ended.effort.elapsed_s,
         "decisions": saved.decisions,
     }
-    return facts, best.source
+    return facts, device, best.source
+
+
+def built_by(compiler: str, devices: dict[str, CpuDevice]) -> tuple[str, CpuDevice]:
+    """The compiler of that version and its device: one of `devices`, or a compiler that builds no expert program here (clang
+    without OpenMP), which the search uses all the same.
+    """
+    others = ((key, _device(key)) for key in COMPILERS if key not in devices)
+    for key, device in chain(devices.items(), others):
+        try:
+            if device.reporter.version() == compiler:
+                return key, device
+        except DeviceError:
+            continue
+    raise RuntimeError(f"the best was built by {compiler!r}, which is not here")
 
 
 @dataclass(frozen=True)

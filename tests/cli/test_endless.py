@@ -172,12 +172,21 @@ mutex, lock = ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_l
 lock(mutex)
 lock(mutex)  # which nobody unlocks, and no signal interrupts
 """
+TOLD_FROM_WITHIN = """
+import sys
+import threading
+
+sys.setswitchinterval(1e3)  # this thread goes on until it is in the call
+entered = threading.Event()
+threading.Thread(target=lambda: (entered.wait(), print("begun", flush=True)), daemon=True).start()
+entered.set()
+"""
 
 
 def test_a_call_in_the_users_file_that_does_not_come_back(tmp_path):
     """Python hears neither the clock nor a signal in it."""
     file = tmp_path / "stuck.py"
-    file.write_text(f"print('begun', flush=True)\n{ENDLESS_CALL}")
+    file.write_text(TOLD_FROM_WITHIN + ENDLESS_CALL)
     running = start("run", f"{file}:run", "--time-limit", "100ms")
     _, err = running.communicate(timeout=60)
     assert running.returncode == 4

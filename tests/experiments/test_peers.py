@@ -190,6 +190,16 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
 
 
 @pytest.mark.compiler
+def test_the_best_may_be_built_by_a_compiler_that_builds_no_expert_program():
+    gcc = open_device("cpu", DeviceOptions(compiler="gcc"))
+    assert peers_row.built_by(gcc.reporter.version(), {"clang": gcc}) == ("clang", gcc)
+    key, device = peers_row.built_by(gcc.reporter.version(), {})
+    assert (key, device.builder.compiler.version) == ("gcc", gcc.builder.compiler.version)
+    with pytest.raises(RuntimeError, match="'tcc 1', which is not here"):
+        peers_row.built_by("tcc 1", {"gcc": gcc})
+
+
+@pytest.mark.compiler
 @pytest.mark.slow
 def test_a_row_is_made_kept_and_written(tmp_path, machine, monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")  # taken away from what is timed
