@@ -142,7 +142,7 @@ _PUBLIC = {
     "loop_unique": "kernels.language.sparse",
     "block_local": "kernels.language.sparse",
     "FieldsBuilder": "kernels.fields.builder",
-    "field": "kernels.fields.making",
+    "field": "kernels.fields.factories",
     "ScalarField": "kernels.fields.element_fields",
     "MatrixField": "kernels.fields.element_fields",
     "StructField": "kernels.fields.struct_field",

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from .kernels.ir.errors import ProgramTypeError as ProgramTypeError
     from .kernels.ir.errors import ProgramValueError as ProgramValueError
     from .report.plot import NothingToDrawError as NothingToDrawError
-    from .runtime.backend import RunError as RunError
-    from .runtime.device import DeviceError as DeviceError
+    from .runtime.api.backend import RunError as RunError
+    from .runtime.api.errors import DeviceError as DeviceError
     from .runtime.engine.folder import CompileError as CompileError
     from .runtime.records.record import RecordError as RecordError
     from .runtime.records.replay import StaleError as StaleError
+    from .runtime.worker.forked_inputs import SlowReferenceError as SlowReferenceError
     from .runtime.worker.inputs import ArgumentsError as ArgumentsError
-    from .runtime.worker.inputs_apart import SlowReferenceError as SlowReferenceError
     from .runtime.worker.worker import WorkerError as WorkerError
     from .space.decisions import DecisionError as DecisionError
 
@@ -48,13 +48,13 @@ _HOMES: Final = {
         " ProgramRuntimeError ProgramTypeError ProgramValueError"
     ),
     "report.plot": "NothingToDrawError",
-    "runtime.backend": "RunError",
+    "runtime.api.backend": "RunError",
     "runtime.device": "DeviceError",
     "runtime.engine.folder": "CompileError",
     "runtime.records.record": "RecordError",
     "runtime.records.replay": "StaleError",
     "runtime.worker.inputs": "ArgumentsError",
-    "runtime.worker.inputs_apart": "SlowReferenceError",
+    "runtime.worker.forked_inputs": "SlowReferenceError",
     "runtime.worker.worker": "WorkerError",
     "space.decisions": "DecisionError",
 }

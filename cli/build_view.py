@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..explorer.building import BuiltOnly
-from ..runtime.worker.outcome import Failure
+from ..runtime.api.outcome import Failure
 from .speaking import say
 
 _HEAD = (

@@ -23,7 +23,7 @@ from .speaking import say
 from .user_file import Named
 
 if TYPE_CHECKING:
-    from ..explorer.foreign import Launch
+    from ..explorer.external_function import Launch
 
 
 @click.command()
@@ -90,7 +90,7 @@ def _launch(grid: str | None, block: str | None, shared: int) -> Launch | None:
         if shared:
             raise click.UsageError("--shared goes with --grid and --block")
         return None
-    from ..explorer.foreign import Launch
+    from ..explorer.external_function import Launch
 
     return Launch(_extents("--grid", grid), _extents("--block", block), shared)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..explorer.check import Checked
-from ..runtime.worker.outcome import Failure
+from ..runtime.api.outcome import Failure
 from .exits import Exit
 from .log import Unit
 

@@ -286,7 +286,7 @@ def replay(
     talk: Talk, path: Path, tolerance: str | None, trust_library: bool, inputs: Path | None
 ) -> None:
     """Rebuild the stored implementation of PATH (run directory or best.json), verify, time it."""
-    from ..explorer.saved import replay_again
+    from ..explorer.results import replay_again
     from .views import replay_fields, replay_lines
 
     settings = settings_of(talk, tolerance=tolerance)
@@ -308,7 +308,7 @@ def replay(
 @talks
 def codegen(talk: Talk, path: Path, output: Path) -> None:
     """Write the C file of PATH (run directory or best.json) and say how to compile it."""
-    from ..explorer.saved import write_source
+    from ..explorer.results import write_source
 
     file, command, entry = write_source(path, output)
     if talk.is_json:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..runtime.api.errors import DeviceError
 from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import find_compiler
 from ..runtime.cpu.probe import load_own_calibration
-from ..runtime.device import DeviceError, backends, cache_folder, requirements
+from ..runtime.device import backends, cache_folder, requirements
 from ..runtime.host import Machine, read_machine
 from ..runtime.records.store import default_store
 

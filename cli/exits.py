@@ -10,12 +10,12 @@ from typing import Any
 from ..explorer.sitting import TooLateError
 from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
 from ..kernels.language.errors import LanguageError
-from ..runtime.device import DeviceError
+from ..runtime.api.errors import DeviceError
+from ..runtime.api.outcome import Failure
 from ..runtime.records.record import RecordError
 from ..runtime.records.replay import StaleError
+from ..runtime.worker.forked_inputs import SlowReferenceError
 from ..runtime.worker.inputs import ArgumentsError
-from ..runtime.worker.inputs_apart import SlowReferenceError
-from ..runtime.worker.outcome import Failure
 from ..runtime.worker.worker import WorkerError
 from ..space.decisions import DecisionError
 from .settings import SettingsError

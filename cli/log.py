@@ -8,7 +8,7 @@ from typing import Any
 
 from ..explorer import stages as st
 from ..kernels.ir.task import Problem
-from ..kernels.offload.closed import Closed, closed_tasks, counted_text
+from ..kernels.tasks.non_affine import Closed, closed_tasks, counted_text
 from ..search import events as ev
 from ..space.candidate import DeadEnd, Space
 from ..space.decisions import fixed_count, fixed_text

@@ -59,8 +59,8 @@ def graph(
     output: Path | None,
 ) -> None:
     """The state-flow graph of a SEQUENCE: which task reads and writes which version of what."""
-    from ..kernels.program.graph import build_graph, show_graph
-    from ..kernels.program.graph_text import dot_text, mermaid_text
+    from ..kernels.tasks.graph import build_graph, show_graph
+    from ..kernels.tasks.graph_text import dot_text, mermaid_text
 
     settings = settings_of(talk, dtype=dtype)
     named = Named(sequence, before)

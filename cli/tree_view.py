@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..kernels.analysis.effects import arrays_written
 from ..kernels.fields.statistics import statistics_in
 from ..kernels.fields.storage import TreeStorage
-from ..kernels.ir.effects import arrays_written
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.sparse.recorded import UsedTree

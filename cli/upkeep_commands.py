@@ -15,7 +15,7 @@ from .speaking import say
 @talks
 def cache(talk: Talk, clear: str | None) -> None:
     """What is kept on this machine, where, and how large it is; what can be made again can be cleared."""
-    from ..explorer.kept import clear_kept, kept_places
+    from ..explorer.caches import clear_kept, kept_places
 
     if clear is not None:
         try:

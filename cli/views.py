@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.saved import Again
+from ..explorer.results import Again
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
 from ..kernels.library import load, names
-from ..kernels.offload.closed import closed_tasks
-from ..kernels.program.graph import build_graph, show_graph
-from ..runtime.backend import AbstractDevice
-from ..runtime.device import DeviceError, DeviceOptions, backends, open_device
-from ..runtime.measure.calibration import Calibration
-from ..runtime.worker.outcome import Failure
+from ..kernels.tasks.graph import build_graph, show_graph
+from ..kernels.tasks.non_affine import closed_tasks
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.calibration import Calibration
+from ..runtime.api.errors import DeviceError
+from ..runtime.api.outcome import Failure
+from ..runtime.device import DeviceOptions, backends, open_device
 from ..search.bound.bounder import Bounder
 from ..search.bound.explain import explain
 from ..search.precompile import precompile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..kernels.offload.closed import ClosedTask
+from ..kernels.tasks.non_affine import ClosedTask
 from ..space.families.guard import PHRASES as GUARDS
 from .describe import scatters_of_task
 from .loops.ir import JoinedBodies, Launch, phases_of
-from .plan import Plan, TaskPlan
+from .plan.plan import Plan, TaskPlan
 
 _SHAPES = {
     "straight": "statements that always run",

@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..kernels.ir.scatter import scatters as scatters_of
+from ..kernels.analysis.scatters import scatters as scatters_of
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.build import PHRASES
 from ..space.candidate import Candidate
 from ..space.targets.kind import CPU, GPU
 from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Owner, Schedule, has_parallel
-from .lower_kernels import lower_kernels
+from .lower_grid import lower_kernels
 from .passes.pipeline import PASSES, launches_of
-from .plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
-from .reading import read_plan
+from .plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
+from .plan.reading import read_plan
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,

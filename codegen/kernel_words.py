@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kernels.ir import kernel as ir
-from .kernel_plan import LoopStep, WaveStep
+from .plan.kernel_plan import LoopStep, WaveStep
 
 _SCHEDULES = {"GUIDED": "in parts of what is left", "BALANCED": "by the work of their rows"}
 
@@ -25,7 +25,7 @@ def words(step: ir.Stmt | LoopStep | WaveStep) -> str:
     parts += [f"updates of {array} in copies of threads" for array in step.share.copied]
     parts += [_SCHEDULES[step.share.schedule]] if step.share.schedule in _SCHEDULES else []
     parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
-    parts += ["asks for blocks ahead"] * (step.asking is not None)
+    parts += ["asks for blocks ahead"] * (step.prefetch is not None)
     if step.lanes is not None:
         parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
     return f"line {step.loop.where.line}: " + ", ".join(parts)

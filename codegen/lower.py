@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from ..space.candidate import Candidate
-from .c import csyntax as c
-from .c.block import Builder
-from .c.c_vectors import CHelpers
-from .c.cprint import functions_of
-from .c.memory import CMemory
-from .c.names import c_names
-from .c.scene import Scene
-from .c.source import ENTRY
-from .c.team import set_counters, team_writer, written
-from .c.text import Program, print_source
-from .c.usage import parameters, thread_parameters
-from .c.vectors import Prelude
-from .lower_kernels import lower_kernels
+from .bodies.c_vectors import CHelpers
+from .bodies.emitter import Builder
+from .bodies.memory import CMemory
+from .bodies.vectors import Prelude
+from .lower_grid import lower_kernels
 from .passes.nests import nests
 from .passes.pipeline import PASSES, Passes, run
-from .passes.storage import Workspace
-from .program import decisions, named_in, place_temporaries, sentence
-from .reading import read_plan
+from .passes.storage import Workspace, place_temporaries
+from .plan.reading import read_plan
+from .plan.summary import decisions, named_in, sentence
+from .text import csyntax as c
+from .text.cprint import functions_of
+from .text.free_variables import parameters, thread_parameters
+from .text.names import c_names
+from .text.source import ENTRY
+from .write.emission import Scene
+from .write.program import Program, print_source
+from .write.team import set_counters, team_writer, written
 
 __all__ = ["lower", "print_source"]
 

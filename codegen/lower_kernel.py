@@ -1,6 +1,6 @@
 """A kernel that is called by itself to C: a function with its statements in order, and one for what threads of a loop run.
 
-Nothing is chosen here; see codegen/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
+Nothing is chosen here; see codegen/plan/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
 line of its own.
 """
 
@@ -11,7 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from ..kernels.ir import kernel as ir
-from ..kernels.ir.task import ArrayInfo, Problem, TreeParts
+from ..kernels.ir.arrays import ArrayInfo
+from ..kernels.ir.task import Problem, TreeParts
 from ..kernels.ir.walk import (
     blocks,
     children,
@@ -20,24 +21,25 @@ from ..kernels.ir.walk import (
     nested_statements,
     written_in,
 )
-from .c import csyntax as c
-from .c.block import Builder
-from .c.bodies import BodyWriter
-from .c.c_vectors import CHelpers
-from .c.constants import neutral
-from .c.cprint import functions_of
-from .c.memory import CMemory, Value
-from .c.names import c_names
-from .c.shares import balanced, equal, guided
-from .c.source import ENTRY
-from .c.text import Program
-from .c.thread_copies import Copies, added, declared, given_back
-from .c.usage import parameters, thread_parameters, without_unused
-from .c.vectors import Prelude, type_name
-from .c.wavefronts import wavefront
-from .kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep, nest_of
+from .bodies.bodies import BodyWriter
+from .bodies.c_vectors import CHelpers
+from .bodies.emitter import Builder
+from .bodies.memory import CMemory, Value
+from .bodies.vectors import Prelude
+from .bodies.wavefronts import wavefront
 from .kernel_words import words
-from .memory import ALIGNMENT_BYTES
+from .plan.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep, nest_of
+from .text import csyntax as c
+from .text.constants import neutral
+from .text.cprint import functions_of
+from .text.facts import ALIGNMENT_BYTES
+from .text.free_variables import parameters, thread_parameters, without_unused
+from .text.names import c_names
+from .text.source import ENTRY
+from .text.types import type_name
+from .write.program import Program
+from .write.thread_copies import Copies, added, declared, given_back
+from .write.thread_ranges import balanced, equal, guided
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
@@ -203,7 +205,7 @@ class _Lowering:
     ) -> tuple[c.CStmt, ...]:
         """The iterations lo to hi of a nest of loops, counted over all of them."""
         writer.independent, writer.copies = step.independent, step.copies
-        writer.asking = step.asking
+        writer.prefetch = step.prefetch
         *outer, last = loops
         name = self.w.fresh(last.loop)
         writer.v.loops[last.loop] = c.Id(name)

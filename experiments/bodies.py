@@ -18,14 +18,14 @@ import numpy as np
 
 from ..codegen.describe import phrases
 from ..codegen.lower import lower, print_source
-from ..codegen.reading import read_plan
+from ..codegen.plan.reading import read_plan
 from ..explorer.workload import Workload, make_workload
 from ..kernels.language.kernel import kernel, types
+from ..runtime.api.outcome import FINAL, Failure
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch

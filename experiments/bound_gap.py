@@ -26,7 +26,7 @@ from ..explorer.workload import Options, Workload
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
 from ..search.bound.bounder import Bounder

@@ -27,15 +27,15 @@ from ..kernels.ir.kernel import DType
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import ndarray, record_sequence
 from ..kernels.library import Sizes, signed, zeros
-from ..kernels.offload.pipeline import normalise
-from ..runtime.building.artifact import Artifact
+from ..kernels.tasks.pipeline import normalise
+from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.calling import PlainCaller, header_folders, rows_of
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
 from ..runtime.records.replay import Rebuilt, Tuned, dialect_of, make_tuned
+from ..runtime.records.signature import Signature
 from ..runtime.records.stored import bind_arguments
-from ..runtime.signature import Signature
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from .conditions import stamp, stamp_text

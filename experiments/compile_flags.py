@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.addresses import share_addresses
-from ..codegen.c.dialect import Dialect
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
+from ..codegen.text.addresses import share_addresses
+from ..codegen.text.dialect import Dialect
+from ..codegen.text.source import Source
 from ..explorer.entry import explore_workload, library_workload
 from ..kernels.library import load, names
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import FINAL, Failure
 from ..runtime.building.queue import build_many
 from ..runtime.cpu.compiler import ALIGNED, FEWER_PASSES, LEVEL, Compiler
 from ..runtime.cpu.device import CpuDevice
@@ -37,7 +38,6 @@ from ..runtime.records.journal import read_journal
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker
 from ..space.build import build_space
 from ..space.candidate import Candidate
@@ -64,7 +64,7 @@ _LIMIT_S = 900.0  # of one row
 PROTOCOL = """A search gives the candidates: of those that it measured an even sample by speed. Each level builds them as a search
 does, several texts in one run of the compiler; "ms" is processor time of the compiler, assembler and linker for each candidate.
 The first is what a search uses: {fewer}.
-"Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/c/addresses.py);
+"Addresses apart" builds texts in which neighbouring elements have no pointer in common (codegen/text/addresses.py);
 "all linked" is the first with the C library and the start files of programs, "loops anywhere" the first without {aligned}; the
 others have all passes of their level and link all. Rows without "addresses apart" are of earlier versions, whose searches had
 -O2 with some passes spared, which all others are compared with there.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..runtime.measure.conditions import take_conditions
 from ..testing import checking
 from ..testing.calling import InputSet

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..codegen.c.source import Source
 from ..codegen.loops.ir import Alone, Barrier, Launch, Loop, Node, Owner
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.plan import TaskPlan
-from ..codegen.reading import read_plan
+from ..codegen.plan.plan import TaskPlan
+from ..codegen.plan.reading import read_plan
+from ..codegen.text.source import Source
 from ..space.candidate import Candidate
 
 FEATURES = (

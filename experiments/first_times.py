@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..codegen.text.source import Source
 from ..explorer.entry import library_workload
 from ..explorer.workload import Workload
 from ..kernels.library import load
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import FINAL, Failure
 from ..runtime.building.queue import build_many
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
@@ -29,7 +30,6 @@ from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.bound.bounder import Bounder, Roofline
 from ..search.starts.complete import first_candidates

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..testing import gpu_checking
 from ..testing.calling import InputSet
 from ..testing.sampling import Checker, Faults

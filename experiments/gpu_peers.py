@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ..kernels.library import load
+from ..runtime.api.outcome import Measurement, Protocol
 from ..runtime.measure.timing import Sampler, measure
-from ..runtime.worker.outcome import Measurement, Protocol
 from .libraries.blas_calls import CALLS
 from .libraries.formulas import FORMULAS, places
 from .libraries.gpu import AbstractGpuLibrary

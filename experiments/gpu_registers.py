@@ -26,16 +26,16 @@ from ..codegen.lower import lower, print_source
 from ..explorer.registers import Registers
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.offload.pipeline import normalise
-from ..runtime.backend import AbstractDevice
+from ..kernels.tasks.pipeline import normalise
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Failure
 from ..runtime.building.queue import report_many
 from ..runtime.device import DeviceOptions, open_device
-from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.learn.registers import Compiled, RegisterModel
 from ..space.build import build_space, widened
 from ..space.candidate import Candidate
-from ..space.families.block_memory import REGISTER_ROOMS
+from ..space.values import REGISTER_ROOMS
 from ..testing.checking import random_candidate
 from .conditions import stamp
 from .writing import table, write_results

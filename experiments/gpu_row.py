@@ -22,11 +22,11 @@ import numpy as np
 from ..explorer.entry import library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import FINAL, Failure, Protocol
 from ..runtime.device import open_device, requirements
 from ..runtime.worker.input_sets import InputSet, InputSets
-from ..runtime.worker.outcome import FINAL, Failure, Protocol
 from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder, Roofline
 from ..space.build import build_space

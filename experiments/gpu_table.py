@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..runtime.device import DeviceError, open_device, requirements
+from ..runtime.api.errors import DeviceError
+from ..runtime.device import open_device, requirements
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.worker.worker import WorkerError
 from .gpu_goals import all_jobs

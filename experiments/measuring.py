@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..kernels.ir.task import Problem
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Failure, Measurement
 from ..runtime.building.queue import build_many
-from ..runtime.worker.outcome import Failure, Measurement
 from ..space.targets.target import CacheLevel, Target
 
 

@@ -18,7 +18,8 @@ from ..explorer.entry import explore_workload, library_workload
 from ..explorer.evaluation import Evaluator
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.folder import JOURNAL
@@ -26,7 +27,6 @@ from ..runtime.records.journal import MemoryJournal, read_journal
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Measurement
 from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt

@@ -20,19 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..explorer.entry import explore_workload, library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.errors import DeviceError
+from ..runtime.api.outcome import FINAL, Protocol
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
-from ..runtime.device import DeviceError, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.replay import dialect_of, rebuild
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Protocol
 from ..runtime.worker.worker import Worker, WorkerOptions
 from .conditions import stamp
 from .expert import VARIANTS, can_build, expert_source

@@ -22,8 +22,9 @@ from ..explorer import stages as st
 from ..explorer.entry import Run, explore_workload, library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import FINAL, Failure
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.probe import calibrate
 from ..runtime.device import open_device
@@ -33,7 +34,6 @@ from ..runtime.records.loading import load_best
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import dialect_of, rebuild, restore_complete
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Failure
 from ..runtime.worker.worker import Worker, WorkerOptions
 from ..search import events as ev
 from ..search.bound.bounder import Bounder, Roofline
@@ -45,7 +45,7 @@ from .conditions import stamp
 from .measuring import built, level_of, median, spread, time_ns
 from .rows import Job, Row
 
-SLACK = 1e-3  # below the bound by less is the clock, see explorer/claims.py
+SLACK = 1e-3  # below the bound by less is the clock, see explorer/bound_validity.py
 NEAR = 1.05  # a time this near the best counts as found
 NEARER = 1.01  # and this is as near as a measurement can tell
 

@@ -23,12 +23,12 @@ from ..codegen.lower import lower, print_source
 from ..explorer.entry import library_workload
 from ..explorer.workload import Options, Workload
 from ..kernels.library import load
+from ..runtime.api.outcome import FINAL
 from ..runtime.records.folder import BEST
 from ..runtime.records.loading import load_best
 from ..runtime.records.record import Decisions
 from ..runtime.records.replay import dialect_of, restore_complete
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import Worker
 from ..space.build import build_space
 from .conditions import stamp, stamp_text

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
 from ..codegen.passes.storage import APART_BYTES
+from ..codegen.text.source import Source
 from ..explorer.entry import library_workload
 from ..kernels.library import load
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import FINAL, Protocol
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Protocol
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates, sketched_candidates
 from ..search.starts.sketches import Packing

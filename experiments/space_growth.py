@@ -23,7 +23,7 @@ import numpy as np
 from .. import ndrange
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import Recording, record_sequence
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..search.bound.bounder import Bounder
 from ..space.build import build_space
 from ..space.candidate import Candidate

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..explorer.workload import make_workload
+from ..runtime.api.outcome import FINAL, Failure, Measurement
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Failure, Measurement
 from ..runtime.worker.worker import Worker
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch

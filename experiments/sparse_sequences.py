@@ -66,7 +66,7 @@ print(json.dumps(found))
 """
 _TASKS = """
 def n_tasks(best):
-    from kernelscape.kernels.offload.pipeline import normalise
+    from kernelscape.kernels.tasks.pipeline import normalise
     tasks = normalise(best.file.stored.recorded()).tasks
     loops = [t for t in tasks if t.loops]
     return {"loops": len(loops), "lists": sum("_list" in t.target.array for t in tasks)}

@@ -25,12 +25,12 @@ from ..explorer.entry import library_workload
 from ..explorer.evaluation import BATCH, Evaluator, largest_batch
 from ..explorer.workload import Workload
 from ..kernels.library import load, names
+from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.device import DeviceOptions
 from ..runtime.records.journal import MemoryJournal
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL, Measurement
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search import events as ev
 from ..search.bound.bounder import Bounder

@@ -23,7 +23,7 @@ from ..codegen.lower import lower, print_source
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..runtime.cpu.dialect import C_TEAM
 from ..search.bound.bounder import Bounder
 from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth

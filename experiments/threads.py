@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
+from ..codegen.text.source import Source
 from ..explorer.entry import library_workload
 from ..kernels.library import LibrarySequence, load, names
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import FINAL
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
 from ..runtime.device import open_device
@@ -34,7 +35,6 @@ from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
-from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space

@@ -24,7 +24,7 @@ import numpy as np
 from ..explorer.entry import explore
 from ..kernels.language.kernel import kernel
 from ..kernels.language.record import record_sequence
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..search.bound.bounder import Bounder
 from ..space.build import build_space
 from ..space.candidate import Candidate

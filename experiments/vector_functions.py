@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.c.vector_functions import POLYNOMIALS
+from ..codegen.bodies.vector_functions import POLYNOMIALS
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.ops import OPS
 from ..runtime.cpu.device import CpuDevice

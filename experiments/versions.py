@@ -30,7 +30,7 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.memory import CpuArray
 from ..runtime.cpu.runner import load_harness
@@ -77,7 +77,7 @@ version's own result, on arrays of NumPy, over the time that the version itself 
 # Run by the earlier version: what it found, built by itself.
 _BUILD_BEFORE = """
 import json, sys
-from kernelscape.explorer.saved import load
+from kernelscape.explorer.results import load
 try:
     from kernelscape.runtime.records.replay import dialect_of, rebuild
 except ModuleNotFoundError:  # versions in which runtime/ was one folder

@@ -2,6 +2,6 @@
 
 from .entry import explore
 from .family import load_tuned
-from .saved import load, replay
+from .results import load, replay
 
 __all__ = ["explore", "load", "load_tuned", "replay"]

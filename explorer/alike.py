@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..runtime.worker.outcome import Disagreement, Failure, Measurement
+from ..runtime.api.outcome import Disagreement, Failure, Measurement
 
 _ENOUGH = 8  # first candidates that are wrong alike end a search
 

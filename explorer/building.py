@@ -9,14 +9,15 @@ from itertools import islice
 
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..runtime.building.artifact import BuildReport
+from ..codegen.text.source import Source
+from ..runtime.api.artifact import BuildReport
+from ..runtime.api.errors import DeviceError
+from ..runtime.api.outcome import Failure
 from ..runtime.building.queue import report_many
-from ..runtime.device import DeviceError, DeviceOptions, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.outcome import Failure
 from ..search.bound.bounder import Bounder
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.lower import lower, print_source
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.building.queue import build_many
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
@@ -17,8 +18,7 @@ from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.inputs_apart import input_sets_apart
-from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
+from ..runtime.worker.forked_inputs import input_sets_apart
 from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
 from ..search.bound.bounder import Bounder
@@ -26,9 +26,9 @@ from ..search.incumbent import BoundScale
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from .foreign import Function, Launch, foreign_source
+from .external_function import Function, Launch, foreign_source
 from .machine import look_at, lower_to, open_worker
-from .saved import stored_best
+from .results import stored_best
 from .workload import Options, Workload, threads_of_program
 
 _FEW = Protocol(min_samples=5, max_samples=5)

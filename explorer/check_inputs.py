@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.c.source import Argument, Source
-from ..codegen.c.vectors import type_name
-from ..kernels.fields.canonical import without_inactive
+from ..codegen.text.source import Argument, Source
+from ..codegen.text.types import type_name
+from ..kernels.fields.canonical_state import without_inactive
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording

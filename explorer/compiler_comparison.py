@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.measure.conditions import Conditions
 from ..runtime.measure.timing import spread
-from ..runtime.worker.outcome import FINAL, Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search.events import Outcome
 from ..space.candidate import Candidate

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..runtime.apart import over_after
 from ..runtime.cutting import stopped_when
+from ..runtime.forked import over_after
 from ..search.budget import Interrupt
 
 _LEAST_SEARCH_SHARE = 0.3  # of the time limit, whatever the preparation took

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..kernels.library import LibrarySequence, names
 from ..kernels.library import load as load_sequence
-from ..kernels.offload.closed import Closed
+from ..kernels.tasks.non_affine import Closed
 from ..report import Report, frame, report_of
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.files import is_there
@@ -39,7 +39,7 @@ from ..runtime.records.replay import StaleError, rebuild_problem
 from ..runtime.worker.rounding import UNDECIDED
 from ..space.decisions import DecisionError
 from . import stages as st
-from .saved import Best, load
+from .results import Best, load
 from .session import Tell
 from .sitting import RECORDED, Sitting, sit
 from .workload import Options, Workload, make_workload, threads_of_program

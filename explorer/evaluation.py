@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
-from ..runtime.backend import AbstractBuilder
-from ..runtime.building.artifact import Artifact
+from ..codegen.text.source import Source
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractBuilder
+from ..runtime.api.outcome import Failure, Measurement, Protocol
 from ..runtime.building.queue import BuildQueue, build_each, build_many
 from ..runtime.files import write_in
 from ..runtime.records.journal import AbstractJournal
@@ -29,11 +30,11 @@ from ..runtime.records.record import (
     Timing,
 )
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.outcome import Failure, Measurement, Protocol
 from ..runtime.worker.worker import AbstractWorker
 from ..search.budget import Interrupt
 from ..search.events import Outcome, Provenance
 from ..space.candidate import Candidate, DeadEnd
+from ..space.decisions import to_names
 from .alike import Alike
 from .machine_state import EARLIER, MachineStates, best_of_each
 
@@ -403,7 +404,7 @@ def open_decisions(candidate: Candidate) -> Decisions:
     root = (space.whole or space).open_root()
     assert not isinstance(root, DeadEnd)
     is_open = {space.choices[int(v)].name for v in root.open_choices()}
-    return tuple((name, value) for name, value in candidate.decisions() if name in is_open)
+    return tuple((name, value) for name, value in to_names(candidate) if name in is_open)
 
 
 def _as_outcome(found: Measurement | Failure, key: str) -> Outcome:

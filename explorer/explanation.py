@@ -14,8 +14,8 @@ from ..codegen.body_words import body_words
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.reading import read_plan
-from ..kernels.offload.closed import NOTHING_CLOSED, Closed, closed_tasks, counted_text
+from ..codegen.plan.reading import read_plan
+from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed, closed_tasks, counted_text
 from ..runtime.device import open_device
 from ..runtime.files import is_there
 from ..runtime.measure.conditions import take_conditions
@@ -43,7 +43,7 @@ from ..search.starts.proposals import default_sketch
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fixed_text
 from .registers import Launches, registers_of_tasks, reported_launches
-from .saved import stored_best
+from .results import stored_best
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 

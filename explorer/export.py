@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..codegen.c.header import function_name, header_file, header_text
-from ..codegen.c.launches import launch_header_text, launched_text
-from ..codegen.c.source import Source
+from ..codegen.text.header import function_name, header_file, header_text
+from ..codegen.text.source import Source
+from ..codegen.write.host_launcher import launch_header_text, launched_text
+from ..runtime.api.outcome import Failure
 from ..runtime.cpu.compiler import FEWER_PASSES, LEVEL, run_compiler
 from ..runtime.files import write_atomically
 from ..runtime.records.folder import SOURCE
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.scratch import Scratch
-from ..runtime.worker.outcome import Failure
 from .check_inputs import FILE, contents, inputs_of
-from .saved import Best, load
+from .results import Best, load
 from .self_check import check_text
 
 _BUILD_S = 120.0

@@ -14,18 +14,18 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
-from ..runtime.backend import AbstractDevice
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Failure, Protocol
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
-from ..runtime.worker.inputs_apart import input_sets_apart
-from ..runtime.worker.outcome import Failure, Protocol
+from ..runtime.worker.forked_inputs import input_sets_apart
 from ..runtime.worker.rounding import UNDECIDED
 from ..search.starts.complete import first_candidates
-from ..search.starts.near import complete_near, n_alike
+from ..search.starts.transfer import complete_near, n_alike
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from .evaluation import open_decisions

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
-from ..runtime.apart import Stopped
-from ..runtime.backend import AbstractDevice
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Measurement
+from ..runtime.forked import Stopped
 from ..runtime.measure.calibration import LATENCIES, parse_stream
 from ..runtime.measure.conditions import Conditions, take_conditions
 from ..runtime.records.record import EvaluationRecord
-from ..runtime.worker.outcome import Measurement
 from ..runtime.worker.worker import AbstractWorker, Worker, WorkerOptions
 from ..search.bound.bounder import Bounder
 from ..search.bound.streams import at_best
@@ -24,7 +24,11 @@ _FAR = 4.0  # a hypervisor changes rates by a factor of two, and copies past the
 def open_worker(device: AbstractDevice) -> AbstractWorker:
     """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
     device.runner.check()
-    return device.worker() or Worker(device)
+    own = device.worker()
+    if own is None:
+        return Worker(device)
+    assert isinstance(own, AbstractWorker)
+    return own
 
 
 def conditions_of(device: AbstractDevice, worker: AbstractWorker) -> Conditions:

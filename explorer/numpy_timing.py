@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..runtime.apart import over_after
-from ..runtime.backend import AbstractDevice
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.forked import over_after
 from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
 from .machine import time_reference

@@ -7,14 +7,14 @@ import time
 
 import numpy as np
 
-from ..runtime.apart import over_after
+from ..runtime.forked import over_after
+from ..runtime.worker.forked_inputs import CALL_S, input_sets_apart
 from ..runtime.worker.input_sets import InputSets
-from ..runtime.worker.inputs_apart import CALL_S, input_sets_apart
 from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
 from .deadlines import Deadlines
-from .listening import Tell
-from .standing import Standing
+from .event_handler import Tell
+from .session_state import Standing
 from .user_reference import UserReference, WrongReferenceError
 from .workload import Options, Workload
 

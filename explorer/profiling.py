@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..kernels.program.counting import Counting, counting
-from ..kernels.program.profile import Profile
-from ..runtime.apart import Stopped, over_after, run_apart
+from ..kernels.tasks.execution_counts import Counting, counting
+from ..kernels.tasks.profile import Profile
+from ..runtime.forked import Stopped, over_after, run_apart
 from ..runtime.records.folder import HEADER
 from ..runtime.records.loading import load_header
 from ..runtime.reference import Reference

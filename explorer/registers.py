@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..codegen.c.source import Source
-from ..runtime.backend import AbstractReporter
-from ..runtime.building.artifact import BuildReport
+from ..codegen.text.source import Source
+from ..runtime.api.artifact import BuildReport
+from ..runtime.api.backend import AbstractReporter
 from ..runtime.records.record import EvaluationRecord, LaunchRecord
 from ..search.bound.bounder import Bounder
 from ..search.learn.neighbourhood import Neighbourhood

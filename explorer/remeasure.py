@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ..runtime.worker.outcome import FINAL, Failure, Measurement
+from ..runtime.api.outcome import FINAL, Failure, Measurement
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.bound.bounder import Roofline

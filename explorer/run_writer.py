@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, structs
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..runtime.files import is_there, write_atomically
 from ..runtime.measure.conditions import Conditions
 from ..runtime.records.folder import BEST, HEADER, SOURCE, TREE

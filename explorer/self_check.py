@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.c.header import function_name, header_file
-from ..codegen.c.source import Argument, Source
-from ..kernels.fields.canonical import canonical
+from ..codegen.text.header import function_name, header_file
+from ..codegen.text.source import Argument, Source
+from ..kernels.fields.canonical_state import canonical
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.records.stored import StoredSequence
-from ..runtime.worker.inputs_apart import input_sets_apart
+from ..runtime.worker.forked_inputs import input_sets_apart
 from ..runtime.worker.verify import Expected, allowed_error
 from .check_inputs import FILE, FUNCTIONS, READING, Inputs, c_type, fill, shown, whole
 

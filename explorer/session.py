@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..kernels.offload.closed import closed_tasks
-from ..kernels.program.profile import Profile
-from ..runtime.apart import Stopped
-from ..runtime.backend import AbstractDevice
+from ..kernels.tasks.non_affine import closed_tasks
+from ..kernels.tasks.profile import Profile
+from ..runtime.api.backend import AbstractDevice
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.files import is_there
+from ..runtime.forked import Stopped
 from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.replay import restore_complete
@@ -33,18 +33,18 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fix
 from ..space.targets.target import Target
 from . import stages as st
-from .claims import Claims
+from .bound_validity import Claims
 from .deadlines import Deadlines
-from .ending import Ending, LastRounds, end_before_the_run
 from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch
-from .listening import Listener, Tell
+from .event_handler import Listener, Tell
+from .finalisation import Ending, LastRounds, end_before_the_run
 from .machine import conditions_of, open_worker
 from .numpy_timing import NumpyTiming, take_numpy
 from .preparation import Preparation
 from .profiling import known_profile, take_profile
 from .registers import Registers
 from .run_writer import RunWriter
-from .standing import Standing
+from .session_state import Standing
 from .workload import Options, Workload
 
 __all__ = ["Session", "Tell"]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from ..runtime.apart import Stopped
+from ..runtime.forked import Stopped
 from ..search.budget import Interrupt
 from . import stages as st
 from .deadlines import Deadlines
-from .ending import end_before_the_run
+from .finalisation import end_before_the_run
 from .session import Session, Tell
 from .workload import Options, Workload
 

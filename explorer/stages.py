@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..kernels.ir.task import Problem
-from ..kernels.offload.closed import NOTHING_CLOSED, Closed
-from ..runtime.worker.outcome import Disagreement
+from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed
+from ..runtime.api.outcome import Disagreement
 from ..space.candidate import Space
 from ..space.targets.target import Target
 

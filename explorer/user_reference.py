@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
-from ..runtime.apart import DiedError, Stopped, run_apart, shared_empty
+from ..runtime.api.outcome import FINAL
+from ..runtime.forked import DiedError, Stopped, run_apart, shared_empty
 from ..runtime.measure.timing import Sampler, measure
 from ..runtime.records.stored import Parameter
 from ..runtime.worker.input_sets import InputSet, InputSets
-from ..runtime.worker.outcome import FINAL
 from ..runtime.worker.verify import Expected, find_mismatch, poison_value
 
 _SLOW_S = 0.1  # a run that is timed fewer times

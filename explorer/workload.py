@@ -12,7 +12,7 @@ from ..kernels.fields.program import current_program
 from ..kernels.ir.task import Problem
 from ..kernels.language.errors import LanguageError
 from ..kernels.language.record import Recording, record_program
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
 from ..runtime.worker.inputs import Arguments
 from ..runtime.worker.rounding import UNDECIDED

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..codegen.describe import count_starts, describe
-from ..kernels.program.graph import StateFlowGraph
+from ..kernels.tasks.graph import StateFlowGraph
 from ..runtime.records.record import (
     BoundRecord,
     EvaluationRecord,

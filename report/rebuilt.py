@@ -8,9 +8,10 @@ from functools import cached_property
 
 from ..codegen.lower import lower, print_source
 from ..kernels.ir.task import Problem
-from ..kernels.program.graph import StateFlowGraph, build_graph
-from ..runtime.backend import AbstractDevice
-from ..runtime.device import DeviceError, open_device
+from ..kernels.tasks.graph import StateFlowGraph, build_graph
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.errors import DeviceError
+from ..runtime.device import open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import (

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .apart import Stopped
+from .forked import Stopped
 
 _LOOK_S = 0.05
 _AGAIN_S = 1.0  # what is raised in the middle of a finaliser is lost: it is raised again

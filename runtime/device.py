@@ -9,19 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..space.engine.own_folders import PRIVATE_PREFIX, user_cache
+from .api.errors import DeviceError
 from .scratch import sweep_once
 
 if TYPE_CHECKING:
-    from .backend import AbstractDevice
+    from .api.backend import AbstractDevice
 
 # In which order the threads of a block, and blocks, run where they are emulated; "in turn": each run another.
 ThreadOrder = Literal["forward", "backward", "random", "in turn"]
-
-
-class DeviceError(Exception):
-    """A device cannot be opened; the message is one sentence that says what is missing and how to
-    get it.
-    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .device import DeviceError
+from .api.errors import DeviceError
 from .files import opened_own
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
 from ..kernels.language.record import Recording
-from .apart import Stopped, over_after, run_apart
+from .forked import Stopped, over_after, run_apart
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 
 Array = NDArray[Any]

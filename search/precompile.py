@@ -22,7 +22,7 @@ import numpy as np
 
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space
 from ..space.engine import filters, propagate
 from ..space.engine.jit import cache_folder, compile_for, is_compiling

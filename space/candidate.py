@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..kernels.ir.task import Problem
-from ..kernels.program.profile import Profile
+from ..kernels.tasks.profile import Profile
 from .backbone import Backbone
 from .draft import Variables
 from .engine.declarations import Choice
@@ -263,9 +263,3 @@ class Candidate:
         seed = int(rng.integers(2**31 - 1))
         status, _, _ = random_descent(space.model, space.scratch, out, seed, priority)
         return space._result(status, out)
-
-    def decisions(self) -> tuple[tuple[str, str], ...]:
-        """(choice name, value name) of what is decided; see `decisions.to_names`."""
-        from .decisions import to_names  # decisions is built on candidates
-
-        return to_names(self)

@@ -42,7 +42,7 @@ from .families.prefetching import (
     SUMS_AHEAD,
 )
 from .families.ranges import ALONG, IN_TURN, RANGES
-from .families.reduction import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
+from .families.reduction import REDUCTION
 from .families.rows import ROWS, ROWS_KIND, WALK
 from .families.scatter import (
     BY_ATOMICS,
@@ -55,7 +55,7 @@ from .families.scatter import (
     TILE,
 )
 from .families.schedule import BALANCED, BLOCKED, CYCLIC, GUIDED, SCHEDULE
-from .families.shifting import IN_STEP, LATE, SHIFT
+from .families.shifting import SHIFT
 from .families.stores import CACHE, CACHED, ELIDED, KEEP, STORE, STREAM
 from .families.threads import FASTER, NOT_THREADS, SLOWER, THREAD_LEVEL
 from .families.tiling import (
@@ -68,6 +68,7 @@ from .families.tiling import (
     VECTOR,
 )
 from .families.wavefronts import BY_DIAGONALS, BY_ROWS, IN_ORDER, WAVES
+from .values import ATOMIC, IN_STEP, LANES, LATE, PARTIALS, SEQUENTIAL, TREE
 
 __all__ = [
     "ABSENT",

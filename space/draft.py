@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..kernels.ir.task import ArrayInfo, Problem
+from ..kernels.ir.arrays import ArrayInfo
+from ..kernels.ir.task import Problem
 from .backbone import INNER, MID, OUTER, Backbone, Dim, Flow, Merge, Operand, Shift
 from .engine.builder import ModelBuilder
 from .targets.kind import TargetKind

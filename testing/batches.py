@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..runtime.library import load_library
 from .calling import InputSet, call_once, in_child, set_team_size
 from .checking import SHIFTS, Build, build, with_delays

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..runtime.cpu.memory import CpuArray
 from ..runtime.worker.verify import Expected, find_mismatch
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording, record_sequence
 from ..kernels.library import load, names
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 
 SIZES = ((1, 1, 1), (2, 3, 5), (7, 13, 4), (17, 1, 31), (37, 53, 29), (64, 48, 16), (61, 130, 9))
 _SPREAD = 5  # Hypothesis varies what it drew before: only each so manyth example is taken

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd
 from ..space.choices import PARALLEL, SCATTER

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
+from ..codegen.text.source import Source
 from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording

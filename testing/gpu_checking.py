@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from ..codegen.c.source import Source
-from ..codegen.c.text import Program
 from ..codegen.lower import lower, print_source
-from ..runtime.backend import AbstractDevice
-from ..runtime.building.artifact import Artifact
+from ..codegen.text.source import Source
+from ..codegen.write.program import Program
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Failure
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.library import load_library
-from ..runtime.worker.outcome import Failure
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
 from .calling import InputSet, Judge, call_once, in_child

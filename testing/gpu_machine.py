@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan
-from ..codegen.reading import read_plan
+from ..codegen.plan.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan
+from ..codegen.plan.reading import read_plan
 from ..kernels.ir.access import Access, access_of, flat_strides
 from ..search.bound.traffic import sure_loads
 from ..search.bound.weights import expression_weight

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..codegen.c.source import Source
-from ..runtime.backend import AbstractArray, AbstractModule, AbstractRunner, RunError
-from ..runtime.building.artifact import Artifact
-from ..runtime.device import DeviceError, DeviceOptions, open_device
-from ..runtime.worker.outcome import Failure
+from ..codegen.text.source import Source
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.backend import AbstractArray, AbstractModule, AbstractRunner, RunError
+from ..runtime.api.errors import DeviceError
+from ..runtime.api.outcome import Failure
+from ..runtime.device import DeviceOptions, open_device
 from ..space.targets.target import Target
 from .calling import Arrays, InputSet, Judge, in_child, mismatch
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 
 # Functions of a text but those of the team, what it hands to them, and its types of vectors. Attributes look like functions.
 _DEFINED = (

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.analysis.effects import task_reads
 from ..kernels.ir.access import Access
-from ..kernels.ir.effects import task_reads
 from ..kernels.language.record import record_sequence
 from ..kernels.library import load
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Flow
 from ..space.build import build_space

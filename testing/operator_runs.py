@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from .. import kernel as as_kernel
-from ..codegen.c import csyntax as c
-from ..codegen.c.block import Builder
-from ..codegen.c.c_vectors import CHelpers
-from ..codegen.c.cprint import expression
-from ..codegen.c.cuda_memory import CudaMemory
-from ..codegen.c.cuda_vectors import CudaHelpers
-from ..codegen.c.memory import Value
-from ..codegen.c.source import Source
-from ..codegen.c.text import print_source
-from ..codegen.c.vectors import Prelude, type_name
+from ..codegen.bodies.c_vectors import CHelpers
+from ..codegen.bodies.cuda_memory import CudaMemory
+from ..codegen.bodies.cuda_vectors import CudaHelpers
+from ..codegen.bodies.emitter import Builder
+from ..codegen.bodies.memory import Value
+from ..codegen.bodies.vectors import Prelude
 from ..codegen.lower_kernel import lower_kernel
+from ..codegen.text import csyntax as c
+from ..codegen.text.cprint import expression
+from ..codegen.text.source import Source
+from ..codegen.text.types import type_name
+from ..codegen.write.program import print_source
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.ir.kernel import Const, Expr, For, KernelIR, Load, LoopIndex, Store
 from ..runtime.cpu.dialect import C_TEAM

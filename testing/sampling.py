@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import Target

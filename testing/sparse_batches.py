@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
-from ..kernels.offload.pipeline import normalise
+from ..kernels.tasks.pipeline import normalise
 from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods
 from .calling import Arrays
 from .sparse_candidates import Values, Work

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
+from ..codegen.text.source import Source
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..kernels.sparse.naming import in_terms_of_trees
+from ..runtime.api.outcome import Failure
 from ..runtime.device import open_device
-from ..runtime.worker.outcome import Failure
 from ..space.backbone import INNER, OUTER
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd

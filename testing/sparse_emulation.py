@@ -1,6 +1,6 @@
 """Random sequences on random trees of sparse fields as CUDA text, on the emulator: what they leave is what the reference leaves.
 
-States are compared as the program sees them (kernels/fields/canonical.py): active cells, values at these, and pools that are sound.
+States are compared as programs see them (kernels/fields/canonical_state.py): active cells, their values, and pools that are sound.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.c.source import Source
-from ..kernels.fields.canonical import canonical
+from ..codegen.text.source import Source
+from ..kernels.fields.canonical_state import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording, record_program
-from ..kernels.offload.pipeline import normalise
-from ..kernels.program.cell_by_cell import cell_by_cell
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
+from ..kernels.tasks.naive_activation import cell_by_cell
+from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space
 from ..space.candidate import Candidate
 from ..space.decisions import fix

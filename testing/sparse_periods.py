@@ -1,7 +1,7 @@
 """Candidates of sequences on sparse fields as compiled C, over several periods: each begins with what the one before has left.
 
 A list that is old, a slot that two cells have, or a counter that was not set shows in the next period, so states are handed on as
-the candidate leaves them, and compared with those of the reference as the program sees them (kernels/fields/canonical.py).
+the candidate leaves them, and compared with those of the reference as the program sees them (kernels/fields/canonical_state.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..codegen.c.source import Source
-from ..kernels.fields.canonical import canonical
+from ..codegen.text.source import Source
+from ..kernels.fields.canonical_state import canonical
 from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording
-from ..kernels.offload.pipeline import normalise
-from ..kernels.program.cell_by_cell import cell_by_cell
 from ..kernels.sparse.naming import shared_parts
+from ..kernels.tasks.naive_activation import cell_by_cell
+from ..kernels.tasks.pipeline import normalise
 from ..runtime.library import load_library
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space

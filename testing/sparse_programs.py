@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.fields.canonical import SOUND, canonical
+from ..kernels.fields.canonical_state import SOUND, canonical
 from ..kernels.fields.storage import TreeStorage
 from ..kernels.language.record import Recording, record_program
 from ..kernels.sparse.recorded import UsedTree

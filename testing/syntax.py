@@ -1,4 +1,4 @@
-"""Questions about generated code, asked of its syntax before it is printed (codegen/c/csyntax.py)."""
+"""Questions about generated code, asked of its syntax before it is printed (codegen/text/csyntax.py)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
-from ..codegen.c import csyntax as c
-from ..codegen.c.addresses import share_addresses
-from ..codegen.c.text import Program
 from ..codegen.lower import lower
 from ..codegen.passes.pipeline import CPU
+from ..codegen.text import csyntax as c
+from ..codegen.text.addresses import share_addresses
+from ..codegen.write.program import Program
 from ..space.candidate import Candidate
 
 

@@ -1,4 +1,4 @@
-"""Errors of vector functions (codegen/c/vector_functions.py) in units in the last place, beside the C library in a wider type."""
+"""Errors of vector functions (codegen/bodies/vector_functions.py) in units in the last place, against a wider type."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.c.c_vectors import CHelpers
-from ..codegen.c.vector_functions import POLYNOMIALS, vector_function
-from ..codegen.c.vectors import SCALAR_TYPES, Prelude
+from ..codegen.bodies.c_vectors import CHelpers
+from ..codegen.bodies.vector_functions import POLYNOMIALS, vector_function
+from ..codegen.bodies.vectors import Prelude
+from ..codegen.text.types import SCALAR_TYPES
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.ops import OPS
 from ..runtime.library import load_library

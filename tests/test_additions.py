@@ -14,15 +14,15 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen import describe as words
-from kernelscape.codegen import program
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU as PASSES
-from kernelscape.codegen.plan import Plan
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan import summary
+from kernelscape.codegen.plan.plan import Plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.fields import tree
 from kernelscape.kernels.ir.structure import KINDS, Kind
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space import build
 from kernelscape.space.draft import Draft, Family, Phrases
@@ -65,7 +65,7 @@ def unrolling(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Family("unrolled", {"cpu": (), "gpu": ()}, declare, (said,))
     more = {kind: (*found, family) for kind, found in build.FAMILIES.items()}
     monkeypatch.setattr(build, "FAMILIES", more)
-    for module in (words, program):
+    for module in (words, summary):
         monkeypatch.setattr(module, "PHRASES", (*build.PHRASES, said))
 
 
@@ -87,7 +87,7 @@ def test_a_choice_is_its_family_and_its_pass() -> None:
         decided = root.decide(var, space.choices[var].mask(value))
         candidate = checking.random_candidate(decided, np.random.default_rng(1))
         assert words.describe(candidate)["unrolling"] == long
-        assert any("by 5" in line for line in program.decisions(read_plan(candidate))) is short
+        assert any("by 5" in line for line in summary.decisions(read_plan(candidate))) is short
         lower(candidate, passes)
     assert seen == ["PLAIN", "PRIME"]
     _, first = next(iter(first_candidates(space)))
@@ -105,12 +105,12 @@ def test_families_are_found_by_themselves() -> None:
     assert len(build._families()) == len(found)
 
 
-@pytest.mark.parametrize(("kind", "writer"), [("guard", "guards"), ("rows", "carried")])
+@pytest.mark.parametrize(("kind", "writer"), [("guard", "guards"), ("rows", "register_rotation")])
 def test_a_choice_of_tasks_is_named_by_its_family_and_its_writer(kind: str, writer: str) -> None:
     """Sketches and other families may name it too: they say what first candidates have of it, and what it has to do with theirs."""
     asked = f"choice('{kind}', "
     assert [name_of(p) for p in files("codegen") if asked in ast.unparse(tree_of(p))] == [
-        f"codegen/c/{writer}.py"
+        f"codegen/write/{writer}.py"
     ]
 
 

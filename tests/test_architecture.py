@@ -257,7 +257,7 @@ def test_nobody_else_asks_whether_a_target_is_a_gpu() -> None:
 
 
 def test_nobody_asks_which_backend_a_device_is() -> None:
-    """What differs is asked of its four interfaces (runtime/backend.py); a backend's own folder knows itself."""
+    """What differs is asked of its four interfaces (runtime/api/backend.py); a backend's own folder knows itself."""
     named = [
         f"{name_of(path)}: {ast.unparse(node)}"
         for path in files(*(folder for folder in PRODUCT if folder != "runtime"))

@@ -22,7 +22,7 @@ LOADING = {"CDLL", "PyDLL", "LoadLibrary", "ExtensionFileLoader"}
 # What is no file of a run or of a cache: of the system, of a folder for a moment, of this package, and one that the user names.
 ELSEWHERE = ("/proc/", "/sys/", "devnull", "scratch")
 OTHERS = {
-    "explorer/foreign.py": "file.read_text()",
+    "explorer/external_function.py": "file.read_text()",
     "report/page.py": "(folder / ",
     "runtime/records/known_inputs.py": "archive.open(member)",
     "runtime/measure/conditions.py": "Path(path).read_text()",

@@ -117,7 +117,7 @@ def test_importing_the_package_imports_nothing() -> None:
 def test_backends_for_gpus_can_be_removed(backend: str) -> None:
     """They are found by name: no import outside their own folders and tests knows them."""
     own = {ROOT / place / name for place in ("runtime", "tests/runtime") for name in GPU_BACKENDS}
-    own_tests = {"test_launches.py"}
+    own_tests = {"test_host_launcher.py"}
     for path in ROOT.glob("*/**/*.py"):
         if path.relative_to(ROOT).parts[0].startswith(".") or path.parent in own:
             continue

@@ -11,16 +11,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text.source import Source
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.ir.text import show, show_tasks
 from kernelscape.kernels.library import axpydot as library
 from kernelscape.kernels.library import load
-from kernelscape.kernels.program.graph import build_graph, show_graph
+from kernelscape.kernels.tasks.graph import build_graph, show_graph
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space

@@ -35,10 +35,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import prod
 
-from ...kernels.ir.cuts import Cut
+from ...kernels.analysis.domain_bounds import Cut
 from ...kernels.ir.kernel import Expr, Stmt
 from ...space.backbone import MID, OUTER, Operand
-from ..plan import LoopPlan, Member, TaskPlan
+from ..plan.plan import LoopPlan, Member, TaskPlan
 
 # Numbers that one thread adds up: a team is no sooner done with so few, since it has to meet first.
 _FEW = 2048

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...kernels.ir.text import show_value
 from ...space.backbone import LEVEL_NAMES, Operand
-from ..plan import Member, Plan
+from ..plan.plan import Member, Plan
 from .ir import (
     AdvanceCopies,
     Alone,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...space.backbone import MID, OUTER
-from ..plan import Member, Plan
+from ..plan.plan import Member, Plan
 from .ir import (
     OF_TEAMS,
     AdvanceCopies,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...kernels.ir.effects import arrays_written, task_reads
+from ...kernels.analysis.effects import arrays_written, task_reads
 from ...space.choices import PRIVATE
 from ..loops.ir import (
     AddCopies,
@@ -37,7 +37,7 @@ from ..loops.ir import (
     has_parallel,
     phases_of,
 )
-from ..plan import Plan, TaskPlan
+from ..plan.plan import Plan, TaskPlan
 
 _ONE_THREAD = "one thread"  # of a team: it alone runs what is in no parallel loop
 _OWN_PART = "own part"  # of a thread: no other thread touches it

@@ -21,12 +21,12 @@ from ...kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ...kernels.ir.numbering import numbered
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements, rewrite
+from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
 from ..loops.ir import Alone, Body, JoinedBodies, Late, Launch, Loop, Node
-from ..plan import Plan
+from ..plan.plan import Plan
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:

@@ -26,7 +26,7 @@ from ..loops.ir import (
     Schedule,
     StartCopies,
 )
-from ..plan import LoopPlan, Plan, TaskPlan
+from ..plan.plan import LoopPlan, Plan, TaskPlan
 from .map_team import grouped, scheduled
 
 AXES = ("x", "y", "z")  # of blocks and grids

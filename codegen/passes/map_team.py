@@ -25,7 +25,7 @@ from ..loops.ir import (
     StartBlocks,
     has_parallel,
 )
-from ..plan import LoopPlan, Plan
+from ..plan.plan import LoopPlan, Plan
 
 # Of two ways to share out a loop, one leaves the busiest thread with clearly more: work that differs less is not worth longer code.
 _UNEVEN = 1.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...space.backbone import OUTER
 from ..loops.ir import Body, Launch, Loop, Node, paths
-from ..plan import Plan, PlannedBody, PlannedNode
+from ..plan.plan import Plan, PlannedBody, PlannedNode
 
 
 def nests(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:

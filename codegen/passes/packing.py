@@ -36,9 +36,9 @@ from ..loops.ir import (
     loop_of,
     paths,
 )
-from ..memory import PASSING_BY
-from ..plan import Member, Plan
-from .beside import Notes
+from ..plan.plan import Member, Plan
+from ..text.facts import PASSING_BY
+from .insertion import Notes
 
 _AT_ONCE = 8  # lines, where the loop is long enough: more would wait for one another
 # Iterations: what shorter ones ask, pack and count would take as long as what they compute.

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ...space.targets.target import Target
-from ..c import csyntax as c
-from ..c.addresses import share_addresses
 from ..loops.ir import Launch
 from ..loops.verify import verify
-from ..plan import Plan, PlannedNode
+from ..plan.plan import Plan, PlannedNode
+from ..text import csyntax as c
+from ..text.addresses import share_addresses
 from .barriers import place_block_barriers, place_team_barriers
-from .ends import end_loops
+from .dynamic_extents import end_loops
 from .joining import join_bodies
 from .map_grid import map_grid, share_block
 from .map_team import end_team, leave_alone, map_team, share_evenly

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.kernel import Accumulator
 from ...space.backbone import INNER, MID, OUTER
 from ..loops.ir import (
@@ -30,8 +30,8 @@ from ..loops.ir import (
     loop_of,
     paths,
 )
-from ..plan import Plan, TaskPlan
-from .beside import Notes
+from ..plan.plan import Plan, TaskPlan
+from .insertion import Notes
 
 
 def place_sums(launch: Launch, plan: Plan) -> Launch:

@@ -18,7 +18,7 @@ from ..loops.ir import (
     StartBlocks,
     phases_of,
 )
-from ..plan import Plan, TaskPlan
+from ..plan.plan import Plan, TaskPlan
 
 
 def place_scatters(launch: Launch, plan: Plan) -> Launch:

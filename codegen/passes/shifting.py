@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...space.backbone import OUTER, Shift
 from ..loops.ir import Late, Launch, Loop, Node
-from ..plan import Member, Plan
+from ..plan.plan import Member, Plan
 
 
 def shift_late(launch: Launch, plan: Plan) -> Launch:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.affine import Affine
+from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.task import ArrayInfo
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
 from ..loops.ir import AccumulatorPlan
-from ..memory import ALIGNMENT_BYTES
-from ..plan import Plan, TaskPlan
+from ..plan.plan import Plan, TaskPlan
+from ..text.facts import ALIGNMENT_BYTES
 
 # Behind each thread's copy of a buffer, and before the first of them. A prefetcher runs ahead of what a thread reads, but not
 # beyond a page: with less between them it takes the first lines of the next thread's copy away from it, again with every pass.
@@ -250,3 +251,22 @@ def merged_levels(
                     absent = level == OUTER and plan.tasks[flow.producer].loop(p).mid == 1
                     found[flow, p] = INNER if absent else level
     return found
+
+
+def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
+    """Whether a temporary is stored by some task, or filled by a body."""
+    return any(
+        array.name in arrays_written(t.task) and (t.is_stored or not t.task.is_structured)
+        for t in plan.tasks
+    )
+
+
+def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:
+    """The temporaries that are in memory, each with its offset in the workspace."""
+    placed = []
+    for array in plan.problem.arrays:
+        if array.role == "temp" and _is_in_memory(plan, array):
+            n = array.size_bytes // array.dtype.size_bytes
+            buffer = workspace.allocate(array.name, array.dtype, n, is_private=False)
+            placed.append((array, buffer.offset_bytes))
+    return tuple(placed)

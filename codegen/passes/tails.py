@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..loops.ir import Alone, InBlocks, Late, Launch, Loop, Node, Schedule, Tails
-from ..plan import Plan
+from ..plan.plan import Plan
 
 
 def cut_rows(launch: Launch, plan: Plan) -> Launch:

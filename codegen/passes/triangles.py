@@ -1,11 +1,11 @@
-"""Loops of a CPU that leave out the tiles in which a task does nothing (kernels/ir/cuts.py)."""
+"""Loops of a CPU that leave out the tiles in which a task does nothing (kernels/analysis/domain_bounds.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...kernels.ir.cuts import Cut, branch_cuts, cuts_of
+from ...kernels.analysis.domain_bounds import Cut, branch_cuts, cuts_of
 from ..loops.ir import (
     Alone,
     Barrier,
@@ -20,7 +20,7 @@ from ..loops.ir import (
     loops_in,
     phases_of,
 )
-from ..plan import Plan
+from ..plan.plan import Plan
 
 _CUT = (Schedule.SEQUENTIAL, Schedule.BLOCKED, Schedule.CYCLIC)
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...kernels.fields.place import fail
+from ...kernels.fields.caller_location import fail
 from .frames import reel
 from .picture import Picture, as_array, floats, of_hex, points, within, write_image
 

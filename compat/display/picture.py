@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.place import fail
+from ...kernels.fields.caller_location import fail
 
 Floats = NDArray[np.float64]
 _STAMPED: Final = 4.0  # pixels: discs up to this radius are stamped all at once

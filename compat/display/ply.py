@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.place import fail
+from ...kernels.fields.caller_location import fail
 from .picture import as_array
 
 _TYPES = {

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ...kernels.fields.place import fail
+from ...kernels.fields.caller_location import fail
 from .frames import reel
 from .picture import Picture, as_array, as_rgb, pillow, write_image
 from .ply import PLYWriter

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
 
-from ...kernels.fields.place import caller
+from ...kernels.fields.caller_location import caller
 from ...kernels.ir.errors import LanguageError
 from ..names import MATH, REASONS
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ...codegen.c.source import Argument, Source
+from ...codegen.text.source import Argument, Source
 from ...kernels.language.record import Recording
 
 FOLDER = Path(__file__).resolve().parent

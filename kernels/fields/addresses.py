@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.errors import ProgramTypeError
+from .caller_location import fail
 from .element_fields import ScalarField
 from .field import AbstractField, AbstractLeaf
-from .place import fail
 from .program import settle_for_python
 from .tree import SNode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.errors import ProgramRuntimeError
-from .place import fail
+from .caller_location import fail
 from .program import Program, needed_program
 from .tree import SNode, Tree
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..ir.errors import ProgramKeyError, ProgramTypeError
 from ..ir.kernel import DType
+from .caller_location import fail
 from .matrix import Matrix
-from .place import fail
 from .program import element_dtype
 from .structs import Struct, members_of
 
@@ -63,7 +63,7 @@ class MatrixType:
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of them; the options are those of `ks.field`."""
-        from .making import matrix_field
+        from .factories import matrix_field
 
         return matrix_field(self.shape, self.dtype, shape, **options)
 
@@ -110,7 +110,7 @@ class StructType:
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """A field of them; the options are those of `ks.field`."""
-        from .making import struct_field
+        from .factories import struct_field
 
         return struct_field(self, shape, **options)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
-from .place import fail
+from .caller_location import fail
 
 
 def number(x: Any, dtype: DType, what: str) -> int | float | bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ProgramRuntimeError
 from ..sparse.layout import MIX, WINDOW, Layout, n_places, nowhere
-from .place import fail
+from .caller_location import fail
 
 Array = NDArray[Any]
 

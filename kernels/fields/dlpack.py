@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.errors import ProgramTypeError, ProgramValueError
+from .caller_location import fail
 from .field import AbstractField
 from .ndarray import Ndarray
-from .place import fail
 
 
 def hands_out(x: Any) -> bool:

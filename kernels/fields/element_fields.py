@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ProgramIndexError, ProgramRuntimeError
 from ..ir.kernel import DType
+from .caller_location import fail
 from .conversion import element_values, number
 from .field import AbstractLeaf, torch_tensor
 from .matrix import Matrix, python_number
-from .place import fail
 from .tree import Place
 
 

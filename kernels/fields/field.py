@@ -23,9 +23,9 @@ from ..ir.errors import (
 )
 from ..ir.kernel import DType
 from . import memory
+from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
 from .matrix import Matrix
-from .place import assigned_name, caller, fail
 from .program import current_program, settle_for_python
 from .sparse_cells import SparseCells
 from .statistics import TreeStatistics

@@ -10,7 +10,7 @@ from ..ir.kernel import KernelIR
 
 
 class AbstractFollower(ABC):
-    """Made by `ks.init(decisions=...)`; explorer/following.py has the one there is. `waits`: calls are held back."""
+    """Made by `ks.init(decisions=...)`; explorer/plan_replay.py has the one there is. `waits`: calls are held back."""
 
     waits = False
 

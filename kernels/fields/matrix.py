@@ -19,8 +19,8 @@ from ..ir.errors import (
 )
 from ..ir.ops import OPS
 from . import methods
+from .caller_location import fail
 from .conversion import array_of, element_values
-from .place import fail
 from .program import element_dtype
 
 
@@ -281,7 +281,7 @@ class Matrix(NDArrayOperatorsMixin):
     @staticmethod
     def field(n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
         """A field of matrices; the options are those of `ks.field`."""
-        from .making import matrix_field
+        from .factories import matrix_field
 
         return matrix_field((n, m), dtype, shape, **options)
 
@@ -311,7 +311,7 @@ class Vector(metaclass=_VectorClass):
     @staticmethod
     def field(n: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
         """A field of vectors of n components; the options are those of `ks.field`."""
-        from .making import matrix_field
+        from .factories import matrix_field
 
         return matrix_field((n,), dtype, shape, **options)
 

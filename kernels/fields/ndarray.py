@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ..ir.errors import KernelIndexError, ProgramIndexError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
 from . import memory
+from .caller_location import fail
 from .compound import MatrixType
 from .conversion import element_values, number
 from .field import indices, torch_tensor
 from .matrix import Matrix, python_number
-from .place import fail
 from .program import element_dtype
 from .tree import extents_of
 

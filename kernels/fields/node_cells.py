@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ProgramIndexError, ProgramTypeError, ProgramValueError
+from .caller_location import fail
 from .field import AbstractField, indices
 from .matrix import Matrix
-from .place import fail
 from .storage import Indices
 from .structs import Struct
 from .tree import SNode, Structure

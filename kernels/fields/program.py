@@ -19,8 +19,8 @@ import numpy as np
 
 from ..ir.errors import ProgramKeyError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
+from .caller_location import fail
 from .following import AbstractFollower
-from .place import fail
 from .tree import SNode, Tree
 
 if TYPE_CHECKING:

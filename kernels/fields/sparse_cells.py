@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .boxes import Boxes, activate_all, boxes_of
+from .caller_location import fail
+from .contiguous import Boxes, activate_all, boxes_of
 from .matrix import Matrix
-from .one_cell import OneCell
-from .place import fail
+from .scalar_access import OneCell
 from .storage import TreeStorage
 
 if TYPE_CHECKING:

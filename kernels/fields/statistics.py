@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..sparse.layout import words
-from .boxes import boxes_of
+from .contiguous import boxes_of
 
 if TYPE_CHECKING:
     from .storage import TreeStorage

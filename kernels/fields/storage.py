@@ -25,8 +25,8 @@ from ..sparse.layout import (
     words,
 )
 from .arena import Arena
+from .caller_location import fail
 from .directory import Directory
-from .place import fail
 
 Array = NDArray[Any]
 Indices = Sequence[Array]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..ir.errors import ProgramKeyError, ProgramTypeError
+from .caller_location import fail
 from .compound import StructType
 from .field import AbstractField, AbstractLeaf
-from .place import fail
 from .structs import Struct, members_of, type_of
 
 # What programs ask of a field of structs; a member of such a name is had by `get_member_field`.

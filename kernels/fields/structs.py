@@ -6,8 +6,8 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from .caller_location import fail
 from .matrix import Matrix
-from .place import fail
 
 
 class Members(Protocol):
@@ -54,7 +54,7 @@ class Struct:
     ) -> Any:
         """A field of structs with these members; the options are those of `ks.field`."""
         from .compound import struct
-        from .making import struct_field
+        from .factories import struct_field
 
         return struct_field(struct(**members, __struct_methods=methods or {}), shape, **options)
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.errors import KernelSyntaxError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import FieldPlace, layout_of
-from .place import fail
+from .caller_location import fail
 from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..ir.kernel import DType
-from ..ir.meanings import MIX_FACTORS, MIX_SHIFTS
+from ..ir.op_semantics import MIX_FACTORS, MIX_SHIFTS
 from ..ir.ops import OPS
 
 Value = Any  # of llvmlite, which has no types

@@ -11,7 +11,7 @@ from .domain import Domain, Loop, Residue
 from .kernel import Load
 
 if TYPE_CHECKING:
-    from .task import ArrayInfo
+    from .arrays import ArrayInfo
 
 StateKind = Literal["value", "mask", "list", "allocator"]
 

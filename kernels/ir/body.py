@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -39,7 +39,6 @@ from .kernel import (
     UpdateLocal,
     While,
 )
-from .meeting import is_injective
 from .on_trees import NO_TREES, OnTrees
 from .walk import Renaming, children, local_changed, locals_read, nested_statements, walk
 
@@ -111,49 +110,6 @@ class Body:
     trees: OnTrees = NO_TREES
 
 
-def analyse(
-    statements: tuple[Stmt, ...],
-    loops: Sequence[Loop],
-    reason: Reason,
-    lists: frozenset[str] = frozenset(),
-) -> Body:
-    """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's. `lists` are arrays
-    whose first row holds no number twice.
-    """
-    reader = _Reader(tuple(loops), statements, lists)
-    reader.block(statements, ALWAYS, ())
-    sites = tuple(
-        replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops)) for s in reader.sites
-    )
-    every = list(nested_statements(statements))
-    shape: Shape = "straight"
-    if any(isinstance(s, If) for s in every):
-        shape = "guarded"
-    if any(
-        isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
-        for s in every
-    ):
-        shape = "loops"
-    return Body(statements, sites, shape, reason)
-
-
-def longest(
-    s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason, steps: tuple[Loop, ...] = ()
-) -> int | None:
-    """How long a loop can be at most inside of these steps of repeats: no iteration leaves an array that each of them touches.
-    None: as long as one likes.
-    """
-    found = []
-    for site in analyse(s.body, (*steps, Loop(s.loop, UNBOUNDED, False)), reason).sites:
-        if site.guard != ALWAYS or site.loops:
-            continue
-        for axis, n in zip(site.index, shapes.get(site.state.name, ()), strict=False):
-            match axis.affine:
-                case Affine(const, ((s.loop, step),)) if step > 0 and axis.divisor == 1:
-                    found.append(max(0, (n - 1 - const) // step + 1))
-    return min(found, default=None)
-
-
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:
     """What a site touches by these loops of its task alone: other axes count as not affine."""
     own = {loop.name for loop in loops}
@@ -173,7 +129,7 @@ def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
 
 @lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
 def _loads_of(value: Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
-    reader = _Reader(loops, ())
+    reader = SiteReader(loops, ())
     reader.read(value, ALWAYS, ())
     return tuple(reader.sites)
 
@@ -185,13 +141,13 @@ def guard_where(condition: Expr, loops: Sequence[Loop]) -> Guard:
 
 @lru_cache(maxsize=1 << 12)
 def _guard_where(condition: Expr, loops: tuple[Loop, ...]) -> Guard:
-    reader = _Reader(loops, ())
+    reader = SiteReader(loops, ())
     reader.read(condition, ALWAYS, ())
     sites = frozenset(range(len(reader.sites)))
     return reader.narrowed(ALWAYS, condition, True, sites)
 
 
-class _Reader:
+class SiteReader:
     """Collects sites. Locals are replaced by what they were set to, where that is a function of loop indices."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import meanings
+from . import op_semantics
 from .kernel import DType
 
 Takes = Literal["numbers", "floats", "integers", "words", "u64", "bools"]
@@ -82,7 +82,7 @@ class Op:
 
 
 INF = float("inf")
-# A transcendental function is a polynomial of at least so many operations; quicker ones than those of codegen/c/vector_functions.py
+# A transcendental function is a polynomial of at least so many operations; quicker ones than in codegen/bodies/vector_functions.py
 # are not called. An element of libmvec's exp takes twice as many (experiments/results/vector_functions.md).
 TRANSCENDENTAL = 8.0
 
@@ -140,7 +140,7 @@ _FUNCTIONS = (
     Op(
         "round",
         1,
-        meanings.round_away,
+        op_semantics.round_away,
         "floats",
         c="round",
         flops=1.0,
@@ -161,19 +161,19 @@ _FUNCTIONS = (
     _function("log2", np.log2, "Logarithm to base 2.", is_partial=True, module="numpy"),
     _function("log10", np.log10, "Logarithm to base 10.", is_partial=True),
     _function("log1p", np.log1p, "Natural logarithm of 1 + x, exact for small x.", is_partial=True),
-    _special("erf", meanings.erf, "Error function."),
+    _special("erf", op_semantics.erf, "Error function."),
     _special(
-        "erfc", meanings.erfc, "Complementary error function, 1 - erf(x) without cancellation."
+        "erfc", op_semantics.erfc, "Complementary error function, 1 - erf(x) without cancellation."
     ),
-    _special("gamma", meanings.gamma, "Gamma function.", c="tgamma", is_partial=True),
-    _special("lgamma", meanings.lgamma, "Logarithm of the size of the gamma function."),
-    Op("rsqrt", 1, meanings.rsqrt, "floats", flops=1.0, is_partial=True, doc="1 / sqrt(x)."),
+    _special("gamma", op_semantics.gamma, "Gamma function.", c="tgamma", is_partial=True),
+    _special("lgamma", op_semantics.lgamma, "Logarithm of the size of the gamma function."),
+    Op("rsqrt", 1, op_semantics.rsqrt, "floats", flops=1.0, is_partial=True, doc="1 / sqrt(x)."),
     Op("isnan", 1, np.isnan, "floats", gives=DType.bool_, doc="Whether x is no number."),
     Op("isinf", 1, np.isinf, "floats", gives=DType.bool_, doc="Whether x is infinite."),
     Op(
         "pow",
         2,
-        meanings.power,
+        op_semantics.power,
         c="pow",
         flops=TRANSCENDENTAL,
         is_partial=True,
@@ -181,20 +181,29 @@ _FUNCTIONS = (
     ),
     _function("atan2", np.arctan2, "The angle in radians of the point (x, y), given as y, x."),
     _function("hypot", np.hypot, "sqrt(x * x + y * y), without overflow on the way.", flops=3.0),
-    Op("popcnt", 1, meanings.popcnt, "words", gives=DType.i32, doc="How many bits are 1."),
-    Op("clz", 1, meanings.clz, "words", gives=DType.i32, doc="How many bits before the first 1."),
-    Op("ctz", 1, meanings.ctz, "words", gives=DType.i32, doc="How many bits behind the last 1."),
+    Op("popcnt", 1, op_semantics.popcnt, "words", gives=DType.i32, doc="How many bits are 1."),
+    Op(
+        "clz",
+        1,
+        op_semantics.clz,
+        "words",
+        gives=DType.i32,
+        doc="How many bits before the first 1.",
+    ),
+    Op(
+        "ctz", 1, op_semantics.ctz, "words", gives=DType.i32, doc="How many bits behind the last 1."
+    ),
     Op(
         "bit_shr",
         2,
-        meanings.bit_shr,
+        op_semantics.bit_shr,
         "integers",
         doc="The bits of x moved down by y, zeros first.",
     ),
     Op(
         "raw_div",
         2,
-        meanings.raw_div,
+        op_semantics.raw_div,
         "integers",
         is_partial=True,
         doc="x / y without what is behind the point, as C divides integers.",
@@ -202,7 +211,7 @@ _FUNCTIONS = (
     Op(
         "raw_mod",
         2,
-        meanings.raw_mod,
+        op_semantics.raw_mod,
         c="fmod",
         is_partial=True,
         doc="What x / y leaves without what is behind its point; it has the sign of x.",
@@ -219,7 +228,7 @@ _OPERATORS = (
     Op("floordiv", 2, np.floor_divide, sign="//", flops=1.0, is_partial=True),
     Op("mod", 2, np.mod, sign="%", flops=1.0, is_partial=True),
     # The % of floats in Taichi's language.
-    Op("floor_mod", 2, meanings.floor_mod, "floats", flops=4.0, is_partial=True),
+    Op("floor_mod", 2, op_semantics.floor_mod, "floats", flops=4.0, is_partial=True),
     Op("min", 2, np.minimum, flops=1.0, neutral=INF, combine="a < b ? a : b", noun="min"),
     Op("max", 2, np.maximum, flops=1.0, neutral=-INF, combine="a > b ? a : b", noun="max"),
     Op("and", 2, np.logical_and, "bools", sign="and"),
@@ -242,7 +251,7 @@ _OPERATORS = (
     # By amounts from 0 to below the number of bits, as in C.
     Op("shl", 2, np.left_shift, "integers", sign="<<"),
     Op("shr", 2, np.right_shift, "integers", sign=">>"),
-    Op("mix64", 1, meanings.mix64, "u64"),
+    Op("mix64", 1, op_semantics.mix64, "u64"),
 )
 _COMPARISONS = (
     Op("lt", 2, np.less, sign="<", flops=1.0),

@@ -17,6 +17,7 @@ from functools import cached_property
 from math import prod
 
 from .access import ALWAYS, Access, Guard
+from .arrays import ArrayInfo
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Location, LoopIndex, Param, ReduceOp
@@ -99,23 +100,6 @@ class Task:
     @property
     def is_reduction(self) -> bool:
         return self.op is not None
-
-
-@dataclass(frozen=True)
-class ArrayInfo:
-    """An array of the sequence. `role` says what outlives the sequence: temporaries do not."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    role: str  # "input" (only read), "output" (written before any read), "inout", "temp"
-
-    @property
-    def size_bytes(self) -> int:
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n * self.dtype.size_bytes
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ..ir.kernel import DType, Expr, Item, Location, Param
 from ..ir.simplify import binary, cast, const
 from .elements import element_of
 from .errors import LanguageError
-from .lifting import lifted
+from .python_objects import lifted
 from .scopes import Pass
 from .values import ArrayRef, Element, Static, StructArray, Typed, Value, leaves
 

@@ -9,20 +9,20 @@ from typing import NoReturn
 
 from ..ir.kernel import ReduceOp
 from ..ir.ops import is_reduction
-from .changes import (
+from .complex_numbers import is_complex
+from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
+from .expressions import Expressions
+from .intrinsics import MINMAX_CALLS
+from .lvalues import loaded, what
+from .operators import BINARY
+from .scopes import LoopVar, Pass
+from .side_effects import (
     calls_store,
     names_passed_to_change,
     places_changed,
     root_of,
     scope_of,
 )
-from .complex_numbers import is_complex
-from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
-from .expressions import Expressions
-from .intrinsics import MINMAX_CALLS
-from .operators import BINARY
-from .places import loaded, what
-from .scopes import LoopVar, Pass
 from .typing_rules import promote
 from .values import (
     ArrayRef,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ..ir.kernel import DType, Expr
 from ..ir.simplify import binary, const, unary
 from ..ir.walk import loads, locals_read
-from .changes import calls_store, is_chain, names_of, places_changed, scope_of
 from .errors import LanguageError
 from .scopes import Pass
+from .side_effects import calls_store, is_chain, names_of, places_changed, scope_of
 from .values import Method, Static, Typed, Value
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
 from ..ir.simplify import binary, const, unary
 from .errors import KernelSyntaxError, KernelTypeError
+from .lvalues import loaded, what
 from .operators import COMPARE
-from .places import loaded, what
 from .scopes import Pass
 from .typing_rules import python_value, truth
 from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data

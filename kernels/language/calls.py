@@ -30,10 +30,10 @@ from .intrinsics import (
     ndrange,
 )
 from .intrinsics import cast as cast_call
-from .lifting import lifted, python_object
+from .lvalues import is_place, shown, what
 from .numpy_definitions import definition_of
 from .numpy_names import NumpyNames, advice, is_kernel
-from .places import is_place, shown, what
+from .python_objects import lifted, python_object
 from .scopes import Pass
 from .typing_rules import settle, static_value
 from .values import (

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.must_execute import set_in
 from ..ir.kernel import (
     Binary,
     Cast,
@@ -27,7 +28,6 @@ from ..ir.kernel import (
     Unary,
     Update,
 )
-from ..ir.needed import set_in
 from ..ir.ops import OPS
 from ..ir.walk import children, locals_read, mapped, nested_statements, rebuild, walk
 

@@ -21,8 +21,8 @@ from .errors import KernelTypeError
 from .values import MatrixValue, StructValue, Typed, Value
 
 if TYPE_CHECKING:
+    from .lvalues import Places
     from .operators import Operators
-    from .places import Places
     from .scopes import Pass
 
 PARTS: Final = ("real", "imag")

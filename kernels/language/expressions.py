@@ -11,19 +11,19 @@ from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import cast, const
 from .branches import Branches
 from .calls import Calls, InlineCall
-from .changes import is_chain, root_of
 from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
 from .constants import constant
 from .errors import KernelError, KernelSyntaxError, KernelTypeError, LanguageError
 from .intrinsics import static
-from .lifting import lifted
+from .lvalues import Places, loaded
 from .matrices import Matrices
 from .operators import BINARY, Operators
 from .parse import closure_names
-from .places import Places, loaded
 from .python_numbers import python_number
+from .python_objects import lifted
 from .references import References
 from .scopes import LoopVar, Pass
+from .side_effects import is_chain, root_of
 from .typing_rules import python_value, rounded, settle, static_value, truth
 from .values import (
     DictValue,

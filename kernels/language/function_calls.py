@@ -19,7 +19,7 @@ from .errors import KernelTypeError
 from .functions import WHOLE, operation_of
 from .intrinsics import MINMAX_CALLS, as_dtype, bit_cast, one, select, zero
 from .intrinsics import cast as cast_call
-from .lifting import lifted, python_object
+from .python_objects import lifted, python_object
 from .scopes import Pass
 from .typing_rules import truth
 from .values import (

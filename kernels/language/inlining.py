@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
 from ..ir.simplify import const
 from ..ir.walk import walk
-from .changes import Scope, names_changed, names_of, scope_of, stores
 from .errors import KernelSyntaxError
 from .func import BoundFunc, Func
 from .intrinsics import TemplateAnnotation
-from .lifting import lifted
-from .places import loaded
+from .lvalues import loaded
+from .python_objects import lifted
 from .scopes import Frame, Pass
+from .side_effects import Scope, names_changed, names_of, scope_of, stores
 from .values import Typed, Value, is_data, leaves
 
 if TYPE_CHECKING:

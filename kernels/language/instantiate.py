@@ -27,8 +27,8 @@ from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
 from .errors import KernelError, KernelSyntaxError
-from .lifting import lifted
 from .parse import ParsedFunction
+from .python_objects import lifted
 from .results import Results
 from .scopes import Frame, LoopVar, Pass
 from .signature import (

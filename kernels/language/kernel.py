@@ -24,6 +24,7 @@ from ..fields.ndarray import Ndarray
 from ..fields.program import Program, current_program, settle
 from ..ir.kernel import DType, KernelIR, Location
 from .annotations import resolve_annotation
+from .call_cache import SLOW, QuickCalls
 from .calling import holder, interpret_trees, interprets, run_at_once, runs_now
 from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .errors import KernelSyntaxError, LanguageError
@@ -65,7 +66,6 @@ from .intrinsics import (
 )
 from .layout import Layout
 from .parse import ParsedFunction, location_of, parse_function
-from .quick import SLOW, QuickCalls
 from .random import GOLDEN, SEED
 from .signature import (
     ArrayArgument,

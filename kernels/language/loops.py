@@ -25,7 +25,7 @@ from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
 from .errors import KernelSyntaxError
 from .intrinsics import grouped, ndrange
-from .places import loaded
+from .lvalues import loaded
 from .scopes import Jumps, LoopVar, Pass
 from .sparse import number_of
 from .values import (

@@ -12,8 +12,8 @@ from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, Language
 from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import binary, cast, compare, const, select
 from .elements import with_component
+from .lvalues import Places, loaded, loaded_leaf
 from .operators import Operators
-from .places import Places, loaded, loaded_leaf
 from .scopes import Pass
 from .typing_rules import strong, truth
 from .values import (

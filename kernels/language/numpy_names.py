@@ -18,7 +18,7 @@ from ..ir.kernel import CompareOp, Const, DType
 from ..ir.simplify import const, unary
 from .complex_numbers import is_complex
 from .function_calls import element_type
-from .lifting import lifted
+from .python_objects import lifted
 from .typing_rules import truth
 from .values import MatrixValue, Static, TupleValue, Typed, Value
 

@@ -10,8 +10,8 @@ from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
 from .complex_numbers import ComplexNumbers, complex_value, is_complex
 from .errors import KernelTypeError
+from .lvalues import loaded, what
 from .overflow import watch
-from .places import loaded, what
 from .scopes import Pass
 from .signs import compare_signs, differ, least_of_signs
 from .typing_rules import adopt, settle, truth, unify

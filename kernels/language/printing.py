@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..fields.compound import type_name
 from ..ir.kernel import DType, Part
 from ..ir.text import takes_format
-from .places import loaded_leaf
+from .lvalues import loaded_leaf
 from .typing_rules import settle
 from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves
 

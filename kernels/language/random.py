@@ -13,7 +13,7 @@ from typing import Any
 from ..ir.kernel import DType, Expr, Local, Param, UpdateLocal
 from ..ir.simplify import binary, cast, const, unary
 from . import intrinsics
-from .places import Places
+from .lvalues import Places
 from .scopes import Pass
 from .values import Typed, Value
 

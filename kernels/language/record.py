@@ -27,7 +27,7 @@ from .annotations import resolve_annotation
 from .calling import NO_FIELDS, AbstractHolder, Fields, held_by, holder
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .errors import LanguageError
-from .growing import at_steps, by_form, growing, uses_steps
+from .induction_scalars import at_steps, by_form, growing, uses_steps
 from .intrinsics import TemplateAnnotation, as_dtype
 from .kernel import Kernel
 from .parse import location_of

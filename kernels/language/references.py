@@ -17,8 +17,8 @@ from ..ir.errors import (
 from ..ir.kernel import Const, Expr
 from . import sparse
 from .elements import element_of
-from .lifting import lifted
-from .places import what
+from .lvalues import what
+from .python_objects import lifted
 from .scopes import LoopVar, Pass
 from .typing_rules import python_value
 from .values import (

@@ -18,7 +18,7 @@ from ..fields.structs import Struct
 from ..ir.kernel import ArrayParam, Const, DType, Location, SetLocal, Stmt, Store
 from ..ir.simplify import const
 from ..ir.walk import with_blocks
-from .places import loaded_leaf
+from .lvalues import loaded_leaf
 from .typing_rules import adopt, common_dtype, promote, settle
 from .values import (
     Element,

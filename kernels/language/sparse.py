@@ -30,7 +30,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, const
 from .elements import element_of, list_node
 from .errors import KernelIndexError, KernelTypeError, LanguageError
-from .lifting import lifted
+from .python_objects import lifted
 from .scopes import Pass
 from .values import (
     ArrayRef,

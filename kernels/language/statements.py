@@ -9,17 +9,17 @@ from typing import Any
 from ..ir.kernel import Assert, Const, DType, If, Part, Print, SetLocal, Stmt
 from ..ir.simplify import const
 from .assignments import Assignments
-from .changes import is_chain
 from .control import escapes, flags_after, none_of, surely_leaves
 from .errors import KernelSyntaxError, KernelTypeError, LanguageError
 from .expressions import Expressions, construct_name
 from .inlining import Inliner
 from .intrinsics import grouped, loop_config, static_assert, static_print
 from .loops import Loops
-from .places import Places, loaded
+from .lvalues import Places, loaded
 from .printing import parts_of
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
+from .side_effects import is_chain
 from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {

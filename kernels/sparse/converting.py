@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.body import Closure, Reason, access_at, analyse
+from ..analysis.accesses import analyse
+from ..ir.body import Closure, Reason, access_at
 from ..ir.domain import Loop
 from ..ir.kernel import NOWHERE, DType, Expr, Load, Local, LoopIndex, SetLocal, Stmt
 from ..ir.simplify import binary

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from ..ir.kernel import KernelIR
 from ..ir.verify import LOCAL_ARRAY_BYTES
+from .hoisted_activation import once_a_leaf
 from .layout import Layout
 from .lower import lower_trees
 from .lowered import Lowered
-from .once import once_a_leaf
 
 
 def lower_by_default(

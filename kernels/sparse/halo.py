@@ -28,7 +28,7 @@ from ..ir.verify import LOCAL_ARRAY_BYTES
 from ..ir.walk import children, loads, nested_statements
 from .cells import I64, Block, Cells, number, plus, times
 from .lowered import Window
-from .near import Direction, Leaf, near_load, offsets
+from .neighbour_cells import Direction, Leaf, near_load, offsets
 
 MOST_STAGED = 3  # fields of a loop: each set of them is a form of its body
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from ..ir.effects import arrays_read, arrays_written
+from ..analysis.effects import arrays_read, arrays_written
+from ..analysis.inner_ranges import row_starts
+from ..analysis.scatters import placing, scatters
+from ..analysis.wavefronts import sweep_at
+from ..ir.arrays import ArrayInfo
 from ..ir.kernel import DType
-from ..ir.ranges import row_starts
-from ..ir.scatter import placing, scatters
-from ..ir.sweeps import sweep_at
-from ..ir.task import ArrayInfo, Leaves, Problem, Slots, Task
+from ..ir.task import Leaves, Problem, Slots, Task
 from ..ir.walk import loads
 from .layout import n_shared
 from .recorded import UsedTree

@@ -43,18 +43,18 @@ from ..ir.walk import (
     nested_statements,
     walk,
 )
+from .active_cells import still_active, without_activations
 from .cells import I64, Block, Cells, Found, Names, number
-from .derived import ActivationSite
+from .current_cell import Own, lists_made, shrinks, without_own_activations, written
 from .halo import Staged, around, windows
+from .hoisted_activation import Leaves, chosen, first_indices, made_once
 from .layout import Layout, n_shared, pools_below
 from .loops import CellLoops
 from .lowered import Lowered
-from .near import Leaf, offsets
-from .once import Leaves, chosen, first_indices, made_once
-from .own import Own, lists_made, shrinks, without_own_activations, written
+from .neighbour_cells import Leaf, offsets
 from .pools import Pools
-from .settling import settle, settle_between
-from .sure import still_active, without_activations
+from .reclaiming import settle, settle_between
+from .redundancy import ActivationSite
 
 
 def lower_trees(

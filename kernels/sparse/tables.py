@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..ir.effects import arrays_written
+from ..analysis.effects import arrays_written
+from ..ir.arrays import ArrayInfo
 from ..ir.kernel import Load, Stmt, While
-from ..ir.task import ArrayInfo, Keys, Problem, Slots, Table, Task
+from ..ir.task import Keys, Problem, Slots, Table, Task
 from ..ir.walk import children, nested_statements, walk
 from .cells import looked_for
 from .leaves import kept_in

@@ -8,13 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ...codegen.c.source import Source
-from ..apart import Stopped
-from ..worker.outcome import Failure
-from .artifact import Artifact, BuildReport
+from ...codegen.text.source import Source
+from ..api.artifact import Artifact, BuildReport
+from ..api.outcome import Failure
+from ..forked import Stopped
 
 if TYPE_CHECKING:
-    from ..backend import AbstractBuilder, AbstractReporter
+    from ..api.backend import AbstractBuilder, AbstractReporter
 
 # Characters of text that take gcc about as long as its start, the headers and the linker do.
 _START = 6000

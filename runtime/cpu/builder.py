@@ -10,20 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backend import AbstractBuilder
-from ..building.artifact import Artifact
-from ..device import DeviceError, DeviceOptions
+from ..api.artifact import Artifact
+from ..api.backend import AbstractBuilder
+from ..api.errors import DeviceError
+from ..api.outcome import Failure
+from ..device import DeviceOptions
 from ..host import cpu_key
 from ..library import load_library
-from ..worker.outcome import Failure
 from .compiler import Compiler, build_library, end_compilers, find_compiler
 from .dialect import C_TEAM, TEAM_FILES
 from .together import build_together, entry_of
 
 if TYPE_CHECKING:
-    from ...codegen.c.dialect import Dialect
-    from ...codegen.c.index_checks import IndexChecks
-    from ...codegen.c.source import Source
+    from ...codegen.bodies.index_checks import IndexChecks
+    from ...codegen.text.dialect import Dialect
+    from ...codegen.text.source import Source
     from .index_check import IndexCheck
 
 

@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import DType
-from ..backend import AbstractCaller
+from ..api.backend import AbstractCaller
+from ..api.outcome import Failure
 from ..device import DeviceOptions
 from ..host import flush_stdout
 from ..library import load_module
-from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 from .memory import address_of, in_memory
 
 if TYPE_CHECKING:
+    from ..api.backend import CallSignature
     from ..library import LoadedLibrary
-    from ..signature import Signature
     from .index_check import IndexCheck
 
 _NAME = "call"
@@ -144,7 +144,7 @@ class Row:
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
 
 
-def rows_of(signature: Signature) -> tuple[Row, ...]:
+def rows_of(signature: CallSignature) -> tuple[Row, ...]:
     """The parameters of a sequence, in the order of its function."""
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = []

@@ -22,10 +22,10 @@ from functools import cache
 from pathlib import Path
 
 from ...space.engine.own_folders import NotOursError, make_own_folder
-from ..device import DeviceError
+from ..api.errors import DeviceError
+from ..api.outcome import Failure
 from ..files import OddFileError, is_torn
 from ..scratch import Scratch
-from ..worker.outcome import Failure
 
 # Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more: experiments/compile_flags.py.
 ALIGNED = "-falign-loops=64"
@@ -41,7 +41,7 @@ _COMMON: tuple[str, ...] = (
     "-Wno-psabi",
     ALIGNED,
 )
-# Products and sums become multiply-adds, but for those that a text keeps apart: `exact` in codegen/c/vectors.py. What clang calls
+# Products and sums become multiply-adds, but for those that a text keeps apart: `exact` in bodies/vectors.py. What clang calls
 # fast, it does to these as well; "on" is within a statement.
 _CONTRACTS, _CONTRACTS_WITHIN = "-ffp-contract=fast", "-ffp-contract=on"
 # gcc 12 drops calls of functions that store through a difference of two pointers (u[2 * i] beside u[i]) unless both are off.

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backend import AbstractDevice, AbstractMachine, AbstractReporter
+from ..api.backend import AbstractDevice, AbstractMachine, AbstractReporter
 from ..device import DeviceOptions
 from .builder import CpuBuilder
 from .compiler import compiler_named, find_compiler, other_compilers
 from .runner import CpuRunner
 
 if TYPE_CHECKING:
-    from ...codegen.c.source import Source
+    from ...codegen.text.source import Source
     from ...space.targets.target import Target
-    from ..measure.calibration import Calibration
+    from ..api.calibration import Calibration
     from .streams import NowProbe
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...codegen.c.dialect import Dialect
+from ...codegen.text.dialect import Dialect
 from .compiler import FEWER_PASSES
 
 # Bodies run as users write them: what our own texts gain nothing by is needed there, and rows of a few elements are written out

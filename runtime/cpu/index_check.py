@@ -1,4 +1,4 @@
-"""The checks of indices (codegen/c/index_checks.py), built and loaded: run before each call of a tuned function."""
+"""The checks of indices (codegen/bodies/index_checks.py), built and loaded: run before each call of a tuned function."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...codegen.c.source import CHECK, FIND
+from ...codegen.text.source import CHECK, FIND
+from ..api.outcome import Failure
 from ..device import DeviceOptions
 from ..library import LoadedLibrary, load_library
-from ..worker.outcome import Failure
 from .compiler import Compiler, build_library
 
 if TYPE_CHECKING:
-    from ...codegen.c.index_checks import IndexChecks, IndexSite
+    from ...codegen.bodies.index_checks import IndexChecks, IndexSite
 
 # Unlike what is tuned it is for the compiler to put into vectors. Indices that are far off may wrap around.
 _FLAGS = ("-O3", "-ftree-vectorize", "-fwrapv", "-fno-openmp", "-w")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import DType
-from ..backend import AbstractArray
+from ..api.backend import AbstractArray
 from ..worker.verify import poison_value
 
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -205,7 +205,7 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
 
 
 def in_memory(dtype: DType, value: object) -> NDArray[Any]:
-    """A scalar as the entries of generated code read it: a truth value is an int of C (see SCALAR_TYPES in codegen/c/vectors.py),
+    """A scalar as the entries of generated code read it: a truth value is an int of C (SCALAR_TYPES of codegen/text/types.py),
     a number is of its type.
     """
     return np.array(value, np.int32 if dtype is DType.bool_ else dtype.numpy)

@@ -283,7 +283,7 @@ double ks_peak_loads(int threads, int64_t n) {
 #endif
 }
 
-/* n rounds of sixteen atomic additions to elements that no other thread wants, as codegen/c/vectors.py has them: side by side or all
+/* n rounds of sixteen atomic additions to elements that no other thread wants, as codegen/bodies/vectors.py has them: side by side or all
    to one, whichever is quicker: on a Zen 3 one for additions of integers, others for what is exchanged. */
 #define ATOMIC_PART(NAME, T, WHICH, ...)                                                               \
   static void NAME(void *given, long tid, long n_threads, struct ks_team *team) {                      \

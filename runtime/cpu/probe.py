@@ -12,13 +12,13 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...space.targets.target import CacheLevel, Target
+from ..api.backend import AbstractDevice
+from ..api.calibration import Calibration
 from ..host import Machine, read_machine
 from ..measure.calibration import (
     LATENCIES,
-    Calibration,
     fresh_calibration,
     keep,
     keep_latencies,
@@ -37,9 +37,6 @@ from .streams import (
     stream_samples,
 )
 
-if TYPE_CHECKING:
-    from .device import CpuDevice
-
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
@@ -50,7 +47,7 @@ _LOADS_A_ROUND = _ATOMICS_A_ROUND = 16
 _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
-def calibrate(device: CpuDevice) -> Calibration:
+def calibrate(device: AbstractDevice) -> Calibration:
     """Measure, merge with what is stored for this machine, store, and return the merged result.
 
     Takes a few seconds in a child process of its own. Raises WorkerError when the probe fails.

@@ -14,25 +14,26 @@ from numpy.typing import NDArray
 
 from ...kernels.ir.errors import KernelRuntimeIndexError
 from ...kernels.ir.kernel import DType
-from ..backend import (
+from ..api.arguments import fitting_array
+from ..api.artifact import Artifact
+from ..api.backend import (
     AbstractArray,
     AbstractCaller,
     AbstractModule,
     AbstractRunner,
     CallArguments,
+    CallSignature,
 )
-from ..building.artifact import Artifact
-from ..device import DeviceError
+from ..api.errors import DeviceError
+from ..api.outcome import Failure, Measurement, Protocol
 from ..library import LoadedLibrary, load_for_all, load_library
 from ..measure.timing import Sampler, interleave, waited_ns
-from ..signature import Signature, fitting_array
-from ..worker.outcome import Failure, Measurement, Protocol
 from .calling import load_extension, make_caller, rows_of
 from .memory import CpuArray, address_of, in_memory
 
 if TYPE_CHECKING:
-    from ...codegen.c.index_checks import IndexChecks
-    from ...codegen.c.source import Argument
+    from ...codegen.bodies.index_checks import IndexChecks
+    from ...codegen.text.source import Argument
     from .builder import CpuBuilder
     from .index_check import IndexCheck
 
@@ -158,7 +159,7 @@ class CpuRunner(AbstractRunner):
             return Failure("launch", f"the built library does not export {artifact.entry}")
         return module
 
-    def caller(self, module: AbstractModule, signature: Signature) -> AbstractCaller:
+    def caller(self, module: AbstractModule, signature: CallSignature) -> AbstractCaller:
         assert isinstance(module, CpuModule)
         try:
             extension = load_extension(self._builder.compiler, self._builder.options)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...space.targets.target import StreamCurve
-from ..backend import AbstractMemoryProbe
+from ..api.backend import AbstractMemoryProbe
 from ..host import Machine, read_machine
 from ..library import load_library
 from ..measure.calibration import curve_of, parse_stream, stream_name

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...codegen.c.source import Source
-from ..worker.outcome import Failure
+from ...codegen.text.source import Source
+from ..api.outcome import Failure
 from .compiler import Compiler, Library, build_files, library_path
 
 

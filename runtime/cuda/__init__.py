@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..backend import AbstractDevice
+    from ..api.backend import AbstractDevice
     from ..device import DeviceOptions, Requirement
 
 
@@ -21,7 +21,8 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
 
 def requirements() -> list[Requirement]:
     """The compiler, which `--build-only` needs, and what a run needs beside it."""
-    from ..device import DeviceError, Requirement
+    from ..api.errors import DeviceError
+    from ..device import Requirement
     from . import driver, nvrtc
 
     try:

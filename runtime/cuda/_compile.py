@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from ..device import DeviceError
+from ..api.errors import DeviceError
 from ..worker.messages import read_message, write_message
 from .nvrtc import Compiled, compile_text
 

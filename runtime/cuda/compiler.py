@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..api.outcome import Failure
 from ..files import opened_own, read_own, write_own
 from ..worker.messages import write_message
-from ..worker.outcome import Failure
 from . import nvrtc
 from ._compile import CompileRequest
 from .nvrtc import Compiled, KernelReport
 
 if TYPE_CHECKING:
-    from ...codegen.c.source import Source
+    from ...codegen.text.source import Source
 
 _START_S = 30.0  # that a process may need on top of its first compilation
 

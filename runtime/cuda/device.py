@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..backend import AbstractBuilder, AbstractDevice, AbstractMachine, AbstractReporter
-from ..building.artifact import Artifact, BuildReport
+from ..api.artifact import Artifact, BuildReport
+from ..api.backend import AbstractBuilder, AbstractDevice, AbstractMachine, AbstractReporter
+from ..api.outcome import Failure
 from ..device import DeviceOptions
-from ..worker.outcome import Failure
 from .compiler import Cubin, CudaCompiler, nvcc_command
 from .dialect import CUDA
 from .gpu import Gpu
@@ -17,10 +17,10 @@ from .resources import build_report, refusal
 from .runner import CudaRunner
 
 if TYPE_CHECKING:
-    from ...codegen.c.dialect import Dialect
-    from ...codegen.c.source import Source
+    from ...codegen.text.dialect import Dialect
+    from ...codegen.text.source import Source
     from ...space.targets.target import Target
-    from ..measure.calibration import Calibration
+    from ..api.calibration import Calibration
 
 
 class CudaMachine(AbstractMachine):
@@ -46,12 +46,12 @@ class CudaMachine(AbstractMachine):
 
         device = CudaDevice(self._options)
         device.runner.check()
-        return calibrate(device)
+        return calibrate(device, self.gpu.profile)
 
     def take_samples(self, library: Path | None, n_threads: int) -> dict[str, list[float]]:
         from .probe import take_samples
 
-        return take_samples(CudaDevice(self._options))
+        return take_samples(CudaDevice(self._options), self.gpu.profile)
 
 
 class CudaBuilder(AbstractBuilder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...codegen.c.dialect import Dialect
+from ...codegen.text.dialect import Dialect
 
 CUDA = Dialect(
     name="cuda",

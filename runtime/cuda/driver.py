@@ -10,8 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ..device import DeviceError
-from ..worker.outcome import Failure, FailureKind
+from ..api.errors import DeviceError
+from ..api.outcome import Failure, FailureKind
 
 # PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
 Driver = Any

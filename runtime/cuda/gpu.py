@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from ..device import DeviceError
+from ..api.errors import DeviceError
 from .driver import driver, gpu
 from .profiles import Profile, find_profile
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import AbstractArray
+from ..api.backend import AbstractArray
 from ..worker.verify import poison_value
 from .driver import driver, enter_context
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..device import DeviceError
+from ..api.errors import DeviceError
 
 ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), or a CUDA toolkit'
 

@@ -12,21 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import nan
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ...codegen.c.source import Source
+from ...codegen.text.source import Source
 from ...space.targets.target import Target
-from ..backend import CallArguments
-from ..device import DeviceError
-from ..measure.calibration import Calibration, fresh_calibration, keep, load_calibration
-from ..worker.outcome import Failure
+from ..api.backend import AbstractDevice, CallArguments
+from ..api.calibration import Calibration
+from ..api.errors import DeviceError
+from ..api.outcome import Failure
+from ..measure.calibration import fresh_calibration, keep, load_calibration
 from . import probe_kernels as pk
 from .profiles import Profile, target_of
-
-if TYPE_CHECKING:
-    from .device import CudaDevice
 
 _SAMPLES = 12
 _TIMES_L2 = 64  # of what streams from memory: what still hits in L2 raises the rate by 1/64 at most
@@ -58,14 +56,13 @@ def load_target(profile: Profile) -> Target | None:
     return None if found is None else found.target
 
 
-def calibrate(device: CudaDevice) -> Calibration:
+def calibrate(device: AbstractDevice, p: Profile) -> Calibration:
     """Measure, merge with what is stored for this GPU, store; some seconds in a child process. Raises WorkerError."""
     from ..worker.worker import Worker
 
     with Worker(device) as worker:
         assert isinstance(worker, Worker)
         samples = worker.calibrate()
-    p = device.gpu.profile
     target = target_from_samples(target_of(p, device.name), samples)
     return keep(fresh_calibration(machine_key(p), target, samples))
 
@@ -108,14 +105,14 @@ def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Targe
 # --- in the child --------------------------------------------------------------------------------
 
 
-def take_samples(device: CudaDevice) -> dict[str, list[float]]:
+def take_samples(device: AbstractDevice, sheet: Profile) -> dict[str, list[float]]:
     """All samples by name: bytes or operations a ns, and latencies in ns. Raises DeviceError, MemoryError and RunError."""
-    return _Probe(device).samples()
+    return _Probe(device, sheet).samples()
 
 
 class _Probe:
-    def __init__(self, device: CudaDevice) -> None:
-        self.device, self.sheet = device, device.gpu.profile
+    def __init__(self, device: AbstractDevice, sheet: Profile) -> None:
+        self.device, self.sheet = device, sheet
         self.cores = self.sheet.multiprocessors
 
     def samples(self) -> dict[str, list[float]]:

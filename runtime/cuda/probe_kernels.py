@@ -5,7 +5,7 @@ Sums are compared with `wanted`, which they never are on a GPU (NaN); so the com
 
 from __future__ import annotations
 
-from ...codegen.c.source import Argument, KernelLaunch, Source
+from ...codegen.text.source import Argument, KernelLaunch, Source
 
 THREADS = 256
 CHAINS = 8  # independent sums a thread: more than a multiply-add has stages in flight from one warp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...space.targets.target import CacheLevel, Target
-from ..device import DeviceError
+from ..api.errors import DeviceError
 
 
 @dataclass(frozen=True, kw_only=True)

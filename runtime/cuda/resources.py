@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..building.artifact import BuildReport, LaunchResources
-from ..worker.outcome import Failure
+from ..api.artifact import BuildReport, LaunchResources
+from ..api.outcome import Failure
 from .nvrtc import KernelReport
 from .profiles import MAX_THREADS_ALONG_Z, MAX_THREADS_PER_BLOCK, Profile
 
 if TYPE_CHECKING:
-    from ...codegen.c.source import KernelLaunch, Source
+    from ...codegen.text.source import KernelLaunch, Source
     from .compiler import Cubin
 
 # CUDA C++ Programming Guide, technical specifications per compute capability.

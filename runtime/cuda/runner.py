@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import DType
-from ..backend import AbstractArray, AbstractModule, AbstractRunner, CallArguments, RunError
-from ..building.artifact import Artifact
+from ..api.arguments import fitting_array
+from ..api.artifact import Artifact
+from ..api.backend import AbstractArray, AbstractModule, AbstractRunner, CallArguments, RunError
+from ..api.outcome import Failure, FailureKind, Measurement, Protocol
 from ..files import read_own
 from ..measure.timing import Sampler, interleave
-from ..signature import fitting_array
-from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
 from .driver import driver, enter_context, explain, gpu
 from .graph import Graph, GraphError
 from .memory import CudaArray
 
 if TYPE_CHECKING:
-    from ...codegen.c.source import Argument, KernelLaunch
+    from ...codegen.text.source import Argument, KernelLaunch
 
 Array = NDArray[Any]
 
-# Of `struct`. A truth value is an int, as the text has it (SCALAR_TYPES of codegen/c/vectors.py).
+# Of `struct`. A truth value is an int, as the text has it (SCALAR_TYPES of codegen/bodies/vectors.py).
 _FORMATS = {
     DType.f16: "e", DType.f32: "f", DType.f64: "d", DType.bool_: "i",
     DType.i8: "b", DType.i16: "h", DType.i32: "i", DType.i64: "q",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..backend import AbstractDevice
+    from ..api.backend import AbstractDevice
     from ..device import DeviceOptions, Requirement
 
 
@@ -18,7 +18,8 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
 
 def requirements() -> list[Requirement]:
     """The C++ compiler."""
-    from ..device import DeviceError, Requirement
+    from ..api.errors import DeviceError
+    from ..device import Requirement
     from .device import find_compiler
 
     try:

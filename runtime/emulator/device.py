@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import (
+from ..api.artifact import Artifact
+from ..api.backend import (
     AbstractArray,
     AbstractBuilder,
     AbstractDevice,
@@ -24,20 +25,20 @@ from ..backend import (
     CallArguments,
     RunError,
 )
-from ..building.artifact import Artifact
+from ..api.errors import DeviceError
+from ..api.outcome import Failure, Measurement, Protocol
 from ..cpu.builder import CpuBuilder
 from ..cpu.compiler import Compiler, Library, build_library, first_line
 from ..cpu.memory import CpuArray
 from ..cpu.runner import CpuModule, CpuRunner, make_sampler
-from ..device import DeviceError, DeviceOptions, ThreadOrder
+from ..device import DeviceOptions, ThreadOrder
 from ..library import LoadedLibrary, load_library
 from ..measure.timing import Sampler, interleave
-from ..worker.outcome import Failure, Measurement, Protocol
 from .text import emulated_text, emulated_together
 
 if TYPE_CHECKING:
-    from ...codegen.c.dialect import Dialect
-    from ...codegen.c.source import Source
+    from ...codegen.text.dialect import Dialect
+    from ...codegen.text.source import Source
     from ...space.targets.target import Target
 
 Array = NDArray[Any]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from ...codegen.c.source import Argument, KernelLaunch, Source
-from ...codegen.c.vectors import type_name
+from ...codegen.text.source import Argument, KernelLaunch, Source
+from ...codegen.text.types import type_name
 from ...kernels.ir.kernel import DType
 
 _SHARED = re.compile(

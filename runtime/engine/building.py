@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...codegen.c.c_vectors import CHelpers
-from ...codegen.c.index_checks import IndexSite, check_functions
-from ...codegen.c.text import arguments_of, print_source
-from ...codegen.c.vectors import Prelude
+from ...codegen.bodies.c_vectors import CHelpers
+from ...codegen.bodies.index_checks import IndexSite, check_functions
+from ...codegen.bodies.vectors import Prelude
 from ...codegen.lower_kernel import lower_kernel, problem_of
+from ...codegen.write.program import arguments_of, print_source
 from ...kernels.ir.kernel import NOWHERE, KernelIR
 from ...kernels.language.record import Call, Recording
+from ..api.outcome import Failure
 from ..cpu.compiler import Compiler, build_files
 from ..cpu.dialect import C_TEAM
 from ..host import vector_bytes
-from ..worker.outcome import Failure
 from .decisions import default_plan
 from .toolchain import flags_of
 

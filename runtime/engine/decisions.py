@@ -1,6 +1,6 @@
 """Default decisions for a kernel that is called by itself: which of its loops a team shares, how updates that meet are made.
 
-Nothing is searched and nothing timed; how long loops may take is kernels/program/work.py.
+Nothing is searched and nothing timed; how long loops may take is kernels/tasks/work.py.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
 from math import prod
 
-from ...codegen.c.asking import Asking
-from ...codegen.c.lanes import Lanes
-from ...codegen.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
+from ...codegen.bodies.lanes import Lanes
 from ...codegen.lower_kernel import problem_of
-from ...kernels.ir.access import AccessSet
-from ...kernels.ir.ahead import blocks_of
-from ...kernels.ir.body import Closure, Reason, Site, analyse
-from ...kernels.ir.domain import BOX, UNBOUNDED, Loop
+from ...codegen.plan.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep
+from ...codegen.plan.schedules import BlockPrefetch
+from ...kernels.analysis.accesses import analyse
+from ...kernels.analysis.conflicts import conflicting
+from ...kernels.analysis.inner_ranges import is_uneven, row_starts
+from ...kernels.analysis.prefetch_sites import blocks_of
+from ...kernels.ir.body import Closure, Reason, Site
+from ...kernels.ir.domain import UNBOUNDED, Loop
 from ...kernels.ir.kernel import (
     NOWHERE,
     Assert,
@@ -38,12 +39,10 @@ from ...kernels.ir.kernel import (
     UpdateLocal,
     While,
 )
-from ...kernels.ir.meeting import meet_in
-from ...kernels.ir.ranges import is_uneven, row_starts
 from ...kernels.ir.unrolling import copies_of, few_rows
 from ...kernels.ir.walk import children, local_changed, nested_statements, walk
-from ...kernels.offload.distribute import unique_loops
-from ...kernels.program import work
+from ...kernels.tasks import work
+from ...kernels.tasks.distribute import unique_loops
 from .lanes import lanes_of, ranges_of
 from .thread_copies import copies_bytes
 from .waves import wave_at
@@ -73,13 +72,13 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
             lanes = None if ranges else _lanes(ir, s, vector_bytes)
             copies = copies_of(few_rows(s.body))
             made = replace(step, independent=free, lanes=lanes, ranges=ranges, copies=copies)
-            steps.append(replace(made, asking=_asking(ir, s)))
+            steps.append(replace(made, prefetch=_prefetch(ir, s)))
         else:
             steps.append(s)
     return KernelPlan(ir, tuple(steps), cores)
 
 
-def _asking(ir: KernelIR, loop: For) -> Asking | None:
+def _prefetch(ir: KernelIR, loop: For) -> BlockPrefetch | None:
     """Blocks that a list names are asked for ahead where they are beyond a cache."""
     problem = problem_of(ir)
     found = blocks_of(loop.loop, loop.body, problem.array)
@@ -89,7 +88,7 @@ def _asking(ir: KernelIR, loop: For) -> Asking | None:
         or all(problem.array(x.array).size_bytes <= _NEAR_BYTES for x in found.rows)
     ):
         return None
-    return Asking(found, _AHEAD)
+    return BlockPrefetch(found, _AHEAD)
 
 
 def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:
@@ -213,11 +212,7 @@ def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
     """Whether no iteration of the loops touches an element that another one stores or updates."""
     if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
         return False
-    sites = _sites(loops, body)
-    written = {s.state for s in sites if s.writes}
-    return not any(
-        _meet([s for s in sites if s.state == state], _loops_of(loops)) for state in written
-    )
+    return not conflicting(_sites(loops, body), _loops_of(loops))
 
 
 def _loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:
@@ -233,32 +228,14 @@ def _analysed(loops: tuple[Loop, ...], body: tuple[Stmt, ...]) -> tuple[Site, ..
     return analyse(body, loops, Reason(Closure.ORDER, "", NOWHERE)).sites
 
 
-def _meet(sites: Sequence[Site], loops: tuple[Loop, ...]) -> bool:
-    """Whether two iterations of the loops may touch one element of an array at these sites, one of them writing."""
-    if not all(s.is_unique for s in sites if s.writes):
-        return True
-    sets = dict.fromkeys(
-        (AccessSet(BOX, (*loops, *s.loops), s.index, s.guard), s.writes) for s in sites
-    )
-    return any(
-        meet_in(a, b, loops)
-        for (a, a_writes), (b, b_writes) in combinations(sets, 2)
-        if a_writes or b_writes
-    )
-
-
 def _lanes(ir: KernelIR, loop: For, vector_bytes: int) -> Lanes | None:
     """How a top-level loop runs in lanes, if it does. Of updates that meet each lane makes its own."""
 
     def are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
         sites = _sites(loops, body)
-        seen = {s.state for s in sites if s.op != "update"}
-        met = [
-            state
-            for state in {s.state for s in sites if s.writes}
-            if _meet([s for s in sites if s.state == state], _loops_of(loops))
-        ]
-        return all(state not in seen and ir.fast_math for state in met)
+        seen = {s.state.name for s in sites if s.op != "update"}
+        shared = conflicting(sites, _loops_of(loops))
+        return not shared or (ir.fast_math and seen.isdisjoint(shared))
 
     return lanes_of(problem_of(ir), _perfect_nest(loop), are_apart, vector_bytes)
 
@@ -278,9 +255,8 @@ def _ranges(ir: KernelIR, loop: For, vector_bytes: int) -> tuple[Lanes, ...]:
 def _shared_updates(loop: For) -> list[Update]:
     """Updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
     sites = [s for s in _sites((loop,), loop.body) if s.op == "update"]
-    arrays = {s.state.name: [x for x in sites if x.state == s.state] for s in sites}
-    met = {name for name, found in arrays.items() if _meet(found, _loops_of((loop,)))}
-    return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in met]
+    shared = conflicting(sites, _loops_of((loop,)))
+    return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in shared]
 
 
 def _sums(

@@ -26,14 +26,15 @@ from ...kernels.fields.program import current_program
 from ...kernels.ir.errors import KernelRuntimeIndexError
 from ...kernels.ir.kernel import KernelIR
 from ...space.engine.own_folders import NotOursError
-from ..backend import AbstractCaller
+from ..api.backend import AbstractCaller
+from ..api.errors import DeviceError
+from ..api.outcome import Failure
 from ..cpu.calling import load_extension
 from ..cpu.compiler import Compiler
 from ..cpu.memory import in_memory
-from ..device import DeviceError, DeviceOptions, cache_folder
+from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
 from ..library import load_for_all
-from ..worker.outcome import Failure
 from .folder import CompileError, KernelFolder, NoFolderError, WritableFolder
 from .known import Called, KnownKernels, Wanted
 from .loaded import LoadedKernel, caller_of, rows_of_kernel
@@ -161,7 +162,8 @@ class Engine:
 
     def _run_slowly(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
         """A call that the quick way did not take: what is wrong with it, or an array that it does not know."""
-        from ..signature import fitting_array, number
+        from ..api.arguments import fitting_array
+        from ..records.signature import number
 
         known = self._kernels.called(ir)
         assert known is not None
@@ -259,7 +261,7 @@ class Engine:
     def _build(
         self, ir: KernelIR, key: str, cores: int, team: Team, folder: WritableFolder
     ) -> LoadedKernel:
-        from ...kernels.program.inside import first_outside
+        from ...kernels.tasks.bounds_check import first_outside
 
         outside = first_outside(ir) if self.options.checks_indices else None
         if outside is not None:

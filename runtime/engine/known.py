@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...kernels.ir.kernel import KernelIR
-from ..backend import AbstractCaller
+from ..api.backend import AbstractCaller
 from ..by_identity import ByIdentity
 from .loaded import LoadedKernel
 

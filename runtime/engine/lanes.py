@@ -1,14 +1,16 @@
-"""Which loops run in lanes (codegen/c/lanes.py): those that compilers leave scalar, where most of the work is arithmetic."""
+"""Which loops run in lanes (codegen/bodies/lanes.py): those that compilers leave scalar, where most of the work is arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...codegen.c.lanes import Lanes
-from ...codegen.c.lanes_rows import row_length
-from ...codegen.c.lanes_uniform import Uniformity
+from ...codegen.bodies.lanes import Lanes
+from ...codegen.bodies.lanes_rows import row_length
+from ...codegen.bodies.lanes_uniform import Uniformity
+from ...kernels.analysis.inner_ranges import lane_ranges, widest
+from ...kernels.analysis.neighbour_loads import near_loads
+from ...kernels.analysis.vectorisable import refusal
 from ...kernels.ir.affine import to_affine
-from ...kernels.ir.in_lanes import refusal
 from ...kernels.ir.kernel import (
     Binary,
     Cast,
@@ -26,8 +28,6 @@ from ...kernels.ir.kernel import (
     Update,
     While,
 )
-from ...kernels.ir.near import near_loads
-from ...kernels.ir.ranges import lane_ranges, widest
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, nested_statements, walk
 

@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ...codegen.c.source import ENTRY, MESSAGE, MESSAGE_BYTES
+from ...codegen.text.source import ENTRY, MESSAGE, MESSAGE_BYTES
 from ...kernels.ir.errors import KernelAssertionError
 from ...kernels.ir.kernel import KernelIR, Print
 from ...kernels.ir.walk import nested_statements, written_in
-from ..backend import AbstractCaller
+from ..api.backend import AbstractCaller
 from ..cpu.calling import PrintingCaller, Row, make_caller
 from ..cpu.index_check import IndexCheck
 from ..library import load_library

@@ -13,13 +13,19 @@ from ...kernels.ir.kernel import Assert, KernelIR, Location
 
 _ROOMS = (
     "codegen",
-    "codegen/c",
+    "codegen/bodies",
+    "codegen/loops",
+    "codegen/passes",
+    "codegen/plan",
+    "codegen/text",
+    "codegen/write",
+    "kernels/analysis",
     "kernels/fields",
     "kernels/ir",
     "kernels/language",
-    "kernels/offload",
-    "kernels/program",
     "kernels/sparse",
+    "kernels/tasks",
+    "kernels/transforms",
     "runtime/cpu",
     "runtime/engine",
 )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ...kernels.ir.contraction import divides
+from ...kernels.analysis.contraction import divides
 from ...kernels.ir.kernel import KernelIR
 from ..cpu.compiler import IN_TWO_PARTS, SOUND, Compiler, find_compiler
 from ..files import NOTE_BYTES, read_own, write_own

@@ -1,14 +1,14 @@
-"""Which loops that run in order run by wavefronts, and in which tiles (codegen/c/wavefronts.py)."""
+"""Which loops that run in order run by wavefronts, and in which tiles (codegen/bodies/wavefronts.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...codegen.c.wavefronts import Wave
-from ...codegen.kernel_plan import WaveStep
+from ...codegen.plan.kernel_plan import WaveStep
+from ...codegen.plan.schedules import Wave
+from ...kernels.analysis.wavefronts import sweep_at
 from ...kernels.ir.kernel import Stmt
-from ...kernels.ir.sweeps import sweep_at
-from ...kernels.program import work
+from ...kernels.tasks import work
 
 # Of a tile: its rows and the two beside them are in the first cache, and so many iterations wait for none of each other; one of
 # 32 x 256 takes tens of microseconds, a barrier one.

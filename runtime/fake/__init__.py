@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..backend import AbstractDevice
+    from ..api.backend import AbstractDevice
     from ..device import DeviceOptions
 
 

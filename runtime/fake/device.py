@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import (
+from ..api.artifact import Artifact
+from ..api.backend import (
     AbstractArray,
     AbstractBuilder,
     AbstractDevice,
@@ -20,16 +21,15 @@ from ..backend import (
     AbstractRunner,
     CallArguments,
 )
-from ..building.artifact import Artifact
+from ..api.outcome import Failure, FailureKind, Measurement, Protocol
 from ..cpu.dialect import C_TEAM
 from ..worker.input_sets import InputSets
-from ..worker.outcome import Failure, FailureKind, Measurement, Protocol
 from ..worker.verify import poison_value
 from ..worker.worker import AbstractWorker, Outcome
 
 if TYPE_CHECKING:
-    from ...codegen.c.dialect import Dialect
-    from ...codegen.c.source import Source
+    from ...codegen.text.dialect import Dialect
+    from ...codegen.text.source import Source
     from ...space.targets.target import Target
 
 Array = NDArray[Any]

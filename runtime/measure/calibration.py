@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ...space.targets.target import StreamCurve, Target
+from ..api.calibration import Calibration
 from ..device import cache_folder
 from ..files import NOTE_BYTES, read_regular, write_atomically
 from .timing import spread
@@ -26,17 +27,6 @@ LATENCIES = (
     "load_latency_ns",
     "far_load_latency_ns",
 )
-
-
-class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A target with what is known about how sure its numbers are."""
-
-    schema: int
-    machine: str
-    target: Target
-    # By sample name: half the inter-quartile range over the median, the largest seen.
-    spreads: dict[str, float]
-    n_calibrations: int
 
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:

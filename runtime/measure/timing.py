@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
-from ..worker.outcome import Measurement, Protocol
+from ..api.outcome import Measurement, Protocol
 
 _MAX_CALLS = 1 << 20
 _LEAST_SAMPLES = 3  # the least that a median and a spread mean anything for

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from ...kernels.ir.kernel import ArrayParam, DType
 from ...kernels.language.record import Recording
-from ...kernels.program.archive import ArchiveError
-from ...kernels.program.cell_by_cell import cell_by_cell
-from ...kernels.program.flow import flow_of
+from ...kernels.tasks.archive import ArchiveError
+from ...kernels.tasks.flow import flow_of
+from ...kernels.tasks.naive_activation import cell_by_cell
 
 Array = NDArray[Any]
 

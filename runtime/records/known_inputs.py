@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...kernels.ir.kernel import ArrayParam
 from ...kernels.ir.task import Problem
 from ...kernels.language.record import Recording
-from ...kernels.program.archive import ArchiveError
+from ...kernels.tasks.archive import ArchiveError
 from ..files import opened_regular, read_regular, write_atomically
 from ..free_memory import within_free_memory
 from .kept import Beside, content_key, n_bytes_of, needed_arrays, shaped, structure_of, unpacked
@@ -71,6 +71,23 @@ def known_arrays(
                 f" by --inputs FILE.npz (numpy.savez('FILE.npz', {given}))"
             )
     return known
+
+
+def drawn_notes(
+    stored: StoredSequence, recording: Recording, problem: Problem, known: Mapping[str, Array]
+) -> tuple[str, ...]:
+    """A sentence on arrays that decide where the sequence goes and were too large to be kept, so they are drawn."""
+    if isinstance(stored.kept, msgspec.UnsetType):
+        return ()
+    _, wanted = needed_arrays(recording)
+    roles = {a.name: a.role for a in problem.arrays}
+    drawn = [n for n in wanted if n not in known and roles[n] != "output"]
+    if not drawn:
+        return ()
+    return (
+        f"the values of {' and '.join(drawn)}, which decide where the sequence goes, were too large to be kept: they are drawn at"
+        " random, unless --inputs gives them",
+    )
 
 
 def write_kept(folder: Path, stored: StoredSequence, arrays: Mapping[str, Array]) -> None:

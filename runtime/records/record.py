@@ -11,10 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from ...kernels.program.profile import Profile
+from ...kernels.tasks.profile import Profile
 from ...space.renamed import renamed
+from ..api.outcome import Status
 from ..measure.conditions import Conditions
-from ..worker.outcome import Status
 from ..worker.rounding import UNDECIDED
 from .stored import StoredSequence
 

@@ -11,29 +11,29 @@ from typing import Any
 import numpy as np
 from msgspec import UnsetType
 
-from ...codegen.c.dialect import Dialect
-from ...codegen.c.header import header_text
-from ...codegen.c.index_checks import index_checks
-from ...codegen.c.source import Argument, Source
+from ...codegen.bodies.index_checks import index_checks
 from ...codegen.lower import lower, print_source
+from ...codegen.text.dialect import Dialect
+from ...codegen.text.header import header_text
+from ...codegen.text.source import Argument, Source
 from ...kernels.ir.kernel import Print
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements
 from ...kernels.language.record import Recording
-from ...kernels.offload.pipeline import normalise
-from ...kernels.program.archive import ArchiveError
+from ...kernels.tasks.archive import ArchiveError
+from ...kernels.tasks.pipeline import normalise
 from ...space.build import KINDS, build_space, widened
 from ...space.candidate import Candidate, DeadEnd, Space
 from ...space.decisions import DecisionError, fix, restore
 from ...space.targets.target import Target
-from ..backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
+from ..api.backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
+from ..api.outcome import FINAL, Failure, Measurement
 from ..host import flush_stdout
-from ..signature import Result, Signature
+from ..worker.forked_inputs import input_sets_apart
 from ..worker.inputs import ArgumentsError
-from ..worker.inputs_apart import input_sets_apart
-from ..worker.outcome import FINAL, Failure, Measurement
 from ..worker.worker import AbstractWorker
 from .record import BestFile, RunHeader
+from .signature import Result, Signature
 from .stored import Parameter, StoredSequence
 
 _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
@@ -278,7 +278,7 @@ def make_tuned(
 ) -> Tuned:
     """Build a source and load it into this process. Raises StaleError when that fails.
 
-    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/c/index_checks.py.
+    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/bodies/index_checks.py.
     """
     artifact = device.builder.build(rebuilt.source)
     module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)

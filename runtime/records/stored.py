@@ -14,12 +14,12 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from ...kernels.fields.canonical import is_sound, without_inactive
+from ...kernels.fields.canonical_state import is_sound, without_inactive
 from ...kernels.fields.dlpack import hands_out, shared_array
 from ...kernels.ir.kernel import DType
 from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
-from ...kernels.program.archive import ArchiveError, from_values, to_values
+from ...kernels.tasks.archive import ArchiveError, from_values, to_values
 from ..free_memory import total_bytes, within_free_memory
 from ..worker.inputs import Arguments, Number, Range, draw, ranges_of
 from .kept import Kept, check_kept, kept_of, packed, structure_of, unpacked

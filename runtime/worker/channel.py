@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..apart import Stopped
+from ..forked import Stopped
 from ..free_memory import n_killed_for_memory
 from .child import ChildOptions
 from .messages import (

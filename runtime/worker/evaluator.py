@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.canonical import SOUND, canonical, unsound
+from ...kernels.fields.canonical_state import SOUND, canonical, unsound
 from ...kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ...kernels.sparse.recorded import UsedTree
-from ..backend import (
+from ..api.artifact import Artifact
+from ..api.backend import (
     AbstractArray,
     AbstractMachine,
     AbstractModule,
@@ -25,8 +26,8 @@ from ..backend import (
     CallArguments,
     RunError,
 )
-from ..building.artifact import Artifact
-from ..device import DeviceError
+from ..api.errors import DeviceError
+from ..api.outcome import Disagreement, Failure, Measurement, Protocol
 from ..measure.timing import Sampler, measure, waited_ns
 from .memory_limit import limit_memory, unlimited_memory
 from .messages import (
@@ -46,7 +47,6 @@ from .messages import (
     SetFiles,
     TimeFunction,
 )
-from .outcome import Disagreement, Failure, Measurement, Protocol
 from .placed_sets import Kept, PlacedSet, place_sets
 from .verify import Mismatch, find_mismatch
 

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.fields.canonical import canonical, without_inactive
+from ...kernels.fields.canonical_state import canonical, without_inactive
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
 from ...kernels.language.record import Recording
-from ...kernels.program.cell_by_cell import cell_by_cell
-from ...kernels.program.flow import Flow, flow_of
+from ...kernels.tasks.flow import Flow, flow_of
+from ...kernels.tasks.naive_activation import cell_by_cell
 from .input_sets import InputSet, InputSets
 from .rounding import UNDECIDED, Rounding
 from .verify import (

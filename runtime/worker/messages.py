@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from ...kernels.sparse.recorded import UsedTree
-from ..building.artifact import Artifact
-from .outcome import Failure, Measurement, Protocol
+from ..api.artifact import Artifact
+from ..api.outcome import Failure, Measurement, Protocol
 
 _LENGTH_BYTES = 4
 

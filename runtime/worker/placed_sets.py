@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backend import AbstractArray, AbstractRunner
+from ..api.backend import AbstractArray, AbstractRunner
 from .messages import SetFiles
 from .verify import Branches, Expected
 

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..apart import Stopped
-from .outcome import Disagreement
+from ..api.outcome import Disagreement
+from ..forked import Stopped
 from .verify import Branches, Expected, allowed_error
 
 Array = NDArray[Any]

@@ -221,17 +221,6 @@ def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
     return int(np.iinfo(dtype).min) + 0x5A5A if dtype.itemsize > 2 else int(np.iinfo(dtype).min)
 
 
-def has_extremes(array: Array) -> bool:
-    """Whether an array holds a value whose arithmetic may take another time: not finite, or
-    denormal.
-    """
-    if array.dtype.kind != "f" or array.size == 0:
-        return False
-    size = np.abs(array)
-    tiny = (size > 0) & (size < np.finfo(array.dtype).smallest_normal)
-    return bool(tiny.any() or not np.isfinite(size).all())
-
-
 def signed_like(array: Array, rng: np.random.Generator) -> Array:
     """Random values of mixed sign with the shape and dtype of `array`: floats in [-1, 1],
     integers in [-100, 100], or from 0 where they have no sign.

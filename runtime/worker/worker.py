@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 from numpy.typing import NDArray
 
-from ..backend import AbstractDevice
-from ..building.artifact import Artifact
+from ..api.artifact import Artifact
+from ..api.backend import AbstractDevice
+from ..api.outcome import FINAL, Disagreement, Failure, Measurement, Protocol
 from ..scratch import Scratch
 from .channel import Answer, Channel, Death
 from .child import SCRATCH_PREFIX
-from .deaths import explain
+from .crash_reasons import explain
 from .input_sets import InputSets
 from .memory_files import MemoryFiles, write_expected, write_set
 from .messages import (
@@ -38,7 +39,6 @@ from .messages import (
     Request,
     TimeFunction,
 )
-from .outcome import FINAL, Disagreement, Failure, Measurement, Protocol
 from .rounding import branch_sentences
 from .verify import Expected
 

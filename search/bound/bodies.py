@@ -1,6 +1,6 @@
 """What a task with a body surely does: bytes of each array, and operations on floats.
 
-Without a profile only what runs whatever the arrays hold counts. With one (kernels/program/profile.py) it is what the task did on
+Without a profile only what runs whatever the arrays hold counts. With one (kernels/tasks/profile.py) it is what the task did on
 the arguments that were profiled, and the bound is one for these.
 """
 
@@ -9,6 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 
+from ...kernels.analysis.must_execute import (
+    Block,
+    Needed,
+    blocks_of,
+    known_extent,
+    needed,
+    set_in,
+    surely,
+)
+from ...kernels.analysis.sure_accesses import SureAccess, sure_accesses
+from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import (
     Compare,
     DType,
@@ -24,12 +35,10 @@ from ...kernels.ir.kernel import (
     UpdateLocal,
     While,
 )
-from ...kernels.ir.needed import Block, Needed, blocks_of, known_extent, needed, set_in, surely
 from ...kernels.ir.ops import OPS
-from ...kernels.ir.sure_accesses import SureAccess, sure_accesses
-from ...kernels.ir.task import ArrayInfo, Task
+from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
-from ...kernels.program.profile import LINE_BYTES, Profile, Touched
+from ...kernels.tasks.profile import LINE_BYTES, Profile, Touched
 from .traffic import distinct_elements, line_bytes
 from .weights import chain, told, weight
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...kernels.analysis.domain_bounds import points
+from ...kernels.analysis.effects import arrays_read, arrays_written, task_reads
 from ...kernels.ir.access import Access, access_of, flat_strides
-from ...kernels.ir.cuts import points
-from ...kernels.ir.effects import arrays_read, arrays_written, task_reads
 from ...space.backbone import INNER, MID
 from ...space.candidate import Space
 from .columns import Universes, table

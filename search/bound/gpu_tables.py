@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.access import Access, access_of, flat_strides, index_loops
-from ...kernels.ir.effects import arrays_written
-from ...kernels.ir.task import ArrayInfo, Task, extents
+from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.ir.task import Task, extents
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.families.block_memory import register_words

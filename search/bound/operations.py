@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from ...kernels.analysis.domain_bounds import branch_cuts, cuts_of, points, taken
 from ...kernels.ir.affine import Affine
-from ...kernels.ir.cuts import branch_cuts, cuts_of, points, taken
 from ...kernels.ir.kernel import (
     Binary,
     Bitcast,
@@ -24,8 +24,8 @@ from ...kernels.ir.kernel import (
     Unary,
 )
 from ...kernels.ir.task import Task, extents
-from ...kernels.program.decided import followed
-from ...kernels.program.profile import Profile
+from ...kernels.tasks.guarded_bodies import followed
+from ...kernels.tasks.profile import Profile
 from .bodies import BodyOperations
 from .traffic import wanted_iterations
 from .weights import chain, expression_weight, operands, told, weight

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.ir.effects import task_reads, task_writes
+from ...kernels.analysis.effects import task_reads, task_writes
 from ...kernels.ir.task import Problem, Task, extents
 from ...space.engine.jit import jit_flat, jit_flat_internal
 from ...space.targets.target import StreamCurve, Target

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...kernels.ir.cuts import cuts_of, points
-from ...kernels.ir.effects import arrays_read, arrays_written
+from ...kernels.analysis.domain_bounds import cuts_of, points
+from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Task
-from ...kernels.program.decided import followed
+from ...kernels.tasks.guarded_bodies import followed
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.targets.target import Target
@@ -23,7 +23,7 @@ from .streams import is_fresh, passes, stream_tables
 from .traffic import read_bytes, written_bytes
 from .weights import expression_weight
 
-# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (codegen/c/launch.py).
+# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (launch_writer.py).
 MAX_PEELED = 17
 APART = -2  # in place of the variable of a flow
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from math import gcd, prod
 
+from ...kernels.analysis.domain_bounds import branch_cuts, cuts_of, finish_cuts, points, taken
 from ...kernels.ir.access import Access, access_of, flat_strides
 from ...kernels.ir.affine import Affine
-from ...kernels.ir.cuts import branch_cuts, cuts_of, finish_cuts, points, taken
+from ...kernels.ir.arrays import ArrayInfo
 from ...kernels.ir.kernel import Binary, Bitcast, Cast, Compare, Expr, Load, Select, Unary
-from ...kernels.ir.task import ArrayInfo, Task, extents
+from ...kernels.ir.task import Task, extents
 from ...space.targets.target import LINE_BYTES
 
 

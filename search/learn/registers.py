@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
-from ...space.families.block_memory import REGISTER_BYTES, REGISTER_ROOMS
+from ...space.families.block_memory import REGISTER_BYTES
+from ...space.values import REGISTER_ROOMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...kernels.analysis.domain_bounds import cuts_of
+from ...kernels.analysis.effects import task_reads
 from ...kernels.ir.access import index_loops
-from ...kernels.ir.cuts import cuts_of
-from ...kernels.ir.effects import task_reads
 from ...kernels.ir.on_trees import TileSite
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
@@ -21,7 +21,7 @@ from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
 from ..tree.ordering import open_in_order
-from .paying import what_pays
+from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, is_panel, sweeps
 from .sketches import Along, Axis, Block, Sketch, Sums

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ...kernels.analysis.domain_bounds import cuts_of
+from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.cuts import cuts_of
-from ...kernels.ir.effects import arrays_written
 from ...space import choices as ch
 from ...space.backbone import INNER, Operand
 from ...space.candidate import Space
 from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
-from .paying import what_pays
+from .profitability import what_pays
 from .roles import find_roles, sweeps
 from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
 from .tiles import ProductTile, is_in_results, product_tile, register_tiles

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from ...kernels.analysis.effects import task_reads, task_writes
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import task_reads, task_writes
 from ...space import choices as ch
 from ...space.backbone import INNER, OUTER, Operand
 from ...space.candidate import Space

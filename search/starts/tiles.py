@@ -11,7 +11,7 @@ from itertools import takewhile
 from math import ceil, prod
 from typing import NamedTuple
 
-from ...kernels.ir.cuts import cuts_of
+from ...kernels.analysis.domain_bounds import cuts_of
 from ...space.candidate import Space
 from ...space.targets.cpu import CPU_KIND
 from ...space.targets.target import Target

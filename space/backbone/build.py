@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import product
 
+from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import Access, index_loops
-from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Problem, Task
-from ...kernels.program.dependence import Dependence, carried_flows, dependences, shared_reads
+from ...kernels.tasks.dependence import Dependence, carried_flows, dependences, shared_reads
 from . import objects
 from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
 from .patterns import operands, prefetches, rereads, shifts

@@ -33,7 +33,7 @@ from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.domain import Loop
 from ...kernels.ir.task import Problem, Task
-from ...kernels.program.dependence import Dependence
+from ...kernels.tasks.dependence import Dependence
 
 OUTER, MID, INNER = 0, 1, 2
 LEVEL_NAMES = ("outer", "mid", "inner")

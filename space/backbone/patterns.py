@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import Access, AxisMap, flat_strides, index_loops
 from ...kernels.ir.affine import Affine, index_range
 from ...kernels.ir.domain import BOX
-from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.on_trees import NO_TREES
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.text import show_affine
-from ...kernels.program.dependence import Dependence, shared_reads
+from ...kernels.tasks.dependence import Dependence, shared_reads
 from . import objects
 from .objects import Flow, Merge, Operand, Prefetch, Shift
 

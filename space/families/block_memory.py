@@ -11,19 +11,16 @@ from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Group, Literal, Term
 from ..targets.gpu_facts import is_small, row_order, shared_bytes
 from ..targets.kind import GPU
+from ..values import LANES
 from .memory import MEM_SPACE, SHARED, spaces_of
 from .order import MERGED, ORDER
 from .packing import DIRECT, STAGED, elements_of_window
-from .reduction import LANES
 from .threads import threads_of
 
 SLACK_BYTES = 80  # of an array in shared memory at most, so that it and its stages are aligned
 VECTOR_BYTES = 16  # between padded rows
 REGISTER_BYTES = 4
 MAX_REGISTERS = 255  # of a thread
-# How many times the registers that there are may be counted: by compilers' reports a count may be too high. With the last one
-# nothing is cut: no block has so many copies in so many threads.
-REGISTER_ROOMS = (1, 2, 4, 8)
 
 
 def shared_memory(s: Draft) -> None:

@@ -6,7 +6,7 @@ On a GPU pointer nodes have no choice: threads that make a directory wait for on
 
 from __future__ import annotations
 
-from ...kernels.ir.effects import arrays_read
+from ...kernels.analysis.effects import arrays_read
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.task import Keys, Table
 from ..draft import Draft, Family, Phrases, TreePart

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...kernels.analysis.neighbour_loads import has_near_loads
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.near import has_near_loads
 from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, bits
 from ..targets.kind import CPU

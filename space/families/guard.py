@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...kernels.analysis.effects import task_reads
+from ...kernels.analysis.speculation import may_blend
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.domain import Residue
-from ...kernels.ir.effects import task_reads
-from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Problem, Task
 from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits

@@ -4,7 +4,7 @@ layout is converted when the sequence begins, and back when it ends, by copies t
 
 from __future__ import annotations
 
-from ...kernels.ir.effects import arrays_read, arrays_written
+from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.task import Leaves, Problem
 from ..draft import Draft, Family, Phrases, TreePart
 from ..targets.kind import CPU, GPU

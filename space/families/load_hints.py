@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import index_loops
-from ...kernels.ir.effects import arrays_written, task_reads
 from ...kernels.ir.task import Task
 from ..draft import Draft, Family, all_but, bits
 from ..targets.kind import GPU

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, product
 
+from ...kernels.analysis.effects import overwrites_all, task_reads
+from ...kernels.analysis.speculation import may_blend
 from ...kernels.ir.access import Access, flat_strides
-from ...kernels.ir.effects import overwrites_all, task_reads
-from ...kernels.ir.speculation import may_blend
 from ..backbone import INNER, MID, OUTER, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
+from ..values import LATE
 from .fusion import SAME_LAUNCH
+from .guard import BLEND, GUARD
 from .order import APART, BEFORE, MERGED, OUTSIDE
 from .reduction import REDUCTION, SPLIT
 from .threads import THREAD_LEVEL, opposite
@@ -155,8 +157,6 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
             free.append((v.reduction[d], bits(*SPLIT)))
     guards = v.of_tasks["guard"]
     if f.producer in guards:
-        from .guard import BLEND, GUARD  # built on this family
-
         blended = (guards[f.producer], bits(BLEND))
         b.clause("registers blend", [(var, all_but(MEM_SPACE, REGISTER)), blended])
         free.append((guards[f.producer], all_but(GUARD, BLEND)))
@@ -177,8 +177,6 @@ def _same_lanes(s: Draft, f: Flow) -> bool:
 
 def _late_reasons(s: Draft, f: Flow) -> Literals:
     """A task that is late finds the values of the next iteration in registers."""
-    from .shifting import LATE  # built on this family
-
     return [(late, bits(LATE)) for x, late in s.v.shift.items() if x.consumer == f.consumer]
 
 

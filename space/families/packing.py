@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
 
-from ...kernels.ir.effects import arrays_written
-from ...kernels.ir.scatter import scatters
+from ...kernels.analysis.effects import arrays_written
+from ...kernels.analysis.scatters import scatters
 from ..backbone import INNER, MID, OUTER, Dim, Operand
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Group, Literal, Term

@@ -1,7 +1,7 @@
 """How far ahead a loop over a list asks for the blocks that the list names (prefetch distance: Mowry, Lam and Gupta, ASPLOS 1992).
 
 The cells of sparse fields lie in leaves, which a list may have in any order. Rows of a later leaf are asked for beside rows of the
-present one, so that lines arrive at the pace at which they are used (codegen/c/asking.py). Of CPUs alone: a GPU has other threads
+present one: lines arrive at the pace at which they are used (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads
 to run while one waits.
 
 No term of the bound counts it: what a loop surely reads and stores passes through memory, asked for or not.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...kernels.ir.ahead import Blocks, blocks_of
+from ...kernels.analysis.prefetch_sites import Blocks, blocks_of
 from ...kernels.ir.body import Body
 from ...kernels.ir.task import Problem, Task
 from ..backbone import INNER

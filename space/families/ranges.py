@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...kernels.analysis.inner_ranges import lane_ranges, widest
 from ...kernels.ir.kernel import Const, For
-from ...kernels.ir.ranges import lane_ranges, widest
 from ...kernels.ir.task import Task
 from ..backbone import INNER
 from ..draft import Draft, Family, bits

@@ -6,17 +6,17 @@ from itertools import combinations
 from math import prod
 
 from ...kernels.ir.walk import loads
-from ...kernels.program.dependence import Dependence
+from ...kernels.tasks.dependence import Dependence
 from ..backbone import INNER, MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Term
 from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
+from ..values import ATOMIC, LANES, PARTIALS, SEQUENTIAL, TREE
 from .fusion import SEPARATE
 from .grid import GridFits
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
-SEQUENTIAL, LANES, TREE, PARTIALS, ATOMIC = range(5)
 REDUCTION = (
     "SEQUENTIAL",  # one accumulator, in order along this dim
     "LANES",  # one accumulator per lane or unrolled copy, added up at the end

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...kernels.analysis.speculation import may_blend
 from ...kernels.ir.access import access_of, flat_strides
 from ...kernels.ir.affine import Affine
-from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
 from ..backbone import INNER

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from ...kernels.ir.scatter import Scatter, scatters
-from ...kernels.ir.task import ArrayInfo
+from ...kernels.analysis.scatters import Scatter, scatters
+from ...kernels.ir.arrays import ArrayInfo
 from ..backbone import MID, OUTER, Dim
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import ATOMIC_OPERATIONS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernels.ir.effects import task_reads
+from ...kernels.analysis.effects import task_reads
+from ...kernels.analysis.inner_ranges import RowStarts, end_of, is_uneven, row_starts
 from ...kernels.ir.kernel import If, Stmt
-from ...kernels.ir.ranges import RowStarts, end_of, is_uneven, row_starts
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import nested_statements
 from ..backbone import OUTER, Dim

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kernels.ir.effects import task_reads
+from ...kernels.analysis.effects import task_reads
 from ..backbone import INNER, MID, OUTER, Dim, Flow, Shift
 from ..draft import Draft, Family, bits
 from ..targets.kind import CPU
+from ..values import IN_STEP, LATE
 from .memory import GLOBAL, REGISTER, SHARED
 from .order import APART, INSIDE, MERGED, OUTSIDE
 from .packing import DIRECT
 from .tiling import ABSENT, PARALLEL, kinds_of
 
-IN_STEP, LATE = range(2)
 SHIFT = (
     "IN_STEP",  # the task runs after what it waits for, in the same iteration of the loop that they share
     "LATE",  # it runs one iteration late, inside the loop that it would have waited for: loop shifting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...kernels.ir.scatter import scatters
+from ...kernels.analysis.scatters import scatters
 from ..draft import Draft, Family, Phrases, bits
 from ..targets.kind import CPU
 from .scatter import SORTING

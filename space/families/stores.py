@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...kernels.ir.task import Task
-from ...kernels.program.dependence import written_over
+from ...kernels.tasks.dependence import written_over
 from ..backbone import INNER
 from ..draft import Draft, Family, bits
 from ..targets.kind import CPU, GPU

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import gcd
 
+from ...kernels.analysis.effects import are_independent
+from ...kernels.analysis.scatters import scatters
+from ...kernels.analysis.speculation import may_blend
+from ...kernels.analysis.vectorisable import refusal
 from ...kernels.ir.access import flat_strides
-from ...kernels.ir.effects import are_independent
-from ...kernels.ir.in_lanes import refusal
-from ...kernels.ir.scatter import scatters
-from ...kernels.ir.speculation import may_blend
 from ...kernels.ir.task import Task
 from ..backbone import INNER, MID, OUTER, Dim
 from ..backbone.patterns import windows
@@ -67,7 +67,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
 
 
 def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
-    """Whether iterations of the innermost loop of a body can run several at once (codegen/c/lanes.py)."""
+    """Whether iterations of the innermost loop of a body can run several at once (codegen/bodies/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
     if not may or task.body.trees.activates or refusal(task.body.statements, s.problem):

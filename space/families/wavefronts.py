@@ -1,11 +1,11 @@
-"""In which order a sweep runs: a loop in order over another one, of which iterations need older ones (kernels/ir/sweeps.py)."""
+"""The order of a sweep (kernels/analysis/wavefronts.py): a sequential loop over another one whose iterations need older ones."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from ...kernels.analysis.wavefronts import Sweep, sweep_at
 from ...kernels.ir.kernel import Stmt
-from ...kernels.ir.sweeps import Sweep, sweep_at
 from ...kernels.ir.task import Task
 from ..draft import Draft, Family, bits
 from ..targets.kind import CPU

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernels.sparse.converting import SOME_PAGES
 from ..backbone import INNER, OUTER
-from ..families.reduction import LANES, PARTIALS
+from ..values import LANES, PARTIALS
 from .kind import CPU, TargetKind
 
 CPU_KIND = TargetKind(

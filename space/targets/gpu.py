@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...kernels.ir.kernel import DType
 from ..backbone import INNER, MID, OUTER
-from ..families.block_memory import REGISTER_ROOMS
-from ..families.reduction import ATOMIC, LANES, PARTIALS, TREE
+from ..values import ATOMIC, LANES, PARTIALS, REGISTER_ROOMS, TREE
 from .cpu import CPU_KIND
 from .kind import GPU, TargetKind
 

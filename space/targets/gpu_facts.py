@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.access import access_of, flat_strides
-from ...kernels.ir.task import ArrayInfo, Problem, Task
+from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads, walk
 from ..backbone import Operand
 from .target import Target

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kernelscape.explorer.foreign import functions_in
+from kernelscape.explorer.external_function import functions_in
 from kernelscape.runtime.worker.worker import Worker
 
 from .command import SMALL, USER_FILE, objects

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from kernelscape.explorer import deadlines
 from kernelscape.kernels.library import load
-from kernelscape.runtime.worker.inputs_apart import input_sets_apart
+from kernelscape.runtime.worker.forked_inputs import input_sets_apart
 from kernelscape.search.tree.mcts import Mcts
 
 from .command import objects, start

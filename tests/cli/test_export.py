@@ -14,12 +14,12 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
-from kernelscape.codegen.c.header import header_file, header_text
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.text.header import header_file, header_text
 from kernelscape.explorer.check_inputs import inputs_of
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.export import cmake_text
-from kernelscape.explorer.saved import load as load_best
+from kernelscape.explorer.results import load as load_best
 from kernelscape.explorer.self_check import check_text
 from kernelscape.explorer.workload import Workload, make_workload
 from kernelscape.kernels.library import load

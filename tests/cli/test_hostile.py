@@ -15,9 +15,9 @@ from kernelscape.cli.speaking import shown
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.explanation import explain_run
-from kernelscape.explorer.saved import load
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import ArchiveError, from_values
+from kernelscape.explorer.results import load
+from kernelscape.kernels.tasks.archive import ArchiveError, from_values
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.runtime.records.journal import read_journal

@@ -18,11 +18,11 @@ from kernelscape.explorer.user_reference import (
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.library import LibrarySequence, load
-from kernelscape.runtime.apart import Stopped
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.cutting import stopped_when
 from kernelscape.runtime.fake.device import FakeRunner
+from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.worker.inputs import make_input_sets
-from kernelscape.runtime.worker.outcome import Failure
 
 from .command import USER_FILE, objects
 

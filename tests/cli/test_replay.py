@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.cli import commands as cli
-from kernelscape.runtime.worker.outcome import Failure
+from kernelscape.runtime.api.outcome import Failure
 
 from .command import SMALL, objects
 
@@ -61,7 +61,7 @@ def test_replay_of_a_stale_vector(explore, best: Path) -> None:
 
 def test_replay_of_a_wrong_answer(explore, best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Failure("wrong", "z[3] is off")
-    monkeypatch.setattr("kernelscape.explorer.saved.check_again", lambda *_: (wrong, 3))
+    monkeypatch.setattr("kernelscape.explorer.results.check_again", lambda *_: (wrong, 3))
     code, out, _ = explore("replay", best, "--json")
     assert code == cli.Exit.WRONG_ANSWER
     assert objects(out)[0]["detail"] == "z[3] is off"

@@ -18,15 +18,15 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
-from kernelscape.codegen.c.header import header_file, header_text
+from kernelscape.codegen.text.header import header_file, header_text
 from kernelscape.explorer.check_inputs import contents, inputs_of
 from kernelscape.explorer.entry import resume
-from kernelscape.explorer.saved import Best, load, replay_again
+from kernelscape.explorer.results import Best, load, replay_again
 from kernelscape.explorer.self_check import check_text
+from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.records import kept
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.replay import dialect_of, rebuild
-from kernelscape.runtime.worker.outcome import Measurement
 
 A = ks.types.ndarray
 N = 60
@@ -68,6 +68,14 @@ def halve(x: A(), tolerance: A(), n: A()) -> None:
             v = 0.5 * v
             n[i] += 1
         x[i] = v / tolerance[1]
+
+
+@ks.kernel
+def count_large(x: A(), n: A()) -> None:
+    for i in range(x.shape[0]):
+        if x[i] > 1.0:
+            for k in range(8):
+                n[i] += k
 
 
 def lists(nxt: Any, heads: Any, w: Any, out: Any) -> None:
@@ -199,6 +207,26 @@ def test_what_is_not_kept_is_asked_for(explore: Any, tmp_path: Path, monkeypatch
     file = numpy_file(tmp_path / "mine.npz", **is_kept)
     assert explore("replay", run, "--inputs", file)[0] == cli.Exit.OK
     assert explore("resume", run, "--inputs", file, "--max-evals", 1, "-q")[0] == cli.Exit.OK
+
+
+def bounded(x: Any, n: Any) -> None:
+    count_large(x, n)
+
+
+def test_what_is_drawn_though_it_decides_is_said(tmp_path: Path, monkeypatch: Any) -> None:
+    """Numbers that only steer may be drawn: the time is then of other branches."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    x, folder = np.linspace(0, 5, N), tmp_path / "bounded"
+    monkeypatch.setattr(kept, "WANTED_BYTES", 8)
+    ks.explore(bounded, x, np.zeros(N, np.int32), target="fake", max_evals=1, directory=folder)
+    notes = replay_again(
+        folder, inputs=numpy_file(tmp_path / "n.npz", n=np.zeros(N, np.int32))
+    ).notes
+    assert any(
+        "the values of x, which decide where the sequence goes, were too large" in n for n in notes
+    )
+    given = numpy_file(tmp_path / "mine.npz", x=x, n=np.zeros(N, np.int32))
+    assert not any("too large" in n for n in replay_again(folder, inputs=given).notes)
 
 
 @pytest.mark.parametrize("kind", ["gone", "a link", "a pipe", "longer", "of other content"])

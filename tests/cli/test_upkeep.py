@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from kernelscape.cli import commands as cli
 from kernelscape.cli.schema import AbstractLine, events, line_schema, read_line
-from kernelscape.explorer import kept
+from kernelscape.explorer import caches
 from kernelscape.kernels.library import names
 
 from .command import SMALL, objects
@@ -34,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x" * 100)
-    monkeypatch.setattr(kept, "jitted_folder", lambda: root / "numba" / version)
+    monkeypatch.setattr(caches, "jitted_folder", lambda: root / "numba" / version)
     return root
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.backbone import MID
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd

@@ -9,7 +9,7 @@ import numpy as np
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.calling import InputSet
 
 nd: Any = types.ndarray()

@@ -7,11 +7,11 @@ from itertools import count
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.addresses import share_addresses
-from kernelscape.codegen.c.cprint import Printer
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.addresses import share_addresses
+from kernelscape.codegen.text.cprint import Printer
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.cpu.dialect import C_TEAM

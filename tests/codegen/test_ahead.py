@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.loops.ir import (
     OpenBlock,
     PackFirstBlock,
@@ -17,10 +16,11 @@ from kernelscape.codegen.loops.ir import (
 )
 from kernelscape.codegen.passes.packing import iterations
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space

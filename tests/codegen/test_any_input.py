@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.functions import floor
 from kernelscape.kernels.language.kernel import cast, f32, kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.search.starts.sketches import Along, Tile

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.body_words import body_words
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing.checking import random_candidate

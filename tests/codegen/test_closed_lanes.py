@@ -9,14 +9,14 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.lanes_masks import LaneMasks
-from kernelscape.codegen.c.lanes_operations import LaneOperations
-from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.lanes_masks import LaneMasks
+from kernelscape.codegen.bodies.lanes_operations import LaneOperations
+from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER

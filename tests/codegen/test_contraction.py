@@ -10,9 +10,9 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.contraction import divides, fed
+from kernelscape.kernels.analysis.contraction import divides, fed
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.engine.toolchain import flags_of
 from kernelscape.space.build import build_space

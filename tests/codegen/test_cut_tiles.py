@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.cprint import expression
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks
 from kernelscape.testing import checking

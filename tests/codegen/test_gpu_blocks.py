@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of
 

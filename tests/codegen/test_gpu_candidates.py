@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.c.cuda_vectors import CudaHelpers
-from kernelscape.codegen.c.usage import threads_meet
-from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.codegen.bodies.cuda_vectors import CudaHelpers
+from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.text.cprint import expression
+from kernelscape.codegen.text.free_variables import threads_meet
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import names
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.device import open_device
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.c.csyntax import Id
-from kernelscape.codegen.c.kernel_scene import BlockLayout
-from kernelscape.codegen.c.shared_operands import locate
-from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
+from kernelscape.codegen.text.csyntax import Id
+from kernelscape.codegen.write.grid_emission import BlockLayout
+from kernelscape.codegen.write.shared_operands import locate
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.space.build import build_space
 from kernelscape.space.choices import LAYOUT
 from kernelscape.testing import checking

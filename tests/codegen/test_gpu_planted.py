@@ -12,11 +12,11 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.text import arguments
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.write.program import arguments
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing.cases import Case

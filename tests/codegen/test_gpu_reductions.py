@@ -8,11 +8,11 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of, rewritten
 

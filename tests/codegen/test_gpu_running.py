@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.text.source import Source
 from kernelscape.testing import gpu_running
 from kernelscape.testing.calling import InputSet
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.building.artifact import BuildReport
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.artifact import BuildReport
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.describe import describe
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER

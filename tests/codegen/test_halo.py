@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from kernelscape.codegen.passes.storage import WindowLayout
-from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone.patterns import operands
 from kernelscape.space.build import build_space

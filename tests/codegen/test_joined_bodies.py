@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.ir.kernel import Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking

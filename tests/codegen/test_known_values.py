@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Builder
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.memory import CMemory, Value
-from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.emitter import Builder
+from kernelscape.codegen.bodies.memory import CMemory, Value
+from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.ir.kernel import DType
 
 

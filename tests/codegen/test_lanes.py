@@ -11,10 +11,10 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c import lanes_masks
-from kernelscape.codegen.c.lanes import Lanes
-from kernelscape.codegen.c.lanes_rows import is_free, update_rows, written_out
-from kernelscape.codegen.kernel_plan import KernelPlan, LoopStep
+from kernelscape.codegen.bodies import lanes_masks
+from kernelscape.codegen.bodies.lanes import Lanes
+from kernelscape.codegen.bodies.lanes_rows import is_free, update_rows, written_out
+from kernelscape.codegen.plan.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
@@ -28,7 +28,7 @@ from kernelscape.kernels.ir.kernel import (
     Update,
 )
 from kernelscape.kernels.ir.walk import rewrite
-from kernelscape.kernels.offload.distribute import unique_loops
+from kernelscape.kernels.tasks.distribute import unique_loops
 from kernelscape.runtime.engine import building, decisions, lanes, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing import statements

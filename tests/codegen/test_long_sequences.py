@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import launch_width
 from kernelscape.space.build import build_space

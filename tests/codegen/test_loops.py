@@ -25,7 +25,7 @@ from kernelscape.codegen.passes.barriers import (
 )
 from kernelscape.codegen.passes.nests import nests
 from kernelscape.codegen.passes.pipeline import PASSES, launches_of, run
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.c.names import RESERVED, c_names, identifier
+from kernelscape.codegen.text.names import RESERVED, c_names, identifier
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.runtime.records.replay import restore_older
 from kernelscape.search.starts.complete import complete_sketch

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Builder
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.c.cuda_memory import CudaMemory
-from kernelscape.codegen.c.cuda_vectors import CudaHelpers
-from kernelscape.codegen.c.memory import CMemory, Value
-from kernelscape.codegen.c.vectors import Prelude, type_name
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.cuda_memory import CudaMemory
+from kernelscape.codegen.bodies.cuda_vectors import CudaHelpers
+from kernelscape.codegen.bodies.emitter import Builder
+from kernelscape.codegen.bodies.memory import CMemory, Value
+from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
+from kernelscape.codegen.text.types import type_name
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import can_print
 from kernelscape.kernels.ir.kernel import (

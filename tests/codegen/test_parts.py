@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Owner, Schedule, loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking

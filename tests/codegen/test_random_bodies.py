@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.choices import SCATTER
 from kernelscape.testing.batches import Work, faults
 from kernelscape.testing.checked_bodies import Drawn, candidates, drawn, machine

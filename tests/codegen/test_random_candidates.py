@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
 from kernelscape.search.starts.tiles import Blocks

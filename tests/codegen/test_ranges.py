@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
-from kernelscape.kernels.ir.ranges import RowStarts, row_starts
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking

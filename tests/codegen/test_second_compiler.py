@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.cpu.compiler import find_compiler
-from kernelscape.runtime.device import DeviceError
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

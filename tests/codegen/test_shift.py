@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Late
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -6,11 +6,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.cprint import expression
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import (
     Along,

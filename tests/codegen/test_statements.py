@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.block import Builder
-from kernelscape.codegen.c.bodies import BodyWriter
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.cprint import Printer
-from kernelscape.codegen.c.memory import CMemory
-from kernelscape.codegen.c.source import Source
-from kernelscape.codegen.c.text import Program, print_source
-from kernelscape.codegen.c.usage import identifiers
-from kernelscape.codegen.c.vectors import Prelude, type_name
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.bodies.bodies import BodyWriter
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.emitter import Builder
+from kernelscape.codegen.bodies.memory import CMemory
+from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import Printer
+from kernelscape.codegen.text.free_variables import identifiers
+from kernelscape.codegen.text.source import Source
+from kernelscape.codegen.text.types import type_name
+from kernelscape.codegen.write.program import Program, print_source
 from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.body import Closure, Reason
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
@@ -49,12 +51,12 @@ from kernelscape.kernels.ir.kernel import (
     While,
 )
 from kernelscape.kernels.ir.ops import OPS
-from kernelscape.kernels.ir.task import ArrayInfo, Problem
+from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import problem_key
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.language.record import Call, Recording
-from kernelscape.kernels.offload.closed import closed_task
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.non_affine import closed_task
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import sketched_candidates

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.kernels.analysis.domain_bounds import points
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.ir.cuts import points
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.closed import closed_tasks
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd

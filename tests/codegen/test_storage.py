@@ -3,14 +3,15 @@
 from itertools import pairwise
 
 import pytest
-from kernelscape.codegen.memory import ALIGNMENT_BYTES
 from kernelscape.codegen.passes.storage import APART_BYTES, SharedLayout, Workspace
-from kernelscape.codegen.plan import LoopPlan, TaskPlan
+from kernelscape.codegen.plan.plan import LoopPlan, TaskPlan
+from kernelscape.codegen.text.facts import ALIGNMENT_BYTES
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.affine import Affine
+from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Const, DType
-from kernelscape.kernels.ir.task import ArrayInfo, Task
+from kernelscape.kernels.ir.task import Task
 from kernelscape.space.backbone import INNER, MID, OUTER, Flow
 
 AXES = (Affine(0, (("i", 1),)), Affine(0, (("j", 1),)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.c.cprint import expression
-from kernelscape.codegen.c.strips import length_of, strips
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.codegen.text.cprint import expression
+from kernelscape.codegen.write.strips import length_of, strips
 
 
 def seen(loops, lanes_of, **names):

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Sketch, Tile
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import to_names
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
@@ -117,4 +118,4 @@ def test_where_no_loop_would_be_left_to_threads_sums_stay_apart():
     problem = normalise(recorded("two_totals", 1, 1000)[0])
     space = build_space(problem, checking.target(2, 32))
     candidate = complete_sketch(space.root(), Sketch(fusion=Fusion(sums=True), tile=Tile(rows=2)))
-    assert dict(candidate.decisions())["dim_kind(dot0.i.outer)"] == "PARALLEL"
+    assert dict(to_names(candidate))["dim_kind(dot0.i.outer)"] == "PARALLEL"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -8,7 +8,7 @@ import pytest
 from kernelscape.codegen.describe import count_starts
 from kernelscape.codegen.loops.ir import Barrier, CombineSums, loops_in, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.search.starts.complete import sketched_candidates

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.closed import closed_tasks
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch, sketches

@@ -6,9 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c.c_vectors import CHelpers
-from kernelscape.codegen.c.vector_functions import POLYNOMIALS, vector_function
-from kernelscape.codegen.c.vectors import Prelude
+from kernelscape.codegen.bodies.c_vectors import CHelpers
+from kernelscape.codegen.bodies.vector_functions import POLYNOMIALS, vector_function
+from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.testing import vector_errors
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c.wavefronts import Wave
-from kernelscape.codegen.kernel_plan import KernelPlan, WaveStep
 from kernelscape.codegen.lower_kernel import lower_kernel
 from kernelscape.codegen.passes.pipeline import verifying
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.kernel_plan import KernelPlan, WaveStep
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.schedules import Wave
+from kernelscape.kernels.analysis.wavefronts import sweep_at
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -35,13 +36,12 @@ from kernelscape.kernels.ir.kernel import (
     UpdateLocal,
     While,
 )
-from kernelscape.kernels.ir.sweeps import sweep_at
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import Renaming
 from kernelscape.kernels.language.intrinsics import loop_config
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.runtime.backend import CallArguments
-from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.api.artifact import Artifact
+from kernelscape.runtime.api.backend import CallArguments
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.building.queue import build_many
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.space.targets.target import Target
 
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6)

@@ -21,8 +21,8 @@ from kernelscape.experiments.libraries.gpu import AbstractGpuLibrary
 from kernelscape.experiments.rows import Job
 from kernelscape.experiments.writing import read_results
 from kernelscape.kernels.library import load
+from kernelscape.runtime.api.outcome import Protocol
 from kernelscape.runtime.measure.timing import Sampler, measure
-from kernelscape.runtime.worker.outcome import Protocol
 from kernelscape.search.bound.bounder import Roofline
 from kernelscape.space.targets.target import CacheLevel, Target
 

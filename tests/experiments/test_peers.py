@@ -25,11 +25,11 @@ from kernelscape.experiments.peers_row import PeerOptions, summary
 from kernelscape.experiments.rows import Job, parse_jobs
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
+from kernelscape.runtime.api.outcome import FINAL
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import dialect_of
 from kernelscape.runtime.worker.inputs import make_input_sets
-from kernelscape.runtime.worker.outcome import FINAL
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.testing.calling import in_child

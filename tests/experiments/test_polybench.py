@@ -8,7 +8,7 @@ from kernelscape.experiments.polybench import JOBS, report, speed, take_turns
 from kernelscape.experiments.polybench_kernels import PROGRAMS
 from kernelscape.experiments.polybench_peers import PEERS, arrays_of
 from kernelscape.explorer.workload import make_workload
-from kernelscape.kernels.offload.closed import closed_tasks
+from kernelscape.kernels.tasks.non_affine import closed_tasks
 
 
 def row(name: str, **times: float) -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kernelscape.experiments import scatters
 from kernelscape.experiments.rows import Job
-from kernelscape.kernels.ir.scatter import scatters as scatters_of
+from kernelscape.kernels.analysis.scatters import scatters as scatters_of
 
 SMALL = Job("histogram", {"n": 4000})
 

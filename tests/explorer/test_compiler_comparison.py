@@ -10,16 +10,16 @@ import pytest
 from kernelscape.explorer import compiler_comparison, deadlines
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.entry import explore_workload, library_workload
-from kernelscape.explorer.saved import replay_again
+from kernelscape.explorer.results import replay_again
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeReporter, FakeWorker, _hashed_ns
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
-from kernelscape.runtime.worker.outcome import Failure
 
 needs_clang = pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed")
 

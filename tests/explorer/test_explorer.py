@@ -14,13 +14,13 @@ import pytest
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.remeasure import comparison, time_again
-from kernelscape.explorer.saved import replay_again, write_source
+from kernelscape.explorer.results import replay_again, write_source
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
+from kernelscape.runtime.api.outcome import Failure, Measurement
 from kernelscape.runtime.records.journal import FileJournal, read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, RecordError
 from kernelscape.runtime.records.replay import StaleError
-from kernelscape.runtime.worker.outcome import Failure, Measurement
 from kernelscape.search import events as ev
 
 pytestmark = pytest.mark.compiler

@@ -15,11 +15,12 @@ import kernelscape as ks
 import msgspec
 import numpy as np
 import pytest
-from kernelscape.codegen.c.header import header_file, header_text
+from kernelscape.codegen.text.header import header_file, header_text
 from kernelscape.explorer.check_inputs import inputs_of
 from kernelscape.explorer.entry import resume
-from kernelscape.explorer.saved import load, replay_again, write_source
+from kernelscape.explorer.results import load, replay_again, write_source
 from kernelscape.explorer.self_check import check_text
+from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.records.family import FamilyFile, load_family
 from kernelscape.runtime.records.folder import BEST, HEADER, JOURNAL
 from kernelscape.runtime.records.journal import read_journal
@@ -28,7 +29,6 @@ from kernelscape.runtime.records.replay import dialect_of, rebuild
 from kernelscape.runtime.records.store import TunedKey, TunedStore
 from kernelscape.runtime.worker import messages
 from kernelscape.runtime.worker.inputs import between, ranges_of, whole_ends
-from kernelscape.runtime.worker.outcome import Measurement
 
 TYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "f32", "f64")
 KINDS = [np.dtype(getattr(ks, name).value) for name in TYPES]

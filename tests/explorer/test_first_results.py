@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kernelscape.explorer import claims, numpy_timing
+from kernelscape.explorer import bound_validity, numpy_timing
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.remeasure import TimedAgain, comparison, n_parallel, threads_first
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.worker.outcome import Measurement
+from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.worker.worker import AbstractWorker
 from kernelscape.search import events as ev
 from kernelscape.search import precompile
@@ -39,13 +39,13 @@ def test_candidates_are_measured_before_the_machine_is_looked_at_and_numpy(
 ) -> None:
     workload = library_workload(load("axpydot"), {"n": 2048}, "f32", 1)
     told: list[object] = []
-    look = claims.is_far_below
+    look = bound_validity.is_far_below
 
     def watched(target: Target, worker: AbstractWorker) -> bool:
         told.append("a look")
         return look(target, worker)
 
-    monkeypatch.setattr(claims, "is_far_below", watched)
+    monkeypatch.setattr(bound_validity, "is_far_below", watched)
     options = Options(max_evals=10, store=False, compiler="gcc")
     run = explore_workload(workload, options, directory=tmp_path / "run", on_event=told.append)
     at = next(k for k, e in enumerate(told) if isinstance(e, st.NumpyTimed))
@@ -69,9 +69,9 @@ def test_what_ends_in_its_first_batch_is_bounded_on_the_machine_as_it_is(
     found = SimpleNamespace(scale=BoundScale(), look_again=lambda: found.scale.lower(0.5))
     tally = ev.Tally(pruned_bound=n_pruned)
     finished = ev.Finished(status, None, (), 100.0, None, tally, 0.0)
-    looked = claims.Claims.looked_at_last(found, finished)
+    looked = bound_validity.Claims.looked_at_last(found, finished)
     assert (looked.status, looked.bound_ns) == (said, 50.0)
-    assert claims.Claims.looked_at_last(found, looked) == looked
+    assert bound_validity.Claims.looked_at_last(found, looked) == looked
 
 
 class Notes:

@@ -13,7 +13,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.library import load
-from kernelscape.runtime.device import DeviceError
+from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.records.libraries import _hash, registry
 
 pytestmark = [

@@ -14,17 +14,13 @@ from kernelscape.explorer.machine import (
     lower_to,
     lower_to_earlier,
 )
+from kernelscape.runtime.api.calibration import Calibration
 from kernelscape.runtime.cpu.device import CpuDevice
 from kernelscape.runtime.cpu.probe import guess_target, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.host import read_machine
-from kernelscape.runtime.measure.calibration import (
-    SCHEMA,
-    Calibration,
-    store_calibration,
-    stream_name,
-)
+from kernelscape.runtime.measure.calibration import SCHEMA, store_calibration, stream_name
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.incumbent import BoundScale

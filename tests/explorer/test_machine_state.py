@@ -12,9 +12,9 @@ from kernelscape.explorer import evaluation
 from kernelscape.explorer.evaluation import Evaluator, Hooks
 from kernelscape.explorer.machine_state import MachineStates, best_of_each
 from kernelscape.explorer.stages import MachineChanged
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.records.journal import MemoryJournal
-from kernelscape.runtime.worker.outcome import Failure
 from kernelscape.search.budget import Interrupt
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

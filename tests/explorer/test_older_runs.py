@@ -16,7 +16,8 @@ import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.explanation import explain_run
-from kernelscape.explorer.saved import load, replay_again
+from kernelscape.explorer.results import load, replay_again
+from kernelscape.runtime.api.outcome import Measurement
 from kernelscape.runtime.measure.conditions import take_conditions
 from kernelscape.runtime.records.folder import BEST, HEADER, JOURNAL
 from kernelscape.runtime.records.journal import read_journal
@@ -29,7 +30,6 @@ from kernelscape.runtime.records.replay import (
     rebuild_problem,
     restore_older,
 )
-from kernelscape.runtime.worker.outcome import Measurement
 from kernelscape.space.build import build_space
 
 RUNS = Path(__file__).parents[1] / "golden" / "older_runs"

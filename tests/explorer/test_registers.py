@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.explain_view import explain_fields, explain_lines
-from kernelscape.codegen.c.source import KernelLaunch, Source
+from kernelscape.codegen.text.source import KernelLaunch, Source
 from kernelscape.explorer import explanation as explanation_module
 from kernelscape.explorer import session as session_module
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
@@ -16,7 +16,7 @@ from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.registers import Registers, registers_of_tasks, reported_launches
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.building.artifact import BuildReport, LaunchResources
+from kernelscape.runtime.api.artifact import BuildReport, LaunchResources
 from kernelscape.runtime.fake.device import FakeDevice, FakeMachine, FakeReporter
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, LaunchRecord
@@ -25,7 +25,8 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.space.build import build_space, widened
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.families.block_memory import REGISTER_ROOMS
+from kernelscape.space.decisions import to_names
+from kernelscape.space.values import REGISTER_ROOMS
 from kernelscape.tests.search.bound.test_gpu import gpu_target
 
 SIZES = {"m": 256, "n": 256, "k": 256}
@@ -210,9 +211,9 @@ def test_room_loosens_the_cut_and_moves_no_choice():
 
 def test_what_a_widened_space_gave_is_restored():
     space, candidate = outside()
-    made = restore_complete(space, candidate.decisions())
+    made = restore_complete(space, to_names(candidate))
     assert np.array_equal(made.domains, candidate.domains)
-    wrong = [(n, "4" if n == "size(multiply0.i.inner)" else v) for n, v in candidate.decisions()]
+    wrong = [(n, "4" if n == "size(multiply0.i.inner)" else v) for n, v in to_names(candidate)]
     with pytest.raises(StaleError, match="contradict"):
         restore_complete(space, [*wrong, ("size(multiply0.i.inner)", "8")])
 

@@ -22,8 +22,8 @@ from kernelscape.explorer.alike import Alike
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
-from kernelscape.runtime.worker.inputs_apart import input_sets_apart
-from kernelscape.runtime.worker.outcome import Disagreement, Failure, Measurement
+from kernelscape.runtime.api.outcome import Disagreement, Failure, Measurement
+from kernelscape.runtime.worker.forked_inputs import input_sets_apart
 
 nd = ks.types.ndarray()
 

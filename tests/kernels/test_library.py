@@ -7,7 +7,7 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import LibrarySequence, load, names
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
 
 WANTED = {

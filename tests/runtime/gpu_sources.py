@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
+from kernelscape.codegen.text.source import Argument, KernelLaunch, Source
 
 from .sources import ARGUMENTS, N
 

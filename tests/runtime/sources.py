@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from kernelscape.codegen.c.source import Argument, Source
+from kernelscape.codegen.text.source import Argument, Source
 from kernelscape.runtime.measure.conditions import Conditions
 from kernelscape.runtime.records.record import BestFile
 from kernelscape.runtime.records.stored import StoredSequence

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernelscape.runtime import backend, device
-from kernelscape.runtime.backend import AbstractBuilder, AbstractDevice
-from kernelscape.runtime.device import DeviceError, backends, open_device
+from kernelscape.runtime import device
+from kernelscape.runtime.api import backend
+from kernelscape.runtime.api.backend import AbstractBuilder, AbstractDevice
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.device import backends, open_device
 from kernelscape.runtime.fake import device as fake
 
 from ..contracts.device import DeviceContract

@@ -8,7 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.text.source import Source
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.cpu.compiler import (
     FEWER_PASSES,
     LEVEL,
@@ -16,10 +18,9 @@ from kernelscape.runtime.cpu.compiler import (
     find_compiler,
     run_compiler,
 )
-from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.worker.channel import Channel
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 
 from ..contracts.device import DeviceContract
 from .sources import ARGUMENTS, N

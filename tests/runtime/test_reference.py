@@ -12,7 +12,7 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.runtime import reference as module
-from kernelscape.runtime.apart import Stopped, run_apart, shared_empty
+from kernelscape.runtime.forked import Stopped, run_apart, shared_empty
 from kernelscape.runtime.llvm import compile_kernel
 from kernelscape.runtime.reference import Reference, choose_way, choose_ways
 

@@ -9,7 +9,7 @@ import pytest
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.operations import SureOperations
 from kernelscape.search.bound.traffic import read_bytes, written_bytes
 

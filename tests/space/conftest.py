@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

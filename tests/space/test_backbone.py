@@ -3,7 +3,7 @@
 import kernelscape as ks
 import numpy as np
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.backbone import build_backbone
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from kernelscape.space.candidate import Candidate, Choice, DeadEnd
+from kernelscape.space.decisions import to_names
 from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.space.engine.declarations import Term
 from kernelscape.space.engine.order import MERGED, OUTER, forest
@@ -82,7 +83,7 @@ def test_complete_candidates_have_a_forest():
     assert len(completed.open_choices()) == 0
     (tree,) = forest(space.model.relation_matrix(completed.assignment()))
     assert tree.objects[0] == 0
-    assert len(completed.decisions()) == len(space.searchable)
+    assert len(to_names(completed)) == len(space.searchable)
 
 
 def test_random_completions_differ_and_repeat():

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import backbone, build, families
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd, Space
+from kernelscape.space.decisions import to_names
 from kernelscape.space.draft import Family
 from kernelscape.space.engine import cpsat
 from kernelscape.space.engine.builder import ModelBuilder
@@ -363,7 +364,7 @@ def test_a_team_packs_exactly_where_the_judge_lets_it():
         values = made.assignment().copy()
         values[space.variables.packed_by[operand]] = ch.BY_TEAM
         allowed = space.model.violations(values) == []
-        assert allowed == (illegal(Flipped(space, values)) == ""), dict(made.decisions())
+        assert allowed == (illegal(Flipped(space, values)) == ""), dict(to_names(made))
         found[allowed] += 1
     assert min(found.values()) > 5, found
 

@@ -8,12 +8,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.ir.effects import arrays_written, task_reads
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.analysis.effects import arrays_written, task_reads
 from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER
 from kernelscape.space.build import build_space

@@ -8,9 +8,9 @@ from math import gcd
 
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.analysis.effects import arrays_written, task_reads
 from kernelscape.kernels.ir.access import index_loops
-from kernelscape.kernels.ir.effects import arrays_written, task_reads
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd

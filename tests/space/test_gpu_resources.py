@@ -8,12 +8,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.text import csyntax
 from kernelscape.kernels.language.kernel import kernel, template, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd

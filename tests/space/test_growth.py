@@ -10,7 +10,7 @@ import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import objects

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.records.replay import restore_complete, restore_older
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.decisions import fix
+from kernelscape.space.decisions import fix, to_names
 from kernelscape.space.renamed import renamed
 from kernelscape.testing import checking
 from kernelscape.tests.codegen.packed_cases import decided, recorded
@@ -82,7 +82,7 @@ def test_a_task_may_have_a_name_with_a_dot():
     name = "prefetch(triangular_product0.acc)"
     assert name in root.space.model.positions
     made = checking.random_candidate(root, np.random.default_rng(1))
-    again = restore_complete(root.space, read([[*pair] for pair in made.decisions()]))
+    again = restore_complete(root.space, read([[*pair] for pair in to_names(made)]))
     assert again.key == made.key
     assert fix(root.space, [(name, "NEAR")]).fixed == ((name, "NEAR"),)
 
@@ -92,7 +92,7 @@ def test_a_product_on_a_gpu_is_the_one_that_it_was():
     assert ["cache(b->multiply0)", "STREAM"] in STORED["loads"]
     made = restore_complete(space, read(STORED["loads"]))
     assert isinstance(made, Candidate)
-    held = dict(made.decisions())
+    held = dict(to_names(made))
     assert held == dict(read(STORED["loads"]))
     assert held["load_cache(b->multiply0)"] == "STREAM"
     assert held["cache(multiply0.c)"] == "DEFAULT"

@@ -9,7 +9,7 @@ import pytest
 from kernelscape.kernels.ir.repeats import Repeat
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import build as backbone
 from kernelscape.space.build import build_space

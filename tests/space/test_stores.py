@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.dependence import written_over
+from kernelscape.kernels.tasks.dependence import written_over
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space

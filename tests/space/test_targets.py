@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build
 from kernelscape.space.backbone import INNER
 from kernelscape.space.candidate import Candidate

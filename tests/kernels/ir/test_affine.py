@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kernelscape.kernels.analysis.conflicts import is_injective
 from kernelscape.kernels.ir import affine
 from kernelscape.kernels.ir.access import AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine, constant, feasible
 from kernelscape.kernels.ir.domain import Loop, Residue
-from kernelscape.kernels.ir.meeting import is_injective
 
 
 def test_little_is_tried_where_all_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:

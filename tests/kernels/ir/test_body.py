@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.analysis.effects import are_independent
 from kernelscape.kernels.ir.access import AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.body import FAR, Body, Closure, Reason, Site
 from kernelscape.kernels.ir.domain import Count, Loop, Residue
-from kernelscape.kernels.ir.effects import are_independent
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.closed import closed_task
-from kernelscape.kernels.offload.distribute import unique_loops
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.distribute import unique_loops
+from kernelscape.kernels.tasks.non_affine import closed_task
+from kernelscape.kernels.tasks.pipeline import normalise
 
 nd = types.ndarray()
 I, J = Affine(0, (("i", 1),)), Affine(0, (("j", 1),))

@@ -9,7 +9,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c.names import RESERVED
+from kernelscape.codegen.text.names import RESERVED
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.ir import ops
 from kernelscape.kernels.ir.kernel import (
@@ -35,8 +35,8 @@ from kernelscape.kernels.language import functions
 from kernelscape.kernels.language.kernel import cast, i64, kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.language.typing_rules import Typed, common_dtype, lift
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import from_values, to_values
+from kernelscape.kernels.tasks.archive import from_values, to_values
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.probe import guess_target
 from kernelscape.runtime.worker.inputs import Arguments, draw, make_input_sets, ranges_of
 from kernelscape.search.bound.operations import named_flops

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.analysis.accesses import analyse
 from kernelscape.kernels.interpret import kernel as module
 from kernelscape.kernels.interpret.kernel import run_kernel
-from kernelscape.kernels.ir.body import Closure, Reason, analyse
+from kernelscape.kernels.ir.body import Closure, Reason
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import (
     ArrayParam,
@@ -38,9 +39,9 @@ from kernelscape.kernels.ir.text import show
 from kernelscape.kernels.ir.verify import IRError, check
 from kernelscape.kernels.ir.walk import Renaming, children, nested_statements
 from kernelscape.kernels.language.record import Call, Recording
-from kernelscape.kernels.offload.closed import closed_tasks
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.run_tasks import run_tasks
 

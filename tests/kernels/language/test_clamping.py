@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernelscape.codegen.c.index_checks import index_checks
-from kernelscape.codegen.c.text import arguments_of
+from kernelscape.codegen.bodies.index_checks import index_checks
+from kernelscape.codegen.write.program import arguments_of
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -26,7 +26,7 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.language.clamping import clamped_indices
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 
 nd: Any = ks.types.ndarray()
 

@@ -11,9 +11,9 @@ from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.complex_numbers import pairs_of
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.records.signature import Signature
 from kernelscape.runtime.records.stored import bind_arguments
-from kernelscape.runtime.signature import Signature
 
 nd = ks.types.ndarray()
 TURN = 0.6 + 0.8j

@@ -7,7 +7,7 @@ from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 
 nd = ks.types.ndarray()
 

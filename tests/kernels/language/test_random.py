@@ -8,7 +8,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.meanings import mix64
+from kernelscape.kernels.ir.op_semantics import mix64
 
 MANY = 40_000
 CELLS = 64

@@ -9,9 +9,9 @@ import pytest
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.language.record import record_program
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.counting import counting
-from kernelscape.kernels.program.profile import Profile
+from kernelscape.kernels.tasks.execution_counts import counting
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.kernels.tasks.profile import Profile
 from kernelscape.search.bound.bodies import body_bytes
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.operations import SureOperations

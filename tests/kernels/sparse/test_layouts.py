@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.ir.kernel import Const
-from kernelscape.kernels.offload.pipeline import normalise
 from kernelscape.kernels.sparse.cells import number
 from kernelscape.kernels.sparse.orders import CellOrder
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -171,7 +171,7 @@ def test_orders_are_decided_by_name_and_said_in_words() -> None:
     older = [(n, v) for n, v in names.items() if not n.startswith("cell_order")]
     plain = restore(space, older)
     assert isinstance(plain, Candidate)
-    assert ("cell_order(tree0_0.1.i32)", "MORTON") not in plain.decisions()
+    assert ("cell_order(tree0_0.1.i32)", "MORTON") not in to_names(plain)
 
 
 def test_a_field_alone_has_an_order_where_its_leaf_has_two_axes() -> None:

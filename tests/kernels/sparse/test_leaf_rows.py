@@ -6,14 +6,14 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.lower_kernel import lower_kernel, problem_of
-from kernelscape.kernels.ir.ahead import blocks_of
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.kernels.analysis.prefetch_sites import blocks_of
 from kernelscape.kernels.ir.kernel import Binary, Const, DType, For, Load
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.language.record import Recording, record_program
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch

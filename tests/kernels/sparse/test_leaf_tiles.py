@@ -7,11 +7,11 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.ir.kernel import LocalArray
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import Recording, record_program
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking, sparse_periods

@@ -14,20 +14,20 @@ import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.reading import read_plan
-from kernelscape.kernels.fields.canonical import canonical
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.fields.canonical_state import canonical
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
 from kernelscape.kernels.ir.on_trees import compactions
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import Recording, record_program
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import from_values, to_values
-from kernelscape.kernels.program.cell_by_cell import cell_by_cell
+from kernelscape.kernels.tasks.archive import from_values, to_values
+from kernelscape.kernels.tasks.naive_activation import cell_by_cell
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import DecisionError, fix, restore
+from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.sparse_trees import Shape
 
@@ -96,15 +96,15 @@ def test_a_search_takes_the_best_way_and_a_user_may_fix_another(recording: Recor
     space = space_of(recording)
     names = list(named(space, "listgen"))
     default = drawn(space)
-    taken = dict(default.decisions())
+    taken = dict(to_names(default))
     assert [taken[n] for n in names] == ["IF_CHANGED", "REUSE", "IF_CHANGED"]
     fixed = fix(space, [(names[1], "GENERATE")])
     other = drawn(fixed)
-    assert dict(other.decisions())[names[1]] == "GENERATE"
+    assert dict(to_names(other))[names[1]] == "GENERATE"
     assert any("is made again" in said for said in describe(other)["lists"])
     assert not any("is made again" in said for said in describe(default)["lists"])
     for candidate in (default, other):
-        again = restore(space, candidate.decisions())
+        again = restore(space, to_names(candidate))
         assert isinstance(again, Candidate)
         assert (again.domains == candidate.domains).all()
     with pytest.raises(DecisionError, match="cannot be REUSE"):
@@ -114,7 +114,7 @@ def test_a_search_takes_the_best_way_and_a_user_may_fix_another(recording: Recor
 def test_decisions_of_before_mean_the_best_way(recording: Recording) -> None:
     space = space_of(recording)
     default = drawn(space)
-    older = [(n, v) for n, v in default.decisions() if not n.startswith("listgen")]
+    older = [(n, v) for n, v in to_names(default) if not n.startswith("listgen")]
     again = restore(space, older)
     assert isinstance(again, Candidate)
     assert (again.domains == default.domains).all()
@@ -236,7 +236,7 @@ def test_activations_that_are_needless_are_left_out_unless_a_user_wants_them(
     assert tables(drawn(space)) == [True, True, False]
     fixed = drawn(fix(space, [(name, "ACTIVATE")]))
     assert tables(fixed) == [True, True, True]
-    restored = restore(space, fixed.decisions())
+    restored = restore(space, to_names(fixed))
     assert isinstance(restored, Candidate)
     assert restored.key == fixed.key
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.program import decisions
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.summary import decisions
 from kernelscape.kernels.ir.kernel import DType, Load, Store, Update
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.ir.walk import children, nested_statements, walk
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.records.replay import restore_older
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import sketched_candidates

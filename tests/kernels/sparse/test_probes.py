@@ -8,9 +8,9 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.fields.canonical import canonical
+from kernelscape.kernels.fields.canonical_state import canonical
 from kernelscape.kernels.language.record import record_program
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
 
 PERIODS = 3

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.decisions import fix
 from kernelscape.testing import checking, sparse_batches, sparse_candidates, sparse_periods

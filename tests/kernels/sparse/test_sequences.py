@@ -9,15 +9,15 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.tree_view import tree_lines
-from kernelscape.kernels.fields.canonical import canonical, unsound, without_inactive
+from kernelscape.kernels.fields.canonical_state import canonical, unsound, without_inactive
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.record import Recording, record_program
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.kernels.program.archive import ArchiveError, from_values, to_values
-from kernelscape.kernels.program.dependence import dependences
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
 from kernelscape.kernels.sparse.naming import in_terms_of_trees
+from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
+from kernelscape.kernels.tasks.dependence import dependences
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.testing.run_tasks import run_tasks
 

@@ -5,9 +5,9 @@ import itertools
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c import csyntax as c
-from kernelscape.codegen.kernel_plan import LoopStep
 from kernelscape.codegen.lower_kernel import lower_kernel
+from kernelscape.codegen.plan.kernel_plan import LoopStep
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.testing.syntax import nodes
 

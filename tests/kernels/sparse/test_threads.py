@@ -5,12 +5,12 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.fields.canonical import unsound
+from kernelscape.kernels.fields.canonical_state import unsound
 from kernelscape.kernels.fields.storage import TreeStorage
 from kernelscape.kernels.language.record import record_program
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.backend import AbstractModule
-from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.artifact import Artifact
+from kernelscape.runtime.api.backend import AbstractModule
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

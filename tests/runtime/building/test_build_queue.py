@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
-from kernelscape.codegen.c.source import Source
-from kernelscape.runtime.apart import Stopped
+from kernelscape.codegen.text.source import Source
+from kernelscape.runtime.api.artifact import Artifact
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.building import queue as build_queue
-from kernelscape.runtime.building.artifact import Artifact
 from kernelscape.runtime.building.queue import BuildQueue, build_each
 from kernelscape.runtime.cpu import compiler
 from kernelscape.runtime.fake.device import FakeBuilder
-from kernelscape.runtime.worker.outcome import Failure
+from kernelscape.runtime.forked import Stopped
 
 LONG_S = 60.0  # no test takes as long, on however busy a machine
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu import calling
 from kernelscape.runtime.cpu.memory import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device

@@ -11,12 +11,12 @@ import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load, names
-from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.runtime.api.artifact import Artifact
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.building.queue import build_many
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import dialect_of
 from kernelscape.runtime.worker.inputs import make_input_sets
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space

@@ -12,7 +12,9 @@ import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.doctor import examine
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.runtime.backend import CallArguments, RunError
+from kernelscape.runtime.api.backend import CallArguments, RunError
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.cpu.memory import in_memory
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import driver as cuda_driver
@@ -21,8 +23,7 @@ from kernelscape.runtime.cuda import graph as cuda_graph
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda import runner as cuda_runner
-from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
 from ...contracts.device import QUICK, DeviceContract

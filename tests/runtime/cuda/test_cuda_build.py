@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c.cuda_prelude import ATOMIC_EXTREMA, COPY_ASYNC
-from kernelscape.codegen.c.source import KernelLaunch
-from kernelscape.runtime.building.artifact import Artifact, BuildReport
+from kernelscape.codegen.bodies.cuda_prelude import ATOMIC_EXTREMA, COPY_ASYNC
+from kernelscape.codegen.text.source import KernelLaunch
+from kernelscape.runtime.api.artifact import Artifact, BuildReport
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.building.queue import report_many
 from kernelscape.runtime.cuda import nvrtc
 from kernelscape.runtime.cuda.compiler import CudaCompiler
@@ -19,8 +21,7 @@ from kernelscape.runtime.cuda.driver import explain
 from kernelscape.runtime.cuda.nvrtc import KernelReport, read_log
 from kernelscape.runtime.cuda.profiles import PROFILES, find_profile, profile_target
 from kernelscape.runtime.cuda.resources import launch_resources, refusal
-from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Failure
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.space.targets.target import Target
 
 from .. import gpu_sources as gpu

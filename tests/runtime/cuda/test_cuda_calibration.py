@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from kernelscape.cli import commands as cli
 from kernelscape.cli.views import calibration_fields, calibration_lines
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.cuda import gpu as cuda_gpu
 from kernelscape.runtime.cuda import memory as cuda_memory
 from kernelscape.runtime.cuda import probe
@@ -19,9 +21,8 @@ from kernelscape.runtime.cuda import runner as cuda_runner
 from kernelscape.runtime.cuda.compiler import CudaCompiler
 from kernelscape.runtime.cuda.graph import GraphError
 from kernelscape.runtime.cuda.profiles import find_profile, target_of
-from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.measure.calibration import fresh_calibration, keep
-from kernelscape.runtime.worker.outcome import Failure
 
 from . import fake_pycuda
 from .test_cuda import NO_COMPILER, NO_GPU
@@ -186,7 +187,7 @@ def stand_in(monkeypatch, tmp_path):
 @compiled
 def test_times_become_facts(stand_in):
     sheet = target_of(SHEET, "cuda")
-    samples = probe.take_samples(stand_in)
+    samples = probe.take_samples(stand_in, SHEET)
     found = probe.target_from_samples(sheet, samples)
     assert found.calibrated
     assert found.memory_read_bytes_per_ns == pytest.approx(2000)
@@ -212,7 +213,7 @@ def test_times_become_facts(stand_in):
 def test_facts_are_kept_for_the_gpu_and_not_for_its_data_sheet(stand_in, monkeypatch):
     assert not stand_in.machine.facts().calibrated
     target = probe.target_from_samples(
-        target_of(SHEET, "cuda"), samples := probe.take_samples(stand_in)
+        target_of(SHEET, "cuda"), samples := probe.take_samples(stand_in, SHEET)
     )
     kept = keep(fresh_calibration(probe.machine_key(stand_in.gpu.profile), target, samples))
     assert stand_in.machine.facts() == target
@@ -231,18 +232,18 @@ def _nothing_there():
 @compiled
 def test_where_memory_is_short_less_of_it_streams(stand_in, monkeypatch):
     monkeypatch.setattr(fake_pycuda, "LIMIT_BYTES", 10 << 20)
-    _, _, n_floats = probe._Probe(stand_in).large_arrays()
+    _, _, n_floats = probe._Probe(stand_in, SHEET).large_arrays()
     assert 8 * SHEET.l2_bytes <= 4 * n_floats < 10 << 20
     monkeypatch.setattr(fake_pycuda, "LIMIT_BYTES", 4 << 20)
     with pytest.raises(MemoryError):
-        probe._Probe(stand_in).large_arrays()
+        probe._Probe(stand_in, SHEET).large_arrays()
 
 
 @compiled
 def test_a_chain_that_takes_no_time_is_no_fact(stand_in):
     fake_pycuda.models["probe_additions"] = lambda grid, block, buffer: LAUNCH_NS
     with pytest.raises(DeviceError, match="probe_additions was disturbed"):
-        probe.take_samples(stand_in)
+        probe.take_samples(stand_in, SHEET)
 
 
 @pytest.mark.skipif(not NO_GPU, reason="there is a GPU")

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 
 import pytest
+from kernelscape.runtime.api.outcome import Failure, Measurement
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Failure, Measurement
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ...contracts.device import QUICK

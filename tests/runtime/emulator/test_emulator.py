@@ -6,12 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.codegen.c.source import Argument, KernelLaunch, Source
-from kernelscape.codegen.c.vectors import type_name
+from kernelscape.codegen.text.source import Argument, KernelLaunch, Source
+from kernelscape.codegen.text.types import type_name
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.runtime.backend import RunError
-from kernelscape.runtime.device import DeviceError, DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.api.backend import RunError
+from kernelscape.runtime.api.errors import DeviceError
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
+from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 from ...contracts.device import DeviceContract

@@ -13,7 +13,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.codegen.plan.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR
 from kernelscape.runtime import engine as engine_room
@@ -301,7 +301,11 @@ def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         loaded.append({name.removeprefix("kernelscape.") for name in done.stdout.split()})
     assert "codegen.lower_kernel" in loaded[0]
-    assert not loaded[1] & {"codegen.lower_kernel", "codegen.c.index_checks", "codegen.c.text"}
+    assert not loaded[1] & {
+        "codegen.lower_kernel",
+        "codegen.bodies.index_checks",
+        "codegen.write.program",
+    }
 
 
 def test_a_program_says_how_many_threads_there_are_at_most(options, monkeypatch):

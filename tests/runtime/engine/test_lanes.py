@@ -7,7 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.codegen.plan.kernel_plan import LoopStep
 from kernelscape.runtime.engine.decisions import default_plan
 
 A: Any = ks.types.ndarray

@@ -20,7 +20,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.ir.kernel import KernelIR
-from kernelscape.runtime.backend import AbstractCaller
+from kernelscape.runtime.api.backend import AbstractCaller
 from kernelscape.runtime.cpu.compiler import IN_TWO_PARTS
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.loaded import LoadedKernel, caller_of

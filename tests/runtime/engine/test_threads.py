@@ -9,12 +9,12 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape import runtime
-from kernelscape.codegen.kernel_plan import LoopStep
+from kernelscape.codegen.plan.kernel_plan import LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     KernelIR,
 )
-from kernelscape.kernels.program import work
+from kernelscape.kernels.tasks import work
 from kernelscape.runtime.engine import building, lanes
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions

@@ -30,11 +30,11 @@ from kernelscape.kernels.ir.kernel import (
     LoopIndex,
     Store,
 )
+from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.files import is_torn
 from kernelscape.runtime.scratch import Scratch
-from kernelscape.runtime.worker.outcome import Failure
 
 pytestmark = pytest.mark.compiler
 

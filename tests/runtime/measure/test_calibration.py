@@ -9,6 +9,7 @@ from itertools import count, pairwise
 from math import inf
 
 import pytest
+from kernelscape.runtime.api.calibration import Calibration
 from kernelscape.runtime.cpu import streams
 from kernelscape.runtime.cpu.compiler import Library, build_library, find_compiler
 from kernelscape.runtime.cpu.probe import (
@@ -19,13 +20,7 @@ from kernelscape.runtime.cpu.probe import (
 )
 from kernelscape.runtime.cpu.streams import footprints, open_probe
 from kernelscape.runtime.host import read_machine
-from kernelscape.runtime.measure.calibration import (
-    SCHEMA,
-    Calibration,
-    keep_latencies,
-    merge,
-    store_calibration,
-)
+from kernelscape.runtime.measure.calibration import SCHEMA, keep_latencies, merge, store_calibration
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.space.targets.target import StreamCurve
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 import pytest
+from kernelscape.runtime.api.outcome import Protocol
 from kernelscape.runtime.measure.timing import (
     Sampler,
     in_pairs,
@@ -12,7 +13,6 @@ from kernelscape.runtime.measure.timing import (
     measure,
     waited_ns,
 )
-from kernelscape.runtime.worker.outcome import Protocol
 
 
 class Clock:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.runtime.apart import Stopped
+from kernelscape.runtime.api.outcome import Disagreement
+from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.reference import Reference
 from kernelscape.runtime.worker.inputs import make_input_sets
-from kernelscape.runtime.worker.outcome import Disagreement
 from kernelscape.runtime.worker.rounding import Rounding, branch_sentences
 from kernelscape.runtime.worker.verify import Branches, Expected, find_mismatch
 

@@ -10,13 +10,13 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.c.source import Source
+from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.language.record import Recording, record_program
-from kernelscape.kernels.offload.pipeline import normalise
-from kernelscape.runtime.building.artifact import Artifact
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.api.artifact import Artifact
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

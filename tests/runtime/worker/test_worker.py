@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.input_sets import InputSet, InputSets
-from kernelscape.runtime.worker.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.worker.verify import Expected
 from kernelscape.runtime.worker.worker import Worker, WorkerError, WorkerOptions
 
@@ -229,7 +229,7 @@ import sys
 from pathlib import Path
 from kernelscape.tests.runtime.sources import source, input_sets
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.worker.outcome import Protocol
+from kernelscape.runtime.api.outcome import Protocol
 from kernelscape.runtime.worker.worker import Worker
 device = open_device("cpu", DeviceOptions(build_folder=Path({str(tmp_path)!r})))
 w = Worker(device)

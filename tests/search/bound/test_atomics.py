@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain
 from kernelscape.space import choices as ch

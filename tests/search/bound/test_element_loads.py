@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.c.source import Source
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.heat import step
-from kernelscape.kernels.offload.pipeline import normalise
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space import choices as ch

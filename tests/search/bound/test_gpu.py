@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain, uses
 from kernelscape.search.starts.complete import (
@@ -20,7 +20,7 @@ from kernelscape.search.starts.complete import (
 )
 from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import restore
+from kernelscape.space.decisions import restore, to_names
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.gpu_machine import SimulatedGpu
 from kernelscape.testing.machines import MEBI, library_space, root_of, round_target
@@ -383,4 +383,4 @@ def test_sums_of_which_one_waits_for_another_keep_their_threads():
     space = gpu_space("gesummv", m=1024, n=1024)
     greedy = complete_sketch(root_of(space), greedy_sketch(space))
     assert greedy is not None
-    assert dict(greedy.decisions())["dim_kind(scaled_gemv0.j.mid)"] == "THREAD"
+    assert dict(to_names(greedy))["dim_kind(scaled_gemv0.j.mid)"] == "THREAD"

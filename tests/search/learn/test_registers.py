@@ -8,14 +8,14 @@ from math import ceil, prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.reading import read_plan
+from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
 from kernelscape.search.learn.registers import Compiled, RegisterModel
 from kernelscape.search.run import STRATEGIES
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.families.block_memory import REGISTER_ROOMS
+from kernelscape.space.values import REGISTER_ROOMS
 from kernelscape.testing.checking import random_candidate
 from kernelscape.testing.machines import library_space, root_of
 from kernelscape.tests.search import searching

@@ -17,6 +17,7 @@ from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.mcts import Pace
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import to_names
 from kernelscape.testing.machines import library_space, root_of
 from kernelscape.tests.search.searching import searched
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -148,13 +149,13 @@ def test_the_fastest_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_recalls_by_name() -> None:
     time_ns, s = machine(), Surrogate(SPACE)
     for c in drawn(400)[:40]:
-        s.recall(root_of(SPACE), c.decisions(), time_ns(c))
+        s.recall(root_of(SPACE), to_names(c), time_ns(c))
     same = taught(drawn(400)[:40], time_ns)
     np.testing.assert_allclose(s.expected(drawn(400)), same.expected(drawn(400)))
     before = s.expected(drawn(400))
     c = drawn(400)[50]
-    s.recall(root_of(SPACE), [("size(of nothing)", "1"), *c.decisions()], 1.0)
-    s.recall(root_of(SPACE), [(n, "no such value") for n, _ in c.decisions()], 1.0)
+    s.recall(root_of(SPACE), [("size(of nothing)", "1"), *to_names(c)], 1.0)
+    s.recall(root_of(SPACE), [(n, "no such value") for n, _ in to_names(c)], 1.0)
     s.recall(root_of(SPACE), [], 1.0)
     np.testing.assert_allclose(s.expected(drawn(400)), before, atol=1e-7)
 

@@ -9,6 +9,7 @@ from hashlib import sha256
 from kernelscape.kernels.library import load, names
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space.candidate import Space
+from kernelscape.space.decisions import to_names
 from kernelscape.testing.machines import library_space, round_target
 from kernelscape.tests.space.gpu_target import GPU
 
@@ -23,7 +24,7 @@ def _listed(space: Space) -> list[str]:
     """A line a candidate, in the order of trying: a digest of all its decisions by name."""
     found = []
     for _, candidate in sketched_candidates(space):
-        text = "\n".join(f"{name}={value}" for name, value in sorted(candidate.decisions()))
+        text = "\n".join(f"{name}={value}" for name, value in sorted(to_names(candidate)))
         found.append(f"  {sha256(text.encode()).hexdigest()[:16]}")
     return found
 

@@ -1,0 +1,327 @@
+"""Writes the statements of a body as they are: scalar C, one iteration of its outermost loop at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ...kernels.analysis.contraction import Rounding, rounding_of
+from ...kernels.analysis.effects import arrays_written
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.task import Problem
+from ...kernels.ir.text import default_format
+from ...kernels.ir.walk import loads, local_changed, locals_read, nested_statements
+from ..plan.plan import TaskPlan
+from ..plan.schedules import BlockPrefetch
+from ..text import csyntax as c
+from ..text.cprint import expression
+from ..text.types import type_name
+from . import prefetch
+from .body_values import BodyValues
+from .emitter import Block, Builder
+from .lanes import Iterations, Lanes, LaneScope, LaneWriter
+from .memory import Value
+from .vector_functions import ULP4
+
+_SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compilers may reorder
+
+
+class BodyWriter:
+    """See `write`."""
+
+    def __init__(
+        self,
+        w: Builder,
+        problem: Problem,
+        array_of: Callable[[str], c.CExpr],
+        is_shared: Callable[[ir.Update], bool] = lambda update: False,
+    ) -> None:
+        """`is_shared`: whether threads that run at the same time may meet in the element of an update, which is then atomic."""
+        self.w, self.is_shared = w, is_shared
+        self.v = BodyValues(w, problem, array_of)
+        self.stop = ""  # the label at which an iteration ends early
+        self.is_free = False  # whether sums may be reordered
+        self.ulp = ULP4  # the permitted error of functions in lanes, where sums may be reordered
+        self.rounding = Rounding(True)
+        self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
+        self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
+        self.prefetch: BlockPrefetch | None = None  # of what later iterations touch
+        self.lanes: Lanes | None = None  # the loop that runs in lanes
+        self.given: Mapping[str, c.CExpr] = {}  # what locals are set to, known before
+        self.ranges: Mapping[str, Lanes] = {}  # loops inside that run in lanes, by name
+
+    def write(self, task: TaskPlan, variables: dict[tuple[int, str, int], c.CExpr]) -> None:
+        """Writes the body for the values of the loop variables in force; locals belong to one iteration.
+
+        Where it asserts something, it does nothing in a call in which an assertion has failed: see FAILING in vectors.py.
+        """
+        assert task.task.body is not None
+        self.v.loops = {loop: x for (t, loop, _), x in variables.items() if t == task.index}
+        self.begin(task.task.body.statements, task.task.fast_math)
+        self.w.write(c.Scope(self.iteration(task.task.body.statements)))
+        for array in arrays_written(task.task):
+            self.w.forget(array)
+
+    def begin(self, body: tuple[ir.Stmt, ...], fast_math: bool) -> None:
+        """Takes what may be done with the floats of a body."""
+        self.is_free, self.rounding = fast_math, rounding_of(body, fast_math)
+
+    def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
+        """The statements of one iteration, with its locals."""
+        self.w.blocks.append(Block())
+        asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
+        self.stop = self.w.fresh("stop") if asserts else ""
+        self.declare_locals(body)
+        self.statements(body)
+        written = tuple(self.w.blocks.pop().statements)
+        if asserts:
+            goes_on = c.If(c.Un("!", c.Id("ks_stopped")), written)
+            written = (goes_on, c.Label(self.stop))
+        return written
+
+    def declare_locals(self, body: tuple[ir.Stmt, ...]) -> None:
+        for s in body:
+            match s:
+                case ir.SetLocal(name, value):
+                    self.v.declare(name, value.dtype)
+                    if self.prefetch is not None:
+                        prefetch.declare(self.prefetch, self.v, name)
+                case ir.LocalArray(name, extent, value) if name not in self.v.locals:
+                    place = c.Id(self.w.fresh(name))
+                    self.v.locals[name] = Value(place, value.dtype)
+                    kind = type_name(value.dtype, 0)
+                    self.w.write(c.Declare(kind, place.name, None, extent))
+                case ir.Update(value=value, result=name) if name:
+                    self.v.declare(name, value.dtype)
+                case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
+                    pass  # its locals belong to the lanes
+                case ir.For(loop=loop) if loop in self.ranges:
+                    pass  # and these to the range
+                case ir.For(body=inner) | ir.While(body=inner):
+                    self.declare_locals(inner)
+                case ir.If(then=then, orelse=orelse):
+                    self.declare_locals(then)
+                    self.declare_locals(orelse)
+
+    def statements(self, body: tuple[ir.Stmt, ...]) -> None:
+        for s in body:
+            with self.w.rounding(self.rounding.level(s)):
+                self.statement(s)
+
+    def statement(self, s: ir.Stmt) -> None:
+        match s:
+            case ir.For(loop=loop) if self.lanes is not None and loop == self.lanes.loop:
+                for made in self.in_lanes(s, c.Num("0"), self.v.evaluate(s.extent).x):
+                    self.w.write(made)
+            case ir.For(loop=loop) if loop in self.ranges:
+                self.range_in_lanes(s, self.ranges[loop])
+            case ir.For(loop, extent, inner):
+                self.loop(loop, extent, inner)
+            case ir.SetLocal(name) if name in self.given:
+                self.w.write(c.Assign(self.v.locals[name].x, self.given[name]))
+            case ir.SetLocal(name, value):
+                held = self.v.locals[name]
+                self.w.write(
+                    c.Assign(held.x, self.w.converted(self.v.evaluate(value), held.dtype).x)
+                )
+                if self.prefetch is not None:
+                    self.write_all(prefetch.advance(self.prefetch, self.v, name))
+            case ir.UpdateLocal(name, op, value):
+                self.w.write(self.v.updated(self.v.locals[name], op, self.v.evaluate(value)))
+            case ir.LocalArray(name, extent, value):
+                k = self.w.fresh("k")
+                start = self.w.converted(self.v.evaluate(value), self.v.locals[name].dtype).x
+                fill = c.Assign(c.Index(self.v.locals[name].x, c.Id(k)), start)
+                self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
+                self.w.used.discard(k)
+            case ir.SetElement(name, index, value):
+                place = self.v.local_element(name, index)
+                self.w.write(
+                    c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
+                )
+            case ir.Store(array, indices, value):
+                place = self.v.element(array, indices)
+                self.w.write(
+                    c.Assign(place.x, self.w.converted(self.v.evaluate(value), place.dtype).x)
+                )
+            case ir.Update() if s.result or self.is_shared(s):
+                self.fetch(s)
+            case ir.Update(array, indices, op, value):
+                self.w.write(
+                    self.v.updated(self.v.element(array, indices), op, self.v.evaluate(value))
+                )
+            case ir.While(condition, inner):
+                self.w.write(c.While(self.v.evaluate(condition).x, self.nested(inner)))
+            case ir.Print(parts, _, formats):
+                name, first = self.w.prelude.printing()
+                self.w.write(self.printed(name, tuple(map(c.Num, first)), parts, formats))
+            case ir.Assert():
+                self.claim(s)
+            case ir.If(condition, then, orelse):
+                test = self.v.evaluate(condition).x
+                self.w.write(c.If(test, self.nested(then), self.nested(orelse)))
+
+    def write_all(self, statements: Iterable[c.CStmt]) -> None:
+        for made in statements:
+            self.w.write(made)
+
+    def nested(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
+        self.w.blocks.append(Block())
+        self.statements(body)
+        return tuple(self.w.blocks.pop().statements)
+
+    def loop(self, loop: str, extent: ir.Expr, body: tuple[ir.Stmt, ...]) -> None:
+        if isinstance(extent, ir.Const) and 1 < self.copies.get(loop, 0) == int(extent.value):
+            self.write_out(loop, int(extent.value), body)
+            return
+        if self.prefetch is not None:
+            self.write_all(prefetch.before(self.prefetch, self.v, loop))
+        name = self.w.fresh(loop)
+        outer = self.v.loops.get(loop)
+        self.v.loops[loop] = c.Id(name)
+        inner = self.nested(body)
+        hi = self.v.evaluate(extent).x
+        if _changes(body, extent):
+            end = c.Id(self.w.fresh(f"{loop}_end"))
+            self.w.write(c.Declare("long", end.name, hi, constant=True))
+            hi = end
+        self.w.write(self.loop_over(loop, c.For(name, c.Num("0"), hi, 1, inner), body))
+        self.w.used.discard(name)
+        if outer is not None:
+            self.v.loops[loop] = outer
+
+    def write_out(self, loop: str, n: int, body: tuple[ir.Stmt, ...]) -> None:
+        """All iterations of a loop, one behind the other. Where gcc 12 is told to write them out it takes the last one for one that
+        seldom runs, and makes no vectors of it: an eighth of a leaf of 8^3 took half of its time.
+        """
+        outer = self.v.loops.get(loop)
+        for k in range(n):
+            self.v.loops[loop] = c.number(k)
+            self.w.write(c.Scope(self.nested(body)))
+        del self.v.loops[loop]
+        if outer is not None:
+            self.v.loops[loop] = outer
+
+    def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
+        """The loop of `lanes` from lo to hi, several iterations at once."""
+        assert self.lanes is not None
+        return self.lane_writer(s, self.lanes).loop(lo, hi)
+
+    def lane_writer(self, s: ir.For, lanes: Lanes) -> LaneWriter:
+        """What writes iterations of a loop several at once; the locals around it that they change are sums."""
+        sums = {
+            x.name: x.op
+            for x in nested_statements(s.body)
+            if isinstance(x, ir.UpdateLocal) and x.name in self.v.locals
+        }
+        extents = {s.loop: int(s.extent.value)} if isinstance(s.extent, ir.Const) else {}
+        scope = LaneScope(
+            *(self.v.problem, self.v.array_of, self.v.loops, self.v.locals),
+            *(extents, sums),
+            Iterations(is_shared=self.is_shared, in_any_order=self.is_free),
+            self.ulp if self.is_free else None,
+            self.rounding,
+        )
+        return LaneWriter(self.w, scope, lanes, s.body)
+
+    def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
+        """A loop that only adds up (kernels/analysis/inner_ranges.py): iterations that fill all lanes, then those that are left."""
+        end, whole = self.w.fresh(f"{s.loop}_end"), self.w.fresh(f"{s.loop}_whole")
+        self.w.write(c.Declare("long", end, self.v.evaluate(s.extent).x, constant=True))
+        n_whole = c.Bin("*", c.Bin("/", c.Id(end), c.number(lanes.width)), c.number(lanes.width))
+        self.w.write(c.Declare("long", whole, n_whole, constant=True))
+        for made in self.lane_writer(s, lanes).whole(c.Num("0"), c.Id(whole)):
+            self.w.write(made)
+        name, outside = self.w.fresh(s.loop), dict(self.v.locals)
+        self.v.loops[s.loop] = c.Id(name)
+        self.w.blocks.append(Block())
+        self.declare_locals(s.body)
+        self.statements(s.body)
+        rest = tuple(self.w.blocks.pop().statements)
+        self.v.locals = outside
+        self.w.write(c.For(name, c.Id(whole), c.Id(end), 1, rest))
+        self.w.used.discard(name)
+        del self.v.loops[s.loop]
+
+    def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
+        """A loop that was written for `body` with what compilers may know of its iterations."""
+        is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
+        is_free = self.is_free and is_innermost
+        return replace(
+            made,
+            in_any_order=is_free,
+            sums=self.sums_of(body) if is_free else (),
+            independent=is_innermost and loop in self.independent,
+            copies=self.copies.get(loop, 0),
+        )
+
+    def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:
+        """The operators and variables of a loop that does nothing but sum up; () where it does anything else."""
+        ops: dict[str, str] = {}
+        for s in body:
+            if not isinstance(s, ir.UpdateLocal) or s.op not in _SUMS:
+                return ()
+            if ops.setdefault(s.name, s.op) != s.op:
+                return ()
+        if any(ops.keys() & locals_read(s.value) for s in body if isinstance(s, ir.UpdateLocal)):
+            return ()
+        return tuple((_SUMS[op], expression(self.v.locals[name].x)) for name, op in ops.items())
+
+    def fetch(self, s: ir.Update) -> None:
+        """An update that is atomic, or whose old value is wanted; what its local held before may be in its index and value."""
+        place = self.v.element(s.array, s.indices)
+        value = self.w.converted(self.v.evaluate(s.value), place.dtype)
+        old = self.w.fresh(f"{s.result or s.array}_old")
+        is_shared = self.is_shared(s)
+        found: c.CExpr = place.x
+        if is_shared:
+            function = self.w.prelude.use(f"fetch_{s.op}", place.dtype, 0)
+            found = c.Call(function, (c.Un("&", place.x), value.x))
+        if not s.result:
+            self.w.write(c.Evaluate(found))
+            return
+        self.w.write(c.Declare(type_name(place.dtype, 0), old))
+        self.w.write(c.Assign(c.Id(old), found))
+        if not is_shared:
+            self.w.write(self.v.updated(place, s.op, value))
+        self.w.write(c.Assign(self.v.locals[s.result].x, c.Id(old)))
+
+    def claim(self, s: ir.Assert) -> None:
+        name = self.w.prelude.failing()
+        said = self.printed(name, (), (f"{s.where}: {s.message}", *s.parts), s.formats)
+        ends = (said, c.Goto(self.stop))
+        self.w.write(c.If(c.Un("!", self.v.evaluate(s.condition).x), ends))
+
+    def printed(
+        self,
+        function: str,
+        first: tuple[c.CExpr, ...],
+        parts: tuple[ir.Part, ...],
+        formats: tuple[str, ...],
+    ) -> c.CStmt:
+        """A call of something like printf, which takes `first` before the format."""
+        text, values, left = "", list[c.CExpr](), iter(formats)
+        for part in parts:
+            if isinstance(part, str):
+                text += part.replace("%", "%%")
+                continue
+            value = self.v.evaluate(part)
+            wanted = next(left, "") or default_format(value.dtype)
+            kind, x = "double", value.x
+            if not value.dtype.is_float:
+                kind = "long long"
+                if wanted[-1] not in "di":
+                    kind, x = f"unsigned {kind}", c.CastTo(f"uint{8 * value.dtype.size_bytes}_t", x)
+                wanted = f"{wanted[:-1]}ll{wanted[-1]}"
+            text += f"%{wanted}"
+            values.append(c.CastTo(kind, x))
+        return c.Evaluate(c.Call(function, (*first, c.Text(text), *values)))
+
+
+def _changes(body: tuple[ir.Stmt, ...], e: ir.Expr) -> bool:
+    """Whether statements change what an expression reads."""
+    read = {x.array for x in loads(e)}, set(locals_read(e))
+    return any(
+        local_changed(s) in read[1] or (isinstance(s, ir.Store | ir.Update) and s.array in read[0])
+        for s in nested_statements(body)
+    )

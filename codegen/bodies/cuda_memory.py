@@ -1,0 +1,66 @@
+"""How CUDA text moves elements and vectors: what may not begin at a multiple of its size is moved otherwise."""
+
+from __future__ import annotations
+
+from ...kernels.ir.kernel import DType
+from ..text import csyntax as c
+from ..text.cprint import expression
+from ..text.names import RESERVED_CUDA
+from .cuda_vectors import HINTED_LOADS, STREAMING_STORE
+from .emitter import Builder
+from .memory import Emitter, Memory, Value
+
+
+class CudaMemory(Memory):
+    """Of a GPU."""
+
+    reserved = RESERVED_CUDA
+
+    def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
+        """Vectors that may lie across the bounds of vectors are moved one element at a time."""
+        is_aligned = w.is_multiple(index, lanes)
+        return operation if is_aligned else f"{operation}_unaligned"
+
+    def alignment(
+        self, w: Emitter, base: c.CExpr, index: c.CExpr, value: Value
+    ) -> tuple[c.CExpr, ...]:
+        return ()
+
+    def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
+        place = c.Index(base, index)
+        return c.Call(HINTED_LOADS[hint], (c.Un("&", place),)) if hint else place
+
+    def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
+        if stream:
+            return c.Evaluate(c.Call(STREAMING_STORE, (c.Un("&", place), x)))
+        return c.Assign(place, x)
+
+    def strided(
+        self,
+        w: Emitter,
+        base: c.CExpr,
+        index: c.CExpr,
+        dtype: DType,
+        lanes: int,
+        stride: int,
+        hint: str,
+    ) -> c.CExpr:
+        places = (c.add(index, c.number(k * stride)) for k in range(lanes))
+        items = tuple(self.element(base, x, hint) for x in places)
+        return self.vector_of(w, dtype, lanes, items)
+
+    def vector_of(
+        self, w: Emitter, dtype: DType, lanes: int, items: tuple[c.CExpr, ...]
+    ) -> c.CExpr:
+        helper = "splat" if len(items) == 1 else "make"
+        return c.Call(w.prelude.use(helper, dtype, lanes), items)
+
+
+def gather(w: Builder, array: str, places: list[c.CExpr], dtype: DType) -> Value:
+    """A vector of elements that are anywhere in an array; once in a scope."""
+    key = (array, ", ".join(map(expression, places)), len(places))
+    if key not in w.block.known:
+        items = tuple(c.Index(c.Id(array), x) for x in places)
+        vector = Value(w.memory.vector_of(w, dtype, len(items), items), dtype, len(items))
+        return w.remember(key, array, vector)
+    return w.block.known[key]

@@ -1,0 +1,254 @@
+"""Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
+
+Names are those of codegen/bodies/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
+"""
+
+from __future__ import annotations
+
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.ops import OPS
+from ..text.types import SCALAR_TYPES, mask_dtype
+from .cuda_prelude import ATOMIC_EXTREMA
+from .vectors import Helpers, Prelude, math_function, scalar_helper
+
+_INLINE = "static __device__ __forceinline__"
+# The types of the language that one load or store moves, by dtype and lanes.
+_BUILT_IN = {
+    ("f32", 2): "float2",
+    ("f32", 4): "float4",
+    ("f64", 2): "double2",
+    ("i32", 2): "int2",
+    ("i32", 4): "int4",
+    ("i64", 2): "longlong2",
+}
+HINTED_LOADS = {"CG": "__ldcg", "READ_ONLY": "__ldg", "STREAM": "__ldcs"}
+STREAMING_STORE = "__stcs"
+_VECTORS = f"""\
+template <typename T, int N> struct alignas(sizeof(T) * N) lanes_of {{
+    T e[N];
+    __device__ __forceinline__ T &operator[](int l) {{ return e[l]; }}
+    __device__ __forceinline__ const T &operator[](int l) const {{ return e[l]; }}
+}};
+template <typename T> struct scalar_of {{ typedef T type; }};
+template <typename T> struct mask_of {{ typedef int32_t type; }};
+template <> struct mask_of<double> {{ typedef int64_t type; }};
+template <> struct mask_of<int64_t> {{ typedef int64_t type; }};
+#define LANES_ARITHMETIC(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
+    return a; }} \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, typename scalar_of<T>::type b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b; \\
+    return a; }} \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(typename scalar_of<T>::type a, lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) b.e[l] = a op b.e[l]; \\
+    return b; }} \\
+template <typename T, int N, typename U> {_INLINE} lanes_of<T, N> &operator op##=(lanes_of<T, N> &a, const U b) {{ \\
+    a = a op b; \\
+    return a; }}
+#define LANES_BITS(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = a.e[l] op b.e[l]; \\
+    return a; }}
+#define LANES_COMPARISON(op) \\
+template <typename T, int N> \\
+{_INLINE} lanes_of<typename mask_of<T>::type, N> operator op(const lanes_of<T, N> a, const lanes_of<T, N> b) {{ \\
+    lanes_of<typename mask_of<T>::type, N> r; \\
+    for (int l = 0; l < N; ++l) r.e[l] = a.e[l] op b.e[l] ? -1 : 0; \\
+    return r; }}
+#define LANES_UNARY(op) \\
+template <typename T, int N> {_INLINE} lanes_of<T, N> operator op(lanes_of<T, N> a) {{ \\
+    for (int l = 0; l < N; ++l) a.e[l] = op a.e[l]; \\
+    return a; }}
+LANES_ARITHMETIC(+) LANES_ARITHMETIC(-) LANES_ARITHMETIC(*) LANES_ARITHMETIC(/)
+LANES_BITS(&) LANES_BITS(|)
+LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
+LANES_UNARY(-) LANES_UNARY(~)"""
+
+# Of integers only: texts without them are those that older versions wrote.
+_INTEGERS = "template <> struct mask_of<uint64_t> { typedef int64_t type; };\nLANES_BITS(^)"
+
+
+class CudaHelpers(Helpers):
+    """In CUDA C++."""
+
+    def printing(self) -> tuple[str, str, tuple[str, ...]]:
+        return "", "printf", ()
+
+    def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
+        name = f"{dtype.name}x{lanes}"
+        typedef = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
+        found = {"vectors": _VECTORS, name: typedef}
+        if dtype.is_integer:
+            found = {"vectors": _VECTORS, "integer_vectors": _INTEGERS, name: typedef}
+        return found
+
+    def function(
+        self,
+        prelude: Prelude,
+        name: str,
+        operation: str,
+        dtype: DType,
+        lanes: int,
+        other: DType | None,
+    ) -> str:
+        c = SCALAR_TYPES[dtype.name]
+        if operation.startswith(("warp_", "block_")):
+            return _threads(name, operation, c)
+        if operation.startswith("fetch_"):  # nobody asks for what was there
+            operation = operation.replace("fetch_", "atomic_")
+        if operation.startswith("atomic_"):
+            if dtype.is_float and operation != "atomic_add":
+                prelude.defined.setdefault("atomic_extrema", ATOMIC_EXTREMA)
+            return _atomic(name, operation, dtype)
+        if operation.startswith("exact_") and not lanes:
+            kind = "f" if dtype is DType.f32 else "d"
+            function = f"__{kind}{operation.removeprefix('exact_')}_rn"
+            return f"{_INLINE} {c} {name}({c} a, {c} b) {{ return {function}(a, b); }}"
+        if not lanes:
+            text = scalar_helper(prelude, name, operation, dtype, other)
+            return _counted(text.replace("static inline", _INLINE, 1))
+        v = f"{dtype.name}x{lanes}"
+        each = f"    for (int l = 0; l < {lanes}; ++l) r[l] = "
+        end = ";\n    return r;\n}"
+        if operation.startswith(("load", "store", "stream")):
+            return _move(name, operation, dtype, lanes)
+        match operation:
+            case "splat":
+                return f"{_INLINE} {v} {name}({c} x) {{\n    {v} r;\n{each}x{end}"
+            case "make":
+                items = ", ".join(f"{c} x{k}" for k in range(lanes))
+                sets = "".join(f"    r[{k}] = x{k};\n" for k in range(lanes))
+                return f"{_INLINE} {v} {name}({items}) {{\n    {v} r;\n{sets}    return r;\n}}"
+            case "iota":
+                return f"{_INLINE} {v} {name}({c} first) {{\n    {v} r;\n{each}first + l{end}"
+            case "convert":
+                assert other is not None
+                source = prelude.vector_type(other, lanes)
+                return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}({c})x[l]{end}"
+            case "min" | "max":
+                less = "a[l] < b[l]" if operation == "min" else "a[l] > b[l]"
+                return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{less} ? a[l] : b[l]{end}"
+            case "select":
+                mask = prelude.vector_type(mask_dtype(dtype), lanes)
+                return f"{_INLINE} {v} {name}({mask} m, {v} a, {v} b) {{\n    {v} r;\n{each}m[l] ? a[l] : b[l]{end}"
+            case "fold_add" | "fold_mul" | "fold_min" | "fold_max":
+                return _fold(name, operation.removeprefix("fold_"), c, v, lanes)
+            case "bitcast":
+                assert other is not None
+                source, scalar = (
+                    prelude.vector_type(other, lanes),
+                    prelude.use(operation, dtype, 0, other),
+                )
+                return f"{_INLINE} {v} {name}({source} x) {{\n    {v} r;\n{each}{scalar}(x[l]){end}"
+        row = OPS[operation.removeprefix("exact_")]
+        function = math_function(operation, dtype) or prelude.use(operation, dtype, 0)
+        if row.arity == 2:
+            return f"{_INLINE} {v} {name}({v} a, {v} b) {{\n    {v} r;\n{each}{function}(a[l], b[l]){end}"
+        if row.gives is DType.bool_:
+            mask = prelude.vector_type(mask_dtype(dtype), lanes)
+            return f"{_INLINE} {mask} {name}({v} x) {{\n    {mask} r;\n{each}-{function}(x[l]){end}"
+        result = prelude.vector_type(row.result(dtype), lanes)
+        return f"{_INLINE} {result} {name}({v} x) {{\n    {result} r;\n{each}{function}(x[l]){end}"
+
+
+def _counted(text: str) -> str:
+    """With what CUDA calls the functions that count bits, where its compiler reads it."""
+    for ours, theirs in (
+        ("popcountll", "__popcll("),
+        ("popcount", "__popc("),
+        ("clzll", "__clzll("),
+        ("clz", "__clz("),
+        ("ctzll", "-1 + __ffsll("),
+        ("ctz", "-1 + __ffs("),
+    ):
+        name = f"__builtin_{ours}("
+        if name in text:
+            lines = text.replace(name, theirs)
+            return f"#if defined(__CUDACC__)\n{lines}\n#else\n{text}\n#endif"
+    return text
+
+
+def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
+    """A load or store of neighbours: of 16 or 8 bytes at once where they are aligned, else one by one."""
+    c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
+    what = operation.removesuffix("_unaligned")
+    whole = _BUILT_IN.get((dtype.name, lanes)) if what == operation else None
+    fields = "xyzw"[:lanes]
+    if what.startswith("load"):
+        hinted = HINTED_LOADS.get(what.removeprefix("load_").upper())
+        head = f"{_INLINE} {v} {name}(const {c} *p) {{\n    {v} r;\n"
+        if whole is None:
+            each = f"{hinted}(p + l)" if hinted else "p[l]"
+            return f"{head}    for (int l = 0; l < {lanes}; ++l) r[l] = {each};\n    return r;\n}}"
+        parts = "".join(f"    r[{k}] = q.{f};\n" for k, f in enumerate(fields))
+        place = f"(const {whole} *)p"
+        moved = f"{hinted}({place})" if hinted else f"*{place}"
+        return f"{head}    const {whole} q = {moved};\n{parts}    return r;\n}}"
+    head = f"{_INLINE} void {name}({c} *p, {v} x) {{\n"
+    streams = what == "stream"
+    if whole is None:
+        each = f"{STREAMING_STORE}(p + l, x[l])" if streams else "p[l] = x[l]"
+        return f"{head}    for (int l = 0; l < {lanes}; ++l) {each};\n}}"
+    made = f"make_{whole}({', '.join(f'x[{k}]' for k in range(lanes))})"
+    move = f"{STREAMING_STORE}(({whole} *)p, {made})" if streams else f"*({whole} *)p = {made}"
+    return f"{head}    {move};\n}}"
+
+
+def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
+    """Combines neighbours until one value is left."""
+    step = OPS[operation].combine.replace("a", "x[l]").replace("b", "x[l + n]")
+    return (
+        f"{_INLINE} {c} {name}({v} x) {{\n"
+        f"    for (int n = {lanes // 2}; n > 0; n /= 2)\n"
+        f"        for (int l = 0; l < n; ++l) x[l] = {step};\n"
+        f"    return x[0];\n}}"
+    )
+
+
+def _atomic(name: str, operation: str, dtype: DType) -> str:
+    """Takes one more value into a sum, or least or greatest value, that several blocks share."""
+    c = SCALAR_TYPES[dtype.name]
+    wide = "unsigned long long" if operation == "atomic_add" else "long long"
+    # CUDA has no sum of signed ones, and its names for them are other types.
+    is_wide = dtype.is_integer and dtype.size_bytes == 8
+    if dtype is DType.u64:
+        wide = "unsigned long long"
+    place, value = (f"({wide} *)p", f"({wide})x") if is_wide else ("p", "x")
+    function = {"atomic_add": "Add", "atomic_min": "Min", "atomic_max": "Max"}[operation]
+    function = f"atomic{function}"
+    if dtype.is_float and operation != "atomic_add":
+        function = operation
+    return f"{_INLINE} void {name}({c} *p, {c} x) {{ {function}({place}, {value}); }}"
+
+
+def _threads(name: str, operation: str, c: str) -> str:
+    """Reductions over threads whose numbers in the block differ in some digits; every thread takes part and gets the result.
+
+    `warp_*` combines those that differ by `first`, 2 * `first`, ... below `end`; `block_*` those that differ by less than `count`
+    times `first`, through shared memory: `first` is at least a warp, so that warps differ and lanes do not.
+    """
+    scope, op = operation.split("_")
+    combined = OPS[op].combine
+    if scope == "warp":
+        return (
+            f"{_INLINE} {c} {name}({c} a, int first, int end) {{\n"
+            f"    for (int n = first; n < end; n *= 2) {{\n"
+            f"        const {c} b = __shfl_xor_sync(0xffffffffu, a, n);\n"
+            f"        a = {combined};\n"
+            f"    }}\n"
+            f"    return a;\n}}"
+        )
+    return (
+        f"{_INLINE} {c} {name}({c} x, {c} *meeting, int tid, int first, int count) {{\n"
+        f"    const int base = tid % first + tid / (first * count) * (first * count);\n"
+        f"    meeting[tid] = x;\n"
+        f"    __syncthreads();\n"
+        f"    {c} a = meeting[base];\n"
+        f"    for (int k = 1; k < count; ++k) {{\n"
+        f"        const {c} b = meeting[base + k * first];\n"
+        f"        a = {combined};\n"
+        f"    }}\n"
+        f"    __syncthreads();\n"
+        f"    return a;\n}}"
+    )

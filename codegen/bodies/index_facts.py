@@ -1,0 +1,142 @@
+"""What is known of indices and locals before a sequence has run: on what they depend, and between what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.affine import to_affine
+from ...kernels.ir.walk import children, walk
+from ...kernels.tasks.bounds_check import Around
+
+Range = tuple[int, int]
+
+
+class IndexFacts:
+    """Of the statements of one call after the other; `written` are the arrays that the sequence itself writes."""
+
+    def __init__(self, written: AbstractSet[str]) -> None:
+        self.written = written
+        self.ranges: dict[str, Range] = {}  # of loops
+        self.data_loops: set[str] = set()  # whose extent depends on data
+        self.unknown: set[str] = set()  # locals that are not known before the run
+        # Of integers that one statement alone sets, where that was gone through.
+        self.of_locals: dict[str, Range] = {}
+
+    def is_unknown(self, e: ir.Expr) -> bool:
+        """Whether it depends on what the sequence computes."""
+        return any(
+            (isinstance(x, ir.Load) and x.array in self.written)
+            or (isinstance(x, ir.Local) and x.name in self.unknown)
+            or isinstance(x, ir.LocalElement)
+            for x in walk(e)
+        )
+
+    def depends_on_data(self, e: ir.Expr) -> bool:
+        """Whether it is no affine function of loops of constant extent: those are looked at where kernels are made."""
+        form = to_affine(e)
+        return form is None or any(loop in self.data_loops for loop, _ in form.terms)
+
+    def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
+        """Locals that some assignment makes unknown, or that are set where it is not known whether."""
+        self.unknown = set()
+        while True:
+            before = len(self.unknown)
+            self.spread(body, False)
+            if len(self.unknown) == before:
+                return self.unknown
+
+    def spread(self, body: tuple[ir.Stmt, ...], is_unsure: bool) -> None:
+        for s in body:
+            unsure = is_unsure or any(self.is_unknown(e) for e in children(s))
+            match s:
+                case ir.SetLocal(name) | ir.UpdateLocal(name) if unsure:
+                    self.unknown.add(name)
+                case ir.Update(result=name) if name:
+                    self.unknown.add(name)
+                case ir.While(body=inner):
+                    self.spread(inner, True)
+                case ir.For(body=inner):
+                    self.spread(inner, unsure)
+                case ir.If(then=then, orelse=orelse):
+                    self.spread((*then, *orelse), unsure)
+
+    def range_of(self, e: ir.Expr) -> Range:
+        """Values that an integer expression may have, at most: all of its type where it may wrap around."""
+        least, most = e.dtype.range
+        low, high = self.unwrapped_range(e)
+        return (low, high) if least <= low and high <= most else (least, most)
+
+    def unwrapped_range(self, e: ir.Expr) -> Range:
+        match e:
+            case ir.Const(value):
+                return int(value), int(value)
+            case ir.LoopIndex(loop):
+                return self.ranges[loop]
+            case ir.Local(name):
+                return self.of_locals.get(name, e.dtype.range)
+            case ir.Cast(x) if x.dtype.is_integer:
+                return self.range_of(x)
+            case ir.Select(_, a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return min(low, low2), max(high, high2)
+            case ir.Unary("neg", x):
+                low, high = self.range_of(x)
+                return -high, -low
+            case ir.Binary("add", a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return low + low2, high + high2
+            case ir.Binary("sub", a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                return low - high2, high - low2
+            case ir.Binary("mul", a, b):
+                corners = [x * y for x in self.range_of(a) for y in self.range_of(b)]
+                return min(corners), max(corners)
+            case ir.Binary("min" | "max" as op, a, b):
+                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
+                pick = min if op == "min" else max
+                return pick(low, low2), pick(high, high2)
+            case ir.Binary("mod", _, ir.Const(value)) if value > 0:
+                return 0, int(value) - 1
+            case ir.Binary("floordiv", a, ir.Const(value)) if value > 0:
+                low, high = self.range_of(a)
+                return low // int(value), high // int(value)
+        return e.dtype.range
+
+
+def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
+    """Array and indices of what the statements access whenever they run, but for loops and branches in them."""
+    for s in body:
+        if isinstance(s, ir.For | ir.If | ir.While):
+            continue
+        for e in children(s):
+            yield from ((x.array, x.indices) for x in walk(e) if isinstance(x, ir.Load))
+        if isinstance(s, ir.Store | ir.Update):
+            yield s.array, s.indices
+
+
+def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
+    """What is added to the loop's index in `e`, a sum of both; None where it is no such sum."""
+    match e:
+        case ir.LoopIndex(name) if name == loop:
+            return ir.Const(0, e.dtype)
+        case ir.Binary("add", ir.LoopIndex(name), rest) if name == loop:
+            return rest
+        case ir.Binary("add", rest, ir.LoopIndex(name)) if name == loop:
+            return rest
+    return None
+
+
+def stays(around: Around, index: ir.Expr, n: int) -> bool:
+    """Whether an index is an affine function of loops that is proved to be inside of an axis: that of a triangle, say."""
+    x = to_affine(index)
+    return x is not None and around.has(x) and not around.may_leave(x, n)
+
+
+def without_widening(e: ir.Expr) -> ir.Expr:
+    """An index before it was made a wider integer."""
+    match e:
+        case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
+            return x
+    return e

@@ -1,0 +1,78 @@
+"""Loads of elements near one another in lanes: each lane loads its row at once, and a transposition makes vectors of lanes of them.
+
+In place of a gather for each element. Only what lies between two elements that the lane's iteration reads is read in lanes that are
+live, and the beginning of the array in others: nothing outside of it.
+See kernels/analysis/neighbour_loads.py and codegen/bodies/lanes_rows.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from ...kernels.analysis.neighbour_loads import Group, Near, near_loads
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
+from ..text import csyntax as c
+from .lanes_rows import row_length
+from .lanes_values import LaneValues, Place
+
+_Elements = Mapping[ir.Load, tuple[Near, int]]
+
+
+class NearLoads:
+    """The loads near one another of one block, which is written from its first statement to its last."""
+
+    def __init__(self, v: LaneValues, body: Sequence[ir.Stmt]) -> None:
+        self.v, around = v, v.scope.iterations
+        self.of: Sequence[_Elements] = ({},) * len(body)
+        if around.loads_rows:
+            self.of = near_loads(body, self._shape, self._may, row_length, around.kept)
+        self._places: dict[int, c.CExpr] = {}  # by their numbers
+        self._held: dict[Near, c.CExpr] = {}
+
+    def before(self, at: int) -> None:
+        """What is loaded for a statement, and those behind it."""
+        found: dict[ir.Load, c.CExpr] = {}
+        for load, (near, k) in self.of[at].items():
+            if near not in self._held:
+                self._held[near] = self._loaded(near)
+            found[load] = c.Index(self._held[near], c.number(k))
+        self.v.near = found
+
+    def _shape(self, array: str) -> tuple[int, ...]:
+        return self.v.scope.problem.array(array).shape
+
+    def _dtype(self, array: str) -> DType:
+        return self.v.scope.problem.array(array).dtype
+
+    def _may(self, load: ir.Load) -> bool:
+        """Whether an element would be gathered, out of an array that is in one piece."""
+        shape, dtype = self._shape(load.array), self._dtype(load.array)
+        if load.array in self.v.scope.iterations.tiles or prod(shape) < row_length(dtype):
+            return False
+        if not (self.v.rows.can_load(dtype) and any(map(self.v.varies, load.indices))):
+            return False
+        place = self.v.place(load.array, load.indices)
+        return place.offsets is not None or place.stride not in (0, 1)
+
+    def _loaded(self, near: Near) -> c.CExpr:
+        """The vectors of the elements, in an array that compilers keep in registers."""
+        if near.group.place not in self._places:
+            self._places[near.group.place] = self._placed(near.group)
+        array, dtype = near.group.load.array, self._dtype(near.group.load.array)
+        name = c.Id(self.v.w.fresh("row"))
+        self.v.w.write(c.Declare(self.v.m.type(dtype), name.name, None, near.length))
+        at = self.v.address(array, Place(c.number(near.start), 0, None))
+        function = self.v.rows.load(dtype, near.length)
+        self.v.w.write(c.Evaluate(c.Call(function, (at, self._places[near.group.place], name))))
+        return name
+
+    def _placed(self, group: Group) -> c.CExpr:
+        """The index of the first element of each lane's group, as many 64-bit numbers; 0 in lanes that are not live."""
+        name = c.Id(self.v.w.fresh("at"))
+        self.v.w.write(c.Declare("int64_t", name.name, None, self.v.lanes.width))
+        first = self.v.flat_offsets(group.load.array, group.load.indices, -group.before)
+        function = self.v.rows.places()
+        self.v.w.write(c.Evaluate(c.Call(function, (self.v.mask, first, name))))
+        return name

@@ -1,0 +1,386 @@
+"""Rows: elements next to one another that each lane updates or loads, the numbers of a vector of particles for one node of a grid.
+
+Values of lanes are vectors over lanes, rows are vectors along memory: a transposition in registers makes one of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...kernels.analysis.neighbour_loads import split_constant
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
+from ...kernels.ir.walk import children, local_changed, locals_read, mapped, nested_statements, walk
+from ..text.types import SCALAR_TYPES, mask_dtype
+from .lanes_masks import I32, LaneMasks
+from .vectors import operator
+
+_LINE_BYTES = 64
+_GROUP_BYTES = 16  # instructions that exchange elements do so within groups of these
+_INLINED = "static inline __attribute__((always_inline))"  # results then are in registers
+
+
+# Array, operator, type, indices but for the last one, and what that one is without its constant.
+_Key = tuple[str, ir.ReduceOp, DType, tuple[ir.Expr, ...], ir.Expr | None]
+
+
+@dataclass(frozen=True)
+class UpdateRow:
+    """Updates of elements that follow one another, in their order in memory."""
+
+    updates: tuple[ir.Update, ...]
+
+
+def row_length(dtype: DType) -> int:
+    """Elements of the longest row that is one vector."""
+    return max(1, _GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
+
+
+def _longest(dtype: DType) -> int:
+    """Iterations of the longest loop along rows that is written out: those of a line of a cache."""
+    return _LINE_BYTES // dtype.size_bytes if row_length(dtype) > 1 else 0
+
+
+def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[ir.Update], bool]:
+    """Which updates of a body may be made later in it: nothing else touches their arrays, and all are made by one operator."""
+    every = tuple(nested_statements(body))
+    loaded = {x.array for s in every for e in children(s) for x in _loads(e)}
+    written = {s.array for s in every if isinstance(s, ir.Store | ir.Update)}
+    ways: dict[str, set[str]] = {}
+    for s in every:
+        if isinstance(s, ir.Store):
+            ways.setdefault(s.array, set()).add("store")
+        elif isinstance(s, ir.Update):
+            ways.setdefault(s.array, set()).update((s.op, *([s.result] if s.result else [])))
+
+    def may(u: ir.Update) -> bool:
+        read = {x.array for e in u.indices for x in _loads(e)}
+        return len(ways[u.array]) == 1 and u.array not in loaded and not read & written
+
+    return may
+
+
+def written_out(
+    body: tuple[ir.Stmt, ...],
+    may_row: Callable[[ir.Update], bool],
+    dtype_of: Callable[[str], DType],
+) -> tuple[ir.Stmt, ...]:
+    """The statements with loops along a row as their iterations."""
+    found: list[ir.Stmt] = []
+    for s in body:
+        match s:
+            case ir.For(loop, ir.Const(value=n), (ir.Update() as u,)) if (
+                1 < n <= _longest(dtype_of(u.array))
+                and _is_along(u, loop)
+                and may_row(_at(u, loop, 0))
+            ):
+                found += [_at(u, loop, k) for k in range(int(n))]
+            case _:
+                found.append(s)
+    return tuple(found)
+
+
+def _is_along(u: ir.Update, loop: str) -> bool:
+    """Whether an update goes from an element to the next with each iteration of a loop."""
+
+    def reads(e: ir.Expr) -> bool:
+        return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
+
+    base, _ = split_constant(_at(u, loop, 0).indices[-1])
+    ends = [split_constant(_at(u, loop, k).indices[-1]) for k in (0, 1)]
+    return (
+        not any(map(reads, u.indices[:-1]))
+        and ends[0][0] == ends[1][0] == base
+        and ends[1][1] == ends[0][1] + 1
+    )
+
+
+def _loads(e: ir.Expr) -> Iterator[ir.Load]:
+    return (x for x in walk(e) if isinstance(x, ir.Load))
+
+
+def _at(u: ir.Update, loop: str, k: int) -> ir.Update:
+    """An update in one iteration of a loop."""
+
+    def there(e: ir.Expr) -> ir.Expr:
+        if isinstance(e, ir.LoopIndex) and e.loop == loop:
+            return ir.Const(k, e.dtype)
+        return mapped(e, there, lambda s: s)
+
+    return mapped(u, there, lambda s: s)
+
+
+def update_rows(
+    body: Sequence[ir.Stmt],
+    may_row: Callable[[ir.Update], bool],
+    dtype_of: Callable[[str], DType],
+) -> dict[int, UpdateRow]:
+    """Rows of the updates of a block, by the places of their statements in it; none of them is in two.
+
+    Values are known at each statement, updates are made at the last one of a row: nothing in between may change the place.
+    """
+    groups: dict[_Key, dict[int, int]] = {}
+    for at, s in enumerate(body):
+        if isinstance(s, ir.Update) and may_row(s):
+            base, n = split_constant(s.indices[-1])
+            key = (s.array, s.op, dtype_of(s.array), s.indices[:-1], base)
+            group = groups.setdefault(key, {})
+            if n not in group:
+                group[n] = at
+    found: dict[int, UpdateRow] = {}
+    for key, group in groups.items():
+        for run in (r for r in _runs(sorted(group), row_length(key[2])) if len(r) > 1):
+            places = [group[n] for n in run]
+            updates = [s for s in (body[at] for at in places) if isinstance(s, ir.Update)]
+            read = {name for e in updates[0].indices for name in locals_read(e)}
+            between = body[min(places) : max(places)]
+            changed = {local_changed(s) for s in nested_statements(tuple(between))}
+            if not read & changed:
+                found |= dict.fromkeys(places, UpdateRow(tuple(updates)))
+    return found
+
+
+def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
+    """Numbers that follow one another, at most so many."""
+    found: list[list[int]] = []
+    for n in numbers:
+        if found and n == found[-1][-1] + 1 and len(found[-1]) < most:
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return found
+
+
+class LaneRows:
+    """Helper functions that update and load rows, of the lanes of `m`."""
+
+    def __init__(self, m: LaneMasks) -> None:
+        self.m = m
+
+    def has(self, dtype: DType) -> bool:
+        """Whether vectors of lanes are made of groups in which instructions exchange elements."""
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            return self.m.width > 1 and LaneRows(self.m.half).has(dtype)
+        return self.m.has_registers(dtype)
+
+    def can_load(self, dtype: DType) -> bool:
+        """Whether vectors of lanes, and those of their indices, are made of such groups."""
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            return self.m.width > 1 and LaneRows(self.m.half).can_load(dtype)
+        return self.m.has_registers(dtype) and self.m.has_registers(I32)
+
+    def update(self, op: str, dtype: DType, n_rows: int) -> str:
+        """`update(p, m, i, x0, x1 ...)`: p[i + k] op= xk where m, one lane after the other, each its row at once."""
+        v, t, i, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32), self.m.width
+        name = f"lane_{op}_row{n_rows}_at_{v}"
+        rows = [f"x{k}" for k in range(n_rows)]
+        opening = (
+            f"static inline void {name}({t} *p, {self.m.mask} m, {i} i, "
+            f"{', '.join(f'{v} {x}' for x in rows)}) {{"
+        )
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            one, b = LaneRows(self.m.half).update(op, dtype, n_rows), DType.bool_
+            halves = [
+                f"    {one}(p, {self.m.lo('m', b, k)}, {self.m.lo('i', I32, k)}, "
+                f"{', '.join(self.m.lo(x, dtype, k) for x in rows)});"
+                for k in (False, True)
+            ]
+            return self.m.made(name, lambda: "\n".join([opening, *halves, "}"]))
+
+        def text() -> str:
+            made, places = self._transposed(dtype, rows)
+            each, lane = self.m.each()
+            act = "\n".join(f"        {x}" for x in self._pieces(op, dtype, n_rows))
+            own = f"        {t} *q = p + at[l];\n        const {t} *r = b + place[l];\n{act}"
+            lines = (
+                opening,
+                f"    {t} b[{len(made) * n}];",
+                f"    int32_t at[{n}];",
+                f"    static const int place[{n}] = {{{', '.join(map(str, places))}}};",
+                "    __builtin_memcpy(at, &i, sizeof at);",
+                *(f"    *({v}_unaligned *)(b + {k * n}) = {x};" for k, x in enumerate(made)),
+                f"    if ({self.m.bits()}(m) == {hex((1 << n) - 1)}) {{",
+                f"#pragma GCC unroll {n}",
+                f"        for (int l = 0; l < {n}; ++l) {{",
+                own,
+                "        }",
+                "        return;",
+                "    }",
+                f"    {each} {{",
+                f"        const int l = {lane};",
+                own,
+                "    }",
+                "}",
+            )
+            return "\n".join(lines)
+
+        return self.m.made(name, text)
+
+    def places(self) -> str:
+        """`places(m, i, at)`: at[l] = i[l] in the lanes of m, 0 in others."""
+        i, n = self.m.type(I32), self.m.width
+        name = f"lane_places_{n}"
+        opening = f"static inline void {name}({self.m.mask} m, {i} i, int64_t *at)"
+        if self.m.is_pair(I32):
+            one, b = LaneRows(self.m.half).places(), DType.bool_
+            halves = [
+                f"    {one}({self.m.lo('m', b, k)}, {self.m.lo('i', I32, k)}, at + {n // 2 * k});"
+                for k in (False, True)
+            ]
+            return self.m.made(name, lambda: "\n".join([f"{opening} {{", *halves, "}"]))
+        prefix, register = self.m.intrinsic(I32)[0], self.m.register(I32)
+        bits = f"i = ({i}){prefix}_maskz_mov_epi32(m, ({register})i);"
+        each = f"    for (int l = 0; l < {n}; ++l) at[l] = i[l];"
+        return self.m.made(
+            name,
+            lambda: (
+                f"{opening} {{\n#ifdef LANES_AVX512\n    {bits}\n#else\n    i &= m;\n#endif\n"
+                f"#pragma GCC unroll {n}\n{each}\n}}"
+            ),
+        )
+
+    def load(self, dtype: DType, n_rows: int) -> str:
+        """`load(p, at, x)`: x[k] = p[at[l] + k] in each lane l, which loads its row at once.
+
+        Places are read again for each row: those of all lanes in registers, which compilers try, take them most of their time.
+        """
+        v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
+        name = f"lane_row{n_rows}_{v}"
+        opening = f"{_INLINED} void {name}(const {t} *p, const volatile int64_t *at, {v} *x) {{"
+        if self.m.is_pair(dtype) or self.m.is_pair(I32):
+            half = LaneRows(self.m.half)
+            one, kind = half.load(dtype, n_rows), half.m.type(dtype)
+            parts = (
+                f"    {kind} lo[{n_rows}], hi[{n_rows}];",
+                f"    {one}(p, at, lo);",
+                f"    {one}(p, at + {n // 2}, hi);",
+                *(
+                    f"    x[{k}] = {self.m.joined(dtype, f'lo[{k}]', f'hi[{k}]')};"
+                    for k in range(n_rows)
+                ),
+            )
+            return self.m.made(name, lambda: "\n".join([opening, *parts, "}"]))
+
+        def text() -> str:
+            group, held = row_length(dtype), list[str]()
+            one = self._row_of_one(dtype, n_rows)
+            for k in range(group):
+                lanes = [f"{one}(p + at[{lane}])" for lane in range(k, n, group)]
+                held.append(f"    const {v} r{k} = {self._side_by_side(dtype, lanes)};")
+            made, places = self._transposed(dtype, [f"r{k}" for k in range(group)])
+            rows = (f"    x[{k}] = {made[places[k] // n]};" for k in range(n_rows))
+            return "\n".join((opening, *held, *rows, "}"))
+
+        return self.m.made(name, text)
+
+    def _row_of_one(self, dtype: DType, n: int) -> str:
+        """`row(p)`: p[0] to p[n - 1] in 16 bytes, with what need not be read as 0."""
+        group, t = row_length(dtype), SCALAR_TYPES[dtype.name]
+        kind = self.m.prelude.vector_type(dtype, group)
+        name = f"lane_near{n}_{kind}"
+        opening = f"static inline {kind} {name}(const {t} *p) {{"
+        items = ", ".join(f"p[{k}]" for k in range(n))
+        one = f"    return ({kind}){{{items}}};"
+        if n == group:
+            one = f"    return *(const {kind}_unaligned *)p;"
+        elif n == 2:
+            two = self.m.prelude.vector_type(DType.i64, 2)
+            one = (
+                "    int64_t both;\n    __builtin_memcpy(&both, p, sizeof both);\n"
+                f"    return ({kind})({two}){{both}};"
+            )
+        elif n == 3:
+            cast, suffix = ("float", "ps") if dtype.is_float else ("int", "epi32")
+            call = f"_mm_maskload_{suffix}((const {cast} *)p, _mm_setr_epi32(-1, -1, -1, 0))"
+            one = f"#if defined(__AVX2__)\n    return ({kind}){call};\n#else\n{one}\n#endif"
+        return self.m.made(name, lambda: f"{opening}\n{one}\n}}")
+
+    def _side_by_side(self, dtype: DType, parts: Sequence[str]) -> str:
+        """Vectors of 16 bytes as one."""
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2
+        masks = self.m
+        while masks.size(dtype) > _GROUP_BYTES * len(parts):
+            masks = masks.half
+        lo, hi = (self._side_by_side(dtype, x) for x in (parts[:half], parts[half:]))
+        if masks.size(dtype) == 2 * _GROUP_BYTES:
+            return f"{_two(masks, dtype)}({lo}, {hi})"
+        return masks.joined(dtype, lo, hi)
+
+    def _transposed(self, dtype: DType, rows: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Vectors that hold the row of each lane in one piece, and where each begins in them; a row that lacks repeats the last."""
+        n, group = self.m.width, row_length(dtype)
+        x = [*rows, *[rows[-1]] * (len(rows) % 2)]
+        held = [[(k, lane) for lane in range(n)] for k in range(len(x))]
+        # Element by element of two rows, then pair by pair of what comes of two such.
+        for size in (1,) if len(x) == 2 else (1, 2):
+            pairs = (
+                ((0, 1),) if len(x) == 2 else ((0, 1), (2, 3)) if size == 1 else ((0, 2), (1, 3))
+            )
+            made, found = list[str](), list[list[tuple[int, int]]]()
+            for a, b in pairs:
+                for half in (0, 1):
+                    lanes = _interleaved(n, group, size, half)
+                    made.append(f"{self._mix(dtype, lanes, size, half)}({x[a]}, {x[b]})")
+                    found.append([(held[a] + held[b])[k] for k in lanes])
+            x, held = made, found
+        flat = [place for vector in held for place in vector]
+        return x, [flat.index((0, lane)) for lane in range(n)]
+
+    def _mix(self, dtype: DType, lanes: Sequence[int], size: int, half: int) -> str:
+        """A function that puts a vector together of the elements of two."""
+        v, mask = self.m.type(dtype), self.m.prelude.vector_type(mask_dtype(dtype), self.m.width)
+        items = ", ".join(map(str, lanes))
+        name = f"lane_mix{size}_{'hi' if half else 'lo'}_{v}"
+        return self.m.made(
+            name,
+            lambda: (
+                f"static inline {v} {name}({v} a, {v} b) {{\n#ifdef LANES_SHUFFLE\n"
+                f"    return __builtin_shufflevector(a, b, {items});\n#else\n"
+                f"    return __builtin_shuffle(a, b, ({mask}){{{items}}});\n#endif\n}}"
+            ),
+        )
+
+    def _pieces(self, op: str, dtype: DType, n_rows: int) -> Iterator[str]:
+        """The statements that update the row at `q` by the one at `r`: by pairs or fours, never beyond its end."""
+        prelude, first = self.m.prelude, 0
+        while first < n_rows:
+            n = 4 if n_rows - first >= 4 else 2 if n_rows - first >= 2 else 1
+            there, here = f"q[{first}]", f"r[{first}]"
+            if n > 1:
+                kind = f"{prelude.vector_type(dtype, n)}_unaligned"
+                there, here = f"*({kind} *)(q + {first})", f"*(const {kind} *)(r + {first})"
+            sign = operator(op, dtype)
+            joined = f"{there} {sign} {here}"
+            if sign is None:
+                joined = f"{prelude.use(op, dtype, n if n > 1 else 0)}({there}, {here})"
+            yield f"{there} = {joined};"
+            first += n
+
+
+def _two(m: LaneMasks, dtype: DType) -> str:
+    """`two(lo, hi)`: a vector of 32 bytes of its halves, by one instruction: gcc clears the upper half of the first for others."""
+    v, half = m.type(dtype), m.half.type(dtype)
+    name, joined = f"lane_two_{v}", m.joined(dtype, "lo", "hi")
+    wide = "_mm256_castsi128_si256((__m128i)lo)"
+    call = f"({v})_mm256_insertf128_si256({wide}, (__m128i)hi, 1)"
+    return m.made(
+        name,
+        lambda: (
+            f"static inline {v} {name}({half} lo, {half} hi) {{\n#if defined(__AVX__)\n    return {call};\n"
+            f"#else\n    return {joined};\n#endif\n}}"
+        ),
+    )
+
+
+def _interleaved(n: int, group: int, size: int, half: int) -> list[int]:
+    """Of two vectors of n lanes, in each group: pieces of one half of the first and of the second in turn, by their numbers."""
+    return [
+        start + half * (group // 2) + piece * size + k + vector * n
+        for start in range(0, n, group)
+        for piece in range(group // 2 // size)
+        for vector in (0, 1)
+        for k in range(size)
+    ]

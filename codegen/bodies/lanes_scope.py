@@ -1,0 +1,53 @@
+"""What is known around a loop that runs in lanes, to those who write it (codegen/bodies/lanes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ...kernels.analysis.contraction import Rounding
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.task import Problem
+from ..text import csyntax as c
+from .body_values import TilePlace
+from .memory import Value
+from .vector_functions import ULP4
+
+_FREE = Rounding(False)
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """What is not as a loop says: numbers of iterations, and where what they update is.
+
+    `order`: an array with the numbers (i32) of the iterations, which then do not follow one another; `kept`: arrays of what locals
+    are set to, by number. `is_shared`: updates that are atomic. `tiles`: arrays of which a part is elsewhere. `in_any_order`:
+    whether sums of floats may be made in another order. `loads_rows`: whether elements near one another are loaded at once.
+    """
+
+    order: c.CExpr | None = None
+    kept: Mapping[str, c.CExpr] = field(default_factory=dict)
+    is_shared: Callable[[ir.Update], bool] = lambda update: False
+    tiles: Mapping[str, TilePlace] = field(default_factory=dict)
+    in_any_order: bool = False
+    loads_rows: bool = True
+
+
+@dataclass(frozen=True)
+class LaneScope:
+    """What is known around a loop that runs in lanes.
+
+    `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
+    which are uniform; `extents` are the lengths of loops, the one in lanes too, where they are constants. `sums`: locals from
+    outside that the loop reduces into and does not read. `ulp`: the permitted error of functions, see LaneMasks.
+    """
+
+    problem: Problem
+    array_of: Callable[[str], c.CExpr]
+    loops: Mapping[str, c.CExpr]
+    locals: Mapping[str, Value]
+    extents: Mapping[str, int]
+    sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
+    iterations: Iterations = Iterations()
+    ulp: float | None = ULP4
+    rounding: Rounding = _FREE

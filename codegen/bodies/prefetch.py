@@ -1,0 +1,79 @@
+"""Software prefetch for loops over lists: each row of the current block prefetches one row of a later block.
+
+All at once they would be more than a core can wait for: a 7-point stencil on leaves of 8^3, 2.1 million cells, on Zen 3 took 0.46
+to 0.53 ns a cell without, as long where they were all asked for first, and 0.34 to 0.40 so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...kernels.analysis.prefetch_sites import LINE_BYTES, OWN, Row
+from ..plan.schedules import BlockPrefetch
+from ..text import csyntax as c
+from .body_values import BodyValues
+from .iteration_point import row_strides
+
+_LATER = "later block"  # no local of a program has such a name
+
+
+def declare(prefetch: BlockPrefetch, v: BodyValues, local: str) -> None:
+    """Gives the number of a later block a variable beside that of the current one."""
+    if local == prefetch.blocks.own and _LATER not in v.locals:
+        v.declare(_LATER, prefetch.blocks.number.dtype, f"{local}_later")
+
+
+def advance(prefetch: BlockPrefetch, v: BodyValues, local: str) -> Iterator[c.CStmt]:
+    """Sets the number of the later block where the current one is set."""
+    if local == prefetch.blocks.own and _LATER in v.locals:
+        held = v.locals[_LATER]
+        later = v.evaluate(prefetch.blocks.later(prefetch.distance))
+        yield c.Assign(held.x, v.w.converted(later, held.dtype).x)
+
+
+def before(prefetch: BlockPrefetch, v: BodyValues, loop: str) -> Iterator[c.CStmt]:
+    """Prefetches in front of a loop over a row; none where lanes keep the number of the block to themselves."""
+    for row in prefetch.blocks.rows:
+        if row.loop == loop and _LATER in v.locals:
+            yield from _lines(v, row)
+
+
+def _lines(v: BodyValues, row: Row) -> Iterator[c.CStmt]:
+    """The lines that begin in a row. Blocks begin where lines do, or a row asks for the line before its own."""
+    info = v.problem.array(row.array)
+    size = info.dtype.size_bytes
+    of_line = LINE_BYTES // size
+    const, terms = row.first.const, list[tuple[c.CExpr, int]]()
+    inside = dict[str, int]()  # of rows in lines
+    for name, step in row.first.terms:
+        if name == OWN:
+            continue
+        x = v.loops[name]
+        if isinstance(x, c.Num):  # written out
+            const += int(x.text) * step
+        else:
+            terms.append((x, step))
+            if step % of_line:
+                inside[name] = step
+    calls = tuple(_calls(v, row, terms, const))
+    if not 0 < row.step_bytes < LINE_BYTES:
+        yield from calls
+    elif inside:
+        along = c.linear(tuple((v.loops[name], step) for name, step in inside.items()), const)
+        begun = c.Bin("%", along, c.number(of_line))
+        yield c.If(c.Bin("<", begun, c.number(row.step_bytes // size)), calls)
+    elif const % of_line * size < row.step_bytes:
+        yield from calls
+
+
+def _calls(
+    v: BodyValues, row: Row, terms: list[tuple[c.CExpr, int]], const: int
+) -> Iterator[c.CStmt]:
+    info = v.problem.array(row.array)
+    strides = row_strides(info.shape)
+    const += sum(int(x.value) * n for x, n in zip(row.before, strides, strict=False))
+    block = (v.locals[_LATER].x, dict(row.first.terms)[OWN])
+    for k in range(row.n_lines):
+        first = c.linear((block, *terms), const + k * LINE_BYTES // info.dtype.size_bytes)
+        place = c.Un("&", c.Index(v.array_of(row.array), first))
+        yield c.Evaluate(c.Call(c.PREFETCH, (place, c.number(int(row.is_written)))))

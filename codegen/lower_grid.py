@@ -1,0 +1,163 @@
+"""A complete candidate of a GPU's space to a program: kernels in order, each with the grid it is launched on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..kernels.ir.domain import Loop
+from ..kernels.ir.repeats import repeats_of, with_steps
+from ..space.candidate import Candidate
+from .bodies.cuda_memory import CudaMemory
+from .bodies.cuda_vectors import CudaHelpers
+from .bodies.emitter import Builder
+from .bodies.vectors import Prelude
+from .loops.ir import Launch
+from .passes.nests import nests
+from .passes.pipeline import Passes, run
+from .passes.storage import Workspace, place_temporaries
+from .plan.plan import Plan
+from .plan.reading import read_plan
+from .plan.summary import decisions, named_in, sentence
+from .text import csyntax as c
+from .text.free_variables import (
+    identifiers,
+    parameters,
+    thread_parameters,
+    threads_meet,
+    without_unused,
+)
+from .text.names import RESERVED_CUDA, c_names
+from .text.source import KernelLaunch
+from .text.types import type_name
+from .write.emission import Scene
+from .write.grid_emission import KernelScene
+from .write.grid_writer import Kernel, KernelWriter
+from .write.program import Program, arguments_of
+
+_RESTRICT = "__restrict__ "
+_INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
+
+
+class _Lowering:
+    def __init__(self, candidate: Candidate, passes: Passes) -> None:
+        self.passes = passes
+        self.plan: Plan = read_plan(candidate)
+        self.target = candidate.space.target
+        self.prelude = Prelude(CudaHelpers())
+        self.workspace = Workspace(1)
+        placed = place_temporaries(self.plan, self.workspace)
+        self.offsets = {array.name: offset for array, offset in placed}
+        problem = self.plan.problem
+        self.names = c_names(named_in(problem), RESERVED_CUDA)
+        sizes = [a.size_bytes // a.dtype.size_bytes for a in problem.arrays]
+        sizes += [loop.extent for task in problem.tasks for loop in task.loops]
+        self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
+        self.functions: list[c.Function] = []
+        self.configured: list[tuple[str, Kernel, tuple[str, ...], tuple[int, ...]]] = []
+        self.around: list[tuple[Loop, ...]] = []  # of each kernel the loops that repeat it
+
+    def program(self) -> Program:
+        for roots in self.plan.launches:
+            launch = run(self.passes.loops, nests(self.plan, roots), self.plan)
+            writer = self.writer(launch)
+            kernel = writer.main()
+            tasks = [self.plan.tasks[t] for t in launch.tasks]
+            n_before = len(self.functions)
+            for task in tasks:
+                if task.is_atomic and not writer.kernel.is_set_already(task):
+                    started = self.writer(launch).starting(task, writer.kernel)
+                    self.add(started, f"{task.task.name}: sets what the blocks add to")
+            comment = "; ".join(sentence(self.plan, t) for t in launch.tasks)
+            self.add(kernel, comment, tuple(launch.tasks))
+            for task in tasks:
+                if task.is_split and not writer.kernel.adds_to_result(task):
+                    combined = self.writer(launch).combining(task, writer.kernel)
+                    self.add(combined, f"{task.task.name}: combines what the blocks left")
+            self.around += [tasks[0].task.repeats] * (len(self.functions) - n_before)
+        return Program(
+            problem=self.plan.problem,
+            functions=tuple(self.functions),
+            calls=(),
+            temporaries=(),
+            workspace_bytes=self.workspace.size_bytes,
+            prelude=self.prelude.text(),
+            streams=False,
+            intrinsics=False,
+            n_threads=max((kernel.n_threads for _, kernel, *_ in self.configured), default=1),
+            decisions=decisions(self.plan, "blocks"),
+            names=self.names,
+            has_entry=False,
+            launches=self.launches(),
+            index_type=self.index_type,
+        )
+
+    def writer(self, launch: Launch) -> KernelWriter:
+        w = Builder(self.prelude, self.names, CudaMemory())
+        scene = Scene(self.plan, launch, self.target, self.workspace, w)
+        return KernelWriter(KernelScene(scene, self.index_type))
+
+    def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
+        """Takes a kernel in that computes these tasks, its temporaries declared at their places in the workspace."""
+        name = f"launch_{len(self.functions)}"
+        body = without_unused(kernel.body)
+        seen, stored = identifiers(body)
+        # Behind a barrier a thread finds what others wrote, but where one assignment is all there is, whose elements are a thread's
+        # own. A compiler that takes such a pointer for the only one reads before the barrier.
+        is_one = len(tasks) <= 1 and all(self.plan.tasks[t].task.is_structured for t in tasks)
+        meet = threads_meet(body) and not is_one
+        opening = []
+        for a in self.plan.problem.arrays:
+            own = self.names[a.name]
+            if a.name in self.offsets and own in seen:
+                kind = type_name(a.dtype, 0)
+                place = c.Bin("+", c.Id("workspace"), c.number(self.offsets[a.name]))
+                const = "" if own in stored else "const "
+                restrict = "" if own in stored and meet else _RESTRICT
+                start = c.CastTo(f"{kind} *", place)
+                opening.append(c.Declare(f"{const}{kind} *{restrict}", own, start))
+        body = (*opening, *body)
+        temporary = {self.names[name] for name in self.offsets}
+        find = thread_parameters if meet else parameters
+        found = find(self.plan.problem, body, self.names, _RESTRICT)
+        named = tuple(p for p in found if p.name not in temporary)
+        comment = f"{comment}; {_configuration(kernel)}"
+        self.functions.append(
+            c.Function(name, named, body, False, comment, block_threads=kernel.n_threads)
+        )
+        self.configured.append((name, kernel, tuple(p.name for p in named), tasks))
+
+    def launches(self) -> tuple[KernelLaunch, ...]:
+        """All launches as they run: those that repeat several times."""
+        once, repeats = self.launches_once(), repeats_of(self.around)
+        found = []
+        for k, steps in with_steps(len(once), repeats):
+            given = {self.names[name]: step for name, step in steps.items()}
+            names = self.configured[k][2]
+            found.append(replace(once[k], steps=tuple(given[p] for p in names if p in given)))
+        return tuple(found)
+
+    def launches_once(self) -> tuple[KernelLaunch, ...]:
+        found = arguments_of(self.plan.problem, self.workspace.size_bytes)
+        place = {self.names.get(a.name, a.name): k for k, a in enumerate(found)}
+        return tuple(
+            KernelLaunch(
+                kernel=name,
+                grid=kernel.grid,
+                block=kernel.block,
+                shared_bytes=kernel.shared_bytes,
+                arguments=tuple(place[p] for p in names if p in place),
+                tasks=tasks,
+            )
+            for name, kernel, names, tasks in self.configured
+        )
+
+
+def _configuration(kernel: Kernel) -> str:
+    """How a kernel is launched, in the words of CUDA."""
+    shared = f", {kernel.shared_bytes} bytes of shared memory" if kernel.shared_bytes else ""
+    return f"grid {kernel.grid}, block {kernel.block}{shared}"
+
+
+def lower_kernels(candidate: Candidate, passes: Passes) -> Program:
+    """The program of a complete candidate of a GPU's space."""
+    return _Lowering(candidate, passes).program()

@@ -1,0 +1,44 @@
+"""Loops of which only a run knows the length, over lists say, end where it says: so threads share out what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...kernels.analysis.inner_ranges import end_of
+from ...kernels.ir.kernel import Expr
+from ...space.backbone import OUTER
+from ..loops.ir import Late, Launch, Loop, Node
+from ..plan.plan import Plan
+
+
+def end_loops(launch: Launch, plan: Plan) -> Launch:
+    """Each loop one by one whose bodies all say where it ends has these ends. A merged one goes on to the last of them."""
+    return replace(launch, nodes=_ended(launch.nodes, plan))
+
+
+def _ended(nodes: Sequence[Node], plan: Plan) -> tuple[Node, ...]:
+    made: list[Node] = []
+    for n in nodes:
+        if isinstance(n, Loop):
+            n = replace(n, children=_ended(n.children, plan))
+            if (
+                n.level == OUTER
+                and n.step == 1
+                and not any(isinstance(x, Late) for x in n.children)
+            ):
+                n = replace(n, ends=_ends(n, plan))
+        made.append(n)
+    return tuple(made)
+
+
+def _ends(loop: Loop, plan: Plan) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    for m in loop.members:
+        task = plan.tasks[m.task].task
+        body = task.body.statements if task.body is not None else ()
+        end = end_of(next(x for x in task.loops if x.name == m.loop), body)
+        if end is None:
+            return ()
+        found.append(end)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,80 @@
+"""How passes put phases beside loops and bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ..loops.ir import (
+    Body,
+    FillSums,
+    Loop,
+    Node,
+    PackFirstBlock,
+    PrefetchSums,
+    ResetSums,
+    StartCopies,
+)
+from ..plan.plan import Member
+
+_OPENING = (StartCopies, PackFirstBlock, FillSums, PrefetchSums, ResetSums)
+
+
+@dataclass
+class Beside:
+    """What comes before a loop, at its head, at its end, and after it."""
+
+    before: list[Node] = field(default_factory=list)
+    head: list[Node] = field(default_factory=list)
+    tail: list[Node] = field(default_factory=list)
+    after: list[Node] = field(default_factory=list)
+
+
+class Notes:
+    """What a pass puts beside loops, and before and after the bodies of tasks; noted first, placed in one go."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        """`order`: of the tasks of the launch."""
+        self.loops: dict[Member, Beside] = {}
+        self.bodies: dict[int, Beside] = {}
+        self.order = order
+
+    def at(self, loop: Loop) -> Beside:
+        """Of a loop, which any of its members names."""
+        return self.loops.setdefault(loop.members[0], Beside())
+
+    def at_body(self, task: int) -> Beside:
+        return self.bodies.setdefault(task, Beside())
+
+    def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The nodes with what was noted. Before a loop phases are in the order of their tasks, of each those that pack first."""
+        made: list[Node] = []
+        for n in nodes:
+            match n:
+                case Loop():
+                    noted = self.loops.get(n.members[0], Beside())
+                    before = [*_opening_at_end(made), *noted.before]
+                    children = (*noted.head, *self.placed(n.children), *noted.tail)
+                    made += sorted(before, key=self.rank)
+                    made += [replace(n, children=children), *noted.after]
+                case Body(task):
+                    noted = self.bodies.get(task, Beside())
+                    made += [*noted.before, n, *noted.after]
+                case _:
+                    made.append(n)
+        return tuple(made)
+
+    def rank(self, phase: Node) -> tuple[int, int]:
+        if isinstance(phase, StartCopies):
+            return -1, 0
+        assert isinstance(phase, _OPENING)
+        return self.order.index(phase.task), not isinstance(phase, PackFirstBlock)
+
+
+def _opening_at_end(made: list[Node]) -> list[Node]:
+    """Takes the phases from the end of a list that belong to the loop that follows."""
+    k = len(made)
+    while k and isinstance(made[k - 1], _OPENING):
+        k -= 1
+    taken, made[k:] = made[k:], []
+    return taken

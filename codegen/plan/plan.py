@@ -1,0 +1,271 @@
+"""A complete candidate in plain records: per task its loops and options, per launch its forest of merged loops.
+
+codegen/plan/reading.py makes them. Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns the forests into
+the loop IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from ...kernels.analysis.scatters import Placing, Scatter
+from ...kernels.ir.access import Access, access_of, index_loops
+from ...kernels.ir.domain import Loop
+from ...kernels.ir.repeats import Repeat, repeats_of
+from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.walk import loads
+from ...space.backbone import Dim, Flow, Operand, Prefetch, Shift
+from ...space.draft import TreePart
+from ...space.families.scatter import Blocks
+from .schedules import Wave
+
+# What a choice is about; a task is its number, a place in its body has a name.
+Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """How one loop of one task is tiled: `tile` iterations an outer step, `inner` iterations a mid step."""
+
+    loop: Loop
+    is_parallel: bool
+    mid: int  # steps; 1: the mid dim is absent
+    inner: int  # iterations; 1: the inner dim is absent
+    is_vector: bool
+    has_lanes: bool  # inner copies reduce into accumulators of their own
+    schedule: str = "BLOCKED"  # of a dim that is shared out, a value of SCHEDULE
+    is_thread: bool = False  # the mid dim is shared out to the threads of a block: `mid` of them
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether each thread runs one part of equal length."""
+        return self.schedule == "BLOCKED"
+
+    @property
+    def tile(self) -> int:
+        return self.mid * self.inner
+
+    @property
+    def spread(self) -> int:
+        """How far apart the copies of a register tile are, in vectors or elements: the threads lie between them."""
+        return self.mid if self.is_thread else 1
+
+    @property
+    def reach(self) -> int:
+        """Iterations that begin at one index of the innermost loop: a register tile, or one of each thread."""
+        return self.inner * self.spread
+
+    @property
+    def divides(self) -> bool:
+        """Whether every register tile of this loop is full."""
+        return self.loop.extent % self.reach == 0
+
+    @property
+    def has_mid_loop(self) -> bool:
+        return self.mid > 1 and not self.is_thread
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A read whose lines are asked for so many iterations of the loop between them ahead, into cache 1 or 2."""
+
+    prefetch: Prefetch
+    iterations: int
+    cache: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.iterations} iterations ahead" + ", into the first cache" * (self.cache == 1)
+
+
+@dataclass(frozen=True)
+class ScatterPlan:
+    """How the updates of a scatter are made; `blocks`: those that iterations are sorted by, computed as `placing` says."""
+
+    scatter: Scatter
+    how: int  # a value of SCATTER, not SERIAL
+    tile: tuple[int, ...] = ()  # elements along each axis of a thread's tile
+    blocks: Blocks | None = None
+    placing: Placing | None = None
+
+    @property
+    def array(self) -> str:
+        return self.scatter.array
+
+    @property
+    def arrays_read(self) -> tuple[str, ...]:
+        """What the sort reads."""
+        assert self.placing is not None
+        values = (
+            *self.placing.conditions,
+            *self.scatter.bases,
+            *(s.value for s in self.placing.statements),
+        )
+        return tuple(dict.fromkeys(x.array for e in values for x in loads(e)))
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    index: int
+    task: Task
+    loops: tuple[LoopPlan, ...]
+    is_streamed: bool
+    is_stored: bool  # False: every reader takes the value on chip
+    copies: tuple[Operand, ...]
+    registers: tuple[Flow, ...]  # flows out of this task through registers
+    shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
+    kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
+    prefetches: tuple[Ahead, ...] = ()
+    asks_for_sums: bool = False
+    stages: dict[str, int] = field(default_factory=dict)  # blocks of each operand, by its site
+    by_team: frozenset[str] = frozenset()  # sites of copies that all threads of a CPU share
+    layouts: dict[str, str] = field(default_factory=dict)  # of copies, by site
+    threads: tuple[str, ...] = ()  # loops shared out to threads, those of neighbours first
+    is_atomic: bool = False  # blocks reduce into one result
+    load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
+    shift: Shift | None = None  # where it runs one iteration late
+    scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
+    wave: Wave | None = None  # of a sweep that does not run in order
+    compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
+    ranges: dict[str, int] = field(
+        default_factory=dict
+    )  # lanes of the loops in its body that run in them
+
+    def loop(self, name: str) -> LoopPlan:
+        return next(p for p in self.loops if p.loop.name == name)
+
+    def copy_of(self, access: Access) -> Operand | None:
+        """The operand in whose blocks the task reads what an access has."""
+        return next((o for o in self.copies if o.holds(access)), None)
+
+    @property
+    def sort(self) -> ScatterPlan | None:
+        """By whose blocks its iterations are sorted, if they are."""
+        return next((x for x in self.scatters if x.blocks is not None), None)
+
+    @property
+    def vector(self) -> LoopPlan | None:
+        return next((p for p in self.loops if p.is_vector), None)
+
+    @property
+    def partials(self) -> bool:
+        """Whether threads or blocks reduce into partial results of their own."""
+        return self.is_split and not self.is_atomic
+
+    @property
+    def is_split(self) -> bool:
+        """Whether a reduction is shared out to threads or blocks."""
+        return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
+
+    @property
+    def is_parallel(self) -> bool:
+        return any(p.is_parallel for p in self.loops)
+
+    @property
+    def is_of_team(self) -> bool:
+        """Whether all threads of a team run its body together, and meet in it."""
+        return self.wave is not None or self.compaction != "SERIAL"
+
+    @property
+    def activates(self) -> bool:
+        """Whether its body may make cells active."""
+        return self.task.body is not None and self.task.body.trees.activates
+
+    @property
+    def states(self) -> frozenset[str]:
+        """States of trees that its threads change at once, by atomic updates."""
+        body = self.task.body
+        return body.trees.shared if body is not None and self.is_parallel else frozenset()
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block that share this task."""
+        return prod(p.mid for p in self.loops if p.is_thread)
+
+    @property
+    def has_tree(self) -> bool:
+        """Whether the threads of a block reduce together."""
+        return any(p.is_thread and p.loop.is_reduction for p in self.loops)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One dim in a merged loop: which loop of which task, at which level."""
+
+    task: int
+    loop: str
+    level: int
+
+
+@dataclass(frozen=True)
+class PlannedLoop:
+    """Merged dims with what is inside, in order; absent dims are gone."""
+
+    members: tuple[Member, ...]
+    children: tuple[PlannedNode, ...]
+
+
+@dataclass(frozen=True)
+class PlannedBody:
+    task: int
+
+
+PlannedNode = PlannedLoop | PlannedBody
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A complete candidate, read: `launches` are lists of root nodes in the order in which they run."""
+
+    problem: Problem
+    tasks: tuple[TaskPlan, ...]
+    flows: tuple[Flow, ...]  # of values and of inputs read again
+    launches: tuple[tuple[PlannedNode, ...], ...]
+    cores: int  # of the target
+    # Values by kind and by what has them, of the kinds that only their own passes read (`Variables.of_tasks` and so on).
+    choices: Mapping[str, Mapping[Site, str]] = field(default_factory=dict)
+
+    def choice(self, kind: str, site: Site) -> str:
+        """The value of a choice by its name; "" where the site has none."""
+        return self.choices.get(kind, {}).get(site, "")
+
+    def places(self, kind: str, task: int) -> list[tuple[str, str]]:
+        """The places in a task's body that have a choice, by name, each with the name of its value."""
+        sites = self.choices.get(kind, {}).items()
+        return [
+            (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
+        ]
+
+    def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
+        """The parts of trees that are not as the program has them, with how they are."""
+        for site, value in self.choices.get(kind, {}).items():
+            if isinstance(site, TreePart):
+                yield site, value
+
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Runs of launches that run several times, outer ones first."""
+        first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
+        return repeats_of([self.problem.tasks[t].repeats for t in first])
+
+    def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
+        """Whether all that a task reads along a loop is packed, in blocks that have room for whole register tiles.
+
+        Floating-point numbers only: dividing integers by what happens to be there would be a fault.
+        """
+        assert task.task.value is not None
+        every = map(access_of, loads(task.task.value))
+        along = [access for access in every if loop in index_loops(access)]
+        return task.task.dtype.is_float and all(
+            task.copy_of(x) is not None and self.problem.array(x.array).dtype.is_float
+            for x in along
+        )
+
+
+def tasks_of(node: PlannedNode) -> list[int]:
+    """Tasks whose bodies are in a node, in order."""
+    if isinstance(node, PlannedBody):
+        return [node.task]
+    return [t for c in node.children for t in tasks_of(c)]

@@ -1,0 +1,48 @@
+"""Schedules of loops in bodies: wavefronts, lanes, and prefetches of later blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...kernels.analysis.prefetch_sites import Blocks
+from ...kernels.analysis.wavefronts import Sweep
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Tiles of `rows` outer iterations and `columns` skewed inner indices.
+
+    Inside of a tile iterations run `along_diagonals`: of all rows those of one skewed index, which need nothing of one another;
+    else row by row.
+    """
+
+    sweep: Sweep
+    rows: int
+    columns: int
+    along_diagonals: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Of tiles."""
+        return -(-self.sweep.extent // self.rows)
+
+    @property
+    def n_columns(self) -> int:
+        return max(1, -(-self.sweep.width // self.columns))
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The loop `loop` runs `width` iterations at once, on vectors of `vector_bytes`."""
+
+    loop: str
+    width: int
+    vector_bytes: int
+
+
+@dataclass(frozen=True)
+class BlockPrefetch:
+    """A prefetch of the blocks of the iteration that is `distance` places further on in the list."""
+
+    blocks: Blocks
+    distance: int

@@ -1,0 +1,114 @@
+"""What both kinds of lowering say of a plan in one way: where temporaries are, and the decisions in words."""
+
+from __future__ import annotations
+
+from ...kernels.ir.task import Problem
+from ...kernels.ir.text import show_value
+from ...space import choices as ch
+from ...space.backbone import Operand
+from ...space.build import PHRASES
+from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
+from .schedules import Wave
+
+_SCHEDULES = {
+    "BLOCKED": [],
+    "CYCLIC": ["in turn"],
+    "GUIDED": ["parts of what is left"],
+    "BALANCED": ["equal work of rows"],
+}
+_SCATTERS = {
+    ch.BY_ATOMICS: "atomically",
+    ch.PRIVATE: "by copies of it",
+    ch.SORTED: "by slabs",
+    ch.COLOUR: "by blocks",
+    ch.TILE: "by tiles",
+}
+
+
+def named_in(problem: Problem) -> list[str]:
+    """Names of arrays, scalars and steps, all different."""
+    named = [a.name for a in problem.arrays] + [p.name for p in problem.scalars]
+    return named + [r.index for r in problem.repeats]
+
+
+def sentence(plan: Plan, t: int) -> str:
+    """What a task computes, for people."""
+    task = plan.tasks[t].task
+    if task.value is None:
+        return task.name
+    return f"{task.name}: {task.target.array} {'=' if task.op is None else task.op} {show_value(task.value)}"
+
+
+def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
+    """The decisions in words, for the header of the text; `parallel` is the word for outer dims that are shared out."""
+    lines = []
+    for r in plan.repeats:
+        some = (
+            f"launch {r.first}" if r.stop == r.first + 1 else f"launches {r.first} to {r.stop - 1}"
+        )
+        lines.append(f"{some}: {r.count} times")
+    for told in PHRASES:
+        found = plan.of_trees(told.kind)
+        lines += [f"{site.name}: {told.short[x]}" for site, x in found if x in told.short]
+    for k, _ in enumerate(plan.launches):
+        lines.append(
+            f"launch {k}: " + ", ".join(plan.tasks[t].task.name for t in launch_tasks(plan, k))
+        )
+    for t in plan.tasks:
+        parts = []
+        for p in t.loops:
+            levels = [parallel if p.is_parallel else "loop"] + _SCHEDULES[p.schedule]
+            if p.mid > 1:
+                levels.append(f"{p.mid} {'threads' if p.is_thread else 'steps'}")
+            if p.inner > 1:
+                levels.append(f"{'vector' if p.is_vector else 'unroll'} {p.inner}")
+            parts.append(f"{p.loop.name} ({', '.join(levels)})")
+        extras = [f"{_packs(o)} {o.site}{_how_packed(t, o)}" for o in t.copies]
+        extras += dict.fromkeys(f"prefetches {ahead.words}" for ahead in t.prefetches)
+        extras += ["prefetches its sums"] * t.asks_for_sums
+        if len(t.threads) > 1:
+            extras.append(f"neighbouring threads along {t.threads[0]}")
+        extras += ["adds up atomically"] * t.is_atomic
+        extras += [said for p in PHRASES if (said := p.short.get(plan.choice(p.kind, t.index)))]
+        extras += [
+            f"{place} {said}"
+            for p in PHRASES
+            for place, value in plan.places(p.kind, t.index)
+            if (said := p.short.get(value))
+        ]
+        extras += [f"scatters to {x.array} {_SCATTERS[x.how]}{_blocks(x)}" for x in t.scatters]
+        extras += [f"{loop} in vectors of {n}" for loop, n in t.ranges.items()]
+        extras += [_wavefronts(t.wave)] if t.wave is not None else []
+        if t.shift is not None:
+            behind = plan.tasks[t.shift.producer].task.name
+            extras.append(f"one step of {t.shift.shared[1]} late, beside {behind}")
+        extras += [f"keeps {f.array}" for f in t.kept]
+        extras += [f"loads {array} {hint}" for array, hint in t.load_hints.items()]
+        extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
+        lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
+    return tuple(lines)
+
+
+def _blocks(x: ScatterPlan) -> str:
+    return "" if x.blocks is None else f" of {' x '.join(map(str, x.blocks.cells))}"
+
+
+def _wavefronts(wave: Wave) -> str:
+    order = "diagonals" if wave.along_diagonals else "rows"
+    return f"wavefronts of tiles of {wave.rows} x {wave.columns} in {order}"
+
+
+def _packs(o: Operand) -> str:
+    return "copies borders of" if o.is_window else "packs"
+
+
+def _how_packed(task: TaskPlan, o: Operand) -> str:
+    n, layout = task.stages[o.site], task.layouts.get(o.site, "PLAIN")
+    stages = f" in {n} stages" if n > 1 else ""
+    team = " by all threads together" if o.site in task.by_team else ""
+    return stages + team + (f" ({layout})" if layout != "PLAIN" else "")
+
+
+def launch_tasks(plan: Plan, k: int) -> list[int]:
+    """Tasks of a launch, in order."""
+    return [t for root in plan.launches[k] for t in tasks_of(root)]

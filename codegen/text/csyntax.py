@@ -1,0 +1,320 @@
+"""C syntax, the last stage before text: frozen dataclasses in which nothing is left to decide.
+
+Expressions and statements of the C family that the lowering uses, no more. What differs between targets (barriers, vector
+spelling, qualifiers) is named here and spelt by the dialect (codegen/text/dialect.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, TypeVar, dataclass_transform
+
+_Class = TypeVar("_Class")
+
+
+@dataclass_transform(frozen_default=True)
+def _node(cls: type[_Class]) -> type[_Class]:
+    """A frozen dataclass to type checkers, and only to them: a text has thousands of nodes, which take longer to make if frozen."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@_node
+class Id:
+    name: str
+
+
+@_node
+class Num:
+    text: str
+
+
+@_node
+class Text:
+    """A string literal."""
+
+    text: str
+
+
+@_node
+class Bin:
+    op: str
+    a: CExpr
+    b: CExpr
+
+
+@_node
+class Un:
+    op: str
+    x: CExpr
+
+
+ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Function
+PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
+
+
+@_node
+class Call:
+    function: str
+    args: tuple[CExpr, ...]
+
+
+@_node
+class Index:
+    base: CExpr
+    index: CExpr
+
+
+@_node
+class CastTo:
+    type: str
+    x: CExpr
+
+
+@_node
+class Literal:
+    """A compound literal, `(type){items}`."""
+
+    type: str
+    items: tuple[CExpr, ...]
+
+
+@_node
+class Cond:
+    condition: CExpr
+    a: CExpr
+    b: CExpr
+
+
+CExpr = Id | Num | Text | Bin | Un | Call | Index | CastTo | Literal | Cond
+
+
+@_node
+class Declare:
+    """`type name[extent] = init;` An extent of 0 is as much as a launch gives: of shared arrays only."""
+
+    type: str
+    name: str
+    init: CExpr | None = None
+    extent: int | None = None
+    constant: bool = False
+    is_shared: bool = False  # one for all threads of a block
+
+
+@_node
+class Assign:
+    target: CExpr
+    value: CExpr
+    op: str = ""  # "+" for `+=`
+
+
+@_node
+class Evaluate:
+    """An expression for its effect: a call that stores."""
+
+    x: CExpr
+
+
+@_node
+class RunClosed:
+    """A call of a function with closed bodies, which stores to the arrays `stores`."""
+
+    function: str
+    args: tuple[CExpr, ...]
+    stores: tuple[str, ...]
+
+
+@_node
+class For:
+    """`for (long var = lo; var < hi; var += step)`.
+
+    Its iterations may be reordered where `in_any_order`, as far as what they store and load allows; all that they do is add to (or
+    multiply) the variables of `sums`, each with its operator. Where they are `independent`, none loads what another stores.
+    Compilers are to write its body out `copies` times; 0: as often as they like.
+    """
+
+    var: str
+    lo: CExpr
+    hi: CExpr
+    step: int | CExpr
+    body: tuple[CStmt, ...]
+    in_any_order: bool = False
+    sums: tuple[tuple[str, str], ...] = ()
+    independent: bool = False
+    copies: int = 0
+
+
+@_node
+class If:
+    condition: CExpr
+    then: tuple[CStmt, ...]
+    orelse: tuple[CStmt, ...] = ()
+
+
+@_node
+class While:
+    condition: CExpr
+    body: tuple[CStmt, ...]
+
+
+@_node
+class Goto:
+    label: str
+
+
+@_node
+class Label:
+    """A place that `Goto` goes to: the last statement of a scope."""
+
+    label: str
+
+
+@_node
+class Scope:
+    body: tuple[CStmt, ...]
+
+
+@_node
+class Comment:
+    text: str
+
+
+@_node
+class Barrier:
+    """All threads of the launch meet here."""
+
+
+CStmt = (
+    Declare
+    | Assign
+    | Evaluate
+    | RunClosed
+    | For
+    | While
+    | If
+    | Goto
+    | Label
+    | Scope
+    | Comment
+    | Barrier
+)
+
+# Of each kind of node the fields that hold others.
+PARTS: dict[type, tuple[str, ...]] = {
+    kind: tuple(f.name for f in fields(kind) if "CExpr" in str(f.type) or "CStmt" in str(f.type))
+    for kind in (
+        *(Bin, Un, Call, Index, CastTo, Literal, Cond),
+        *(Declare, Assign, Evaluate, RunClosed, For, While, If, Scope),
+    )
+}
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    get: Callable[[Any], Any] = attrgetter(*names)
+    return get if len(names) > 1 else lambda x: (get(x),)
+
+
+_GETTERS = {kind: _getter(names) for kind, names in PARTS.items()}
+
+
+def parts(x: Any) -> tuple[Any, ...]:
+    """What a node holds: nodes, tuples of them, or nothing."""
+    get = _GETTERS.get(type(x))
+    return () if get is None else get(x)
+
+
+@_node
+class Parameter:
+    """`type` is followed by `restrict`, where it is a pointer, and the name."""
+
+    type: str
+    name: str
+    restrict: str = ""
+
+
+@_node
+class Function:
+    """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
+    `n_threads` bound, and then `after`, once.
+
+    `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
+    `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
+
+    `is_closed`: the bodies of closed tasks, which another function calls. `threads`: how many are asked for, in terms of the
+    parameters; None: those that the text is for. `before`: what the caller does before the team begins.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[CStmt, ...]
+    is_parallel: bool
+    comment: str = ""
+    block_threads: int = 0
+    after: tuple[CStmt, ...] = ()
+    thread_parameters: tuple[Parameter, ...] = ()
+    aligned: tuple[str, ...] = ()
+    vector_bytes: int = 0
+    is_closed: bool = False
+    threads: CExpr | None = None
+    before: tuple[CStmt, ...] = ()
+
+
+def add(a: CExpr, b: CExpr) -> CExpr:
+    """`a + b`, folded where one side is a literal zero."""
+    if a == Num("0"):
+        return b
+    if b == Num("0"):
+        return a
+    return Bin("+", a, b)
+
+
+def minus(a: CExpr, b: CExpr) -> CExpr:
+    """`a - b`, folded where `b` is a literal zero."""
+    return a if b == Num("0") else Bin("-", a, b)
+
+
+def number(value: int) -> CExpr:
+    return Num(str(value)) if value >= 0 else Un("-", Num(str(-value)))
+
+
+def linear(terms: tuple[tuple[CExpr, int], ...], const: int) -> CExpr:
+    """`sum of coefficient * term + const` in its shortest spelling."""
+    total: CExpr | None = None
+    for x, coefficient in terms:
+        if coefficient == 0:
+            continue
+        size = abs(coefficient)
+        product = x if size == 1 else Bin("*", x, Num(str(size)))
+        if total is None:
+            total = product if coefficient > 0 else Un("-", product)
+        else:
+            total = Bin("+" if coefficient > 0 else "-", total, product)
+    if total is None:
+        return number(const)
+    if const == 0:
+        return total
+    return Bin("+" if const > 0 else "-", total, Num(str(abs(const))))
+
+
+def minimum(a: CExpr, b: CExpr) -> CExpr:
+    return Cond(Bin("<", a, b), a, b)
+
+
+def flatten(x: CExpr) -> tuple[list[tuple[CExpr, int]], int]:
+    """Undoes `linear`: terms with coefficients, and the constant."""
+    match x:
+        case Num(text):
+            return [], int(text)
+        case Un("-", inner):
+            terms, const = flatten(inner)
+            return [(t, -k) for t, k in terms], -const
+        case Bin("+", a, b):
+            left, right = flatten(a), flatten(b)
+            return left[0] + right[0], left[1] + right[1]
+        case Bin("-", a, b):
+            left, right = flatten(a), flatten(Un("-", b))
+            return left[0] + right[0], left[1] + right[1]
+        case Bin("*", a, Num(text)):
+            return [(a, int(text))], 0
+    return [(x, 1)], 0

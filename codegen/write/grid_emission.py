@@ -1,0 +1,211 @@
+"""What the writers of one kernel share, and how indices, alignment and shared memory work there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from ...kernels.ir.access import access_of, flat_strides
+from ...kernels.ir.affine import Affine
+from ...kernels.ir.arrays import ArrayInfo
+from ...kernels.ir.kernel import DType, Load
+from ...space.backbone import Operand
+from ...space.targets.gpu_facts import adds_to_result, row_order, start_of
+from ..bodies.iteration_point import affine_offset, row_strides
+from ..loops.ir import Owner
+from ..passes.map_grid import AXES, block_shape, partial_blocks
+from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout
+from ..plan.plan import LoopPlan, TaskPlan
+from ..text import csyntax as c
+from ..text.types import type_name
+from .emission import Scene
+
+SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
+VECTOR_BYTES = 16  # the widest access of a thread
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """A block of an operand in shared memory: `strides` by loop, in the order of memory.
+
+    `piece` elements in a row are moved there at once. Where there is a `swizzle`, element x of row r is at x ^ (r % n * width).
+    A window's has `extents` beyond the tiles of its loops, and `least` are the axes of the first read of an iteration.
+    """
+
+    loops: tuple[LoopPlan, ...]
+    strides: dict[str, int]
+    n_elements: int
+    piece: int
+    swizzle: tuple[int, int] | None  # n, width
+    extents: dict[str, int]
+    least: tuple[Affine | None, ...] = ()
+
+    @staticmethod
+    def of(task: TaskPlan, operand: Operand, source: ArrayInfo) -> BlockLayout:
+        loops = [task.loop(name) for name in row_order(operand, source)]
+        extents = {p.loop.name: p.tile + operand.reach(p.loop.name) for p in loops}
+        size, layout = source.dtype.size_bytes, task.layouts.get(operand.site, "PLAIN")
+        width = VECTOR_BYTES // size
+        between = {"ODD": 1, "PADDED": width}.get(layout, 0)
+        strides, step = {}, 1
+        for p in reversed(loops):
+            strides[p.loop.name] = step
+            step *= extents[p.loop.name]
+            step += between if p is loops[-1] else 0
+        step = -(-step // width) * width
+        n = min(SWIZZLED_ROWS, loops[-1].tile // width)
+        swizzle = (n, width) if layout == "SWIZZLED" else None
+        piece = _piece(loops, operand, source, [step, *strides.values()])
+        if operand.is_window:
+            piece, least = 1, operand.access.axes
+            return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents, least)
+        return BlockLayout(tuple(loops), strides, step, piece, swizzle, extents)
+
+
+def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
+    """The most elements of a row that are aligned together, in memory and in a block with these strides (but along rows)."""
+    along, row = flat_strides(operand.access, source), loops[-1]
+    if along[row.loop.name] != 1:
+        return 1
+    first = affine_offset(operand.access.axes, row_strides(source.shape))
+    steps = [first, row.tile, row.loop.extent, *(along[p.loop.name] for p in loops[:-1])]
+    steps += [x for x in strides if x != 1]
+    fits = (n for n in (4, 2) if n * source.dtype.size_bytes <= VECTOR_BYTES)
+    return next((n for n in fits if all(x % n == 0 for x in steps)), 1)
+
+
+class KernelScene:
+    """The state of writing one kernel: what all writers share, and threads and shared memory of its blocks."""
+
+    def __init__(self, scene: Scene, index_type: str) -> None:
+        self.scene, self.index_type = scene, index_type
+        self.shape = block_shape([scene.plan.tasks[t] for t in scene.launch.tasks])
+        self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop
+        self.digits: dict[
+            tuple[int, str], tuple[c.CExpr, int]
+        ] = {}  # thread number, and its stride
+        self.digit_names: dict[c.CExpr, str] = {}
+        self.placed: dict[tuple[int, str], BlockLayout] = {}
+        self.meets_warps = False
+        self.uses_tid = False
+        self.in_shared: list[Buffer] = []
+        self.kept_copies: dict[tuple[int, str], Buffer] = {}
+        # Of copies in several stages: where the block that is in use begins.
+        self.stages: dict[tuple[int, str], c.CExpr] = {}
+
+    # --- threads ---
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.shape)
+
+    def order_threads(self) -> None:
+        """Numbers the threads of each task."""
+        for t in self.scene.launch.tasks:
+            task, stride = self.scene.plan.tasks[t], 1
+            for axis, p in enumerate(map(task.loop, task.threads)):
+                self.digits[t, p.loop.name] = self.digit(p, axis, stride), stride
+                stride *= p.mid
+
+    def digit(self, p: LoopPlan, axis: int, stride: int) -> c.CExpr:
+        """The number of a thread along a loop, under a name: its place along an axis of the block, or a digit of its number."""
+        if len(self.shape) > 1:
+            x: c.CExpr = c.CastTo(self.index_type, c.Id(f"threadIdx.{AXES[axis]}"))
+        else:
+            x = c.Id("tid")
+            if stride > 1:
+                x = c.Bin("/", x, c.number(stride))
+            if stride * p.mid < self.n_threads:
+                x = c.Bin("%", x, c.number(p.mid))
+            self.uses_tid = True
+        if isinstance(x, c.Id):
+            return x
+        if x not in self.digit_names:
+            self.digit_names[x] = self.scene.w.fresh(f"t_{p.loop.name}")
+        return c.Id(self.digit_names[x])
+
+    def thread_declarations(self) -> Iterator[c.CStmt]:
+        """The number of a thread in its block, in the order in which warps take them, and its places along loops."""
+        if self.uses_tid:
+            terms, stride = [], 1
+            for axis, n in zip(AXES, self.shape, strict=False):
+                terms.append((c.Id(f"threadIdx.{axis}"), stride))
+                stride *= n
+            tid = c.CastTo(self.index_type, c.linear(tuple(terms), 0))
+            yield c.Declare(self.index_type, "tid", tid, constant=True)
+        for x, name in self.digit_names.items():
+            yield c.Declare(self.index_type, name, x, constant=True)
+
+    # --- memory ---
+
+    def allocate(self, task: TaskPlan) -> None:
+        """Partial results in the workspace; values of a tile and copies of operands in shared memory."""
+        t = task.index
+        array = self.scene.plan.problem.array(task.task.target.array)
+        acc = self.scene.launch.accumulators.get(t)
+        if acc is not None and acc.owner is Owner.PARTIALS:
+            layout = AccumulatorLayout.of(task, acc, array)
+            n = layout.n_elements * partial_blocks(task)
+            if self.adds_to_result(task):
+                buffer = Buffer(self.scene.w.names[array.name], array.dtype, n, 0, False)
+            else:
+                stem = f"{array.name}_sum" if task.is_atomic else f"{array.name}_parts"
+                buffer = self.scene.buffer(stem, task.task.dtype, n, False)
+            self.scene.accumulators[t] = (buffer, layout)
+        if task.shared:
+            shared = SharedLayout.of(task, task.shared, array, self.scene.merged)
+            kept = self.keep(f"{array.name}_tile", array.dtype, shared.n_elements)
+            self.scene.shared[t] = (kept, shared)
+        for operand in task.copies:
+            source = self.scene.plan.problem.array(operand.access.array)
+            block = BlockLayout.of(task, operand, source)
+            n_elements = block.n_elements * task.stages[operand.site]
+            kept = self.keep(f"{source.name}_tile", source.dtype, n_elements)
+            self.placed[t, operand.site] = block
+            self.kept_copies[t, operand.site] = kept
+
+    def adds_to_result(self, task: TaskPlan) -> bool:
+        """Whether the blocks reduce into the array of the result itself."""
+        return task.is_atomic and adds_to_result(self.scene.plan.problem, task.task)
+
+    def is_set_already(self, task: TaskPlan) -> bool:
+        """Whether blocks add to what the result held before."""
+        start = start_of(task.task)
+        is_own = isinstance(start, Load) and access_of(start) == task.task.target
+        return is_own and self.adds_to_result(task)
+
+    def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
+        """An array in shared memory."""
+        buffer = Buffer(self.scene.w.fresh(stem), dtype, n_elements, 0, False)
+        self.in_shared.append(buffer)
+        return buffer
+
+    def shared_declarations(self) -> Iterator[c.CStmt]:
+        """Arrays of their own as far as a kernel has shared memory without asking; else parts of what its launch asks for."""
+        if self.asks_for_bytes:
+            pool, offset = self.scene.w.fresh("shared_memory"), 0
+            yield c.Declare("char", pool, extent=0, is_shared=True)
+            for b in self.in_shared:
+                kind = type_name(b.dtype, 0)
+                place = c.add(c.Id(pool), c.number(offset))
+                yield c.Declare(f"{kind} *const ", b.name, c.CastTo(f"{kind} *", place))
+                offset += b.stride_bytes
+        else:
+            for b in self.in_shared:
+                yield c.Declare(type_name(b.dtype, 0), b.name, extent=b.n_elements, is_shared=True)
+        if self.meets_warps:
+            yield c.Declare("double", "meeting", extent=self.n_threads, is_shared=True)
+
+    @property
+    def asks_for_bytes(self) -> int:
+        """Shared memory that the launch has to ask for."""
+        n_bytes = sum(b.stride_bytes for b in self.in_shared)
+        met = 8 * self.n_threads if self.meets_warps else 0
+        return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0
+
+    def open_buffer(self, b: Buffer) -> c.CStmt:
+        kind = type_name(b.dtype, 0)
+        place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
+        return c.Declare(f"{kind} *", b.name, c.CastTo(f"{kind} *", place))

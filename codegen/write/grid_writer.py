@@ -1,0 +1,189 @@
+"""Writes one kernel down: loop IR to C syntax, run by all threads of a block.
+
+What loops and tests depend on is the same for all threads of a block, but for the tests around straight-line code: so barriers are
+always met by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+
+from ...space.backbone import MID
+from ..loops.ir import (
+    CopyPhase,
+    Loop,
+    Node,
+    PackPhase,
+    ScatterPhase,
+    Strips,
+    SumPhase,
+    last_loop_plan,
+)
+from ..passes.map_grid import AXES
+from ..plan.plan import TaskPlan
+from ..text import csyntax as c
+from .accumulators import Accumulators
+from .block_sums import BlockSumWriter
+from .context import Context
+from .copy_phases import CopyWriter
+from .grid_emission import KernelScene
+from .launch_writer import LaunchWriter
+from .register_sums import update
+from .shared_operands import SharedOperands
+from .threads import Statements, Threads
+from .values import Values
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's body with its launch configuration."""
+
+    body: tuple[c.CStmt, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0  # that its launch asks for
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.block)
+
+
+class BlockThreads(Threads):
+    """The threads of a block, and the blocks of a grid."""
+
+    def __init__(self, kernel: KernelScene, sums: Accumulators) -> None:
+        self.kernel, self.scene, self.sums = kernel, kernel.scene, sums
+        self.index_type = kernel.index_type
+        self.axes = list(_grid(kernel.scene.launch.nodes))  # outermost first
+
+    def is_among(self, n_threads: int) -> c.CExpr:
+        self.kernel.uses_tid = True
+        return c.Bin("<", c.Id("tid"), c.number(n_threads))
+
+    def block_along(self, loop: Loop) -> c.CExpr:
+        axis = AXES[len(self.axes) - 1 - self.axes.index(loop)]
+        number = c.CastTo(self.index_type, c.Id(f"blockIdx.{axis}"))
+        for m in loop.members:
+            self.kernel.blocks[m.task, m.loop] = number
+        return number
+
+    @contextmanager
+    def inside(
+        self, loop: Loop, variable: c.CExpr, ctx: Context
+    ) -> Iterator[tuple[Statements, Context]]:
+        w = self.scene.w
+        variables = dict(ctx.variables)
+        begun: dict[c.CExpr, c.Id] = {}
+        declared: list[c.CStmt] = []
+        for m in loop.members:
+            task = self.scene.plan.tasks[m.task]
+            p = last_loop_plan(loop, self.scene.plan.tasks, m)
+            if p is None or not p.is_thread:
+                continue
+            is_vector = p.is_vector and self.scene.is_full(task, p, ctx)
+            step = self.scene.lanes(task) if is_vector else 1
+            digit = self.kernel.digits[m.task, m.loop][0]
+            start = c.linear(((variable, 1), (digit, step)), 0)
+            if start not in begun:
+                begun[start] = c.Id(w.fresh(m.loop))
+                w.multiples[begun[start].name] = step
+                name = begun[start].name
+                declared.append(c.Declare(self.index_type, name, start, constant=True))
+            variables[m.task, m.loop, MID] = begun[start]
+        yield tuple(declared), replace(ctx, variables=variables)
+        for x in begun.values():
+            w.used.discard(x.name)
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        update(self.sums, task, ctx)
+
+    def phase(
+        self,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        task: TaskPlan,
+        ctx: Context,
+    ) -> None:
+        assert not isinstance(phase, ScatterPhase), "blocks of a grid do not scatter"
+        if isinstance(phase, SumPhase):
+            BlockSumWriter(self.kernel, self.sums).write(phase, task, ctx)
+        else:
+            CopyWriter(self.kernel).write(phase, task, ctx)
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        raise AssertionError("threads of a block do not pack in strips")
+
+
+def _grid(nodes: Sequence[Node]) -> Iterator[Loop]:
+    """The loops over blocks, outermost first."""
+    for n in nodes:
+        if isinstance(n, Loop) and n.is_parallel:
+            yield n
+            yield from _grid(n.children)
+
+
+class KernelWriter:
+    """Writes one kernel: a launch, or what combines the partial results that a task of it left."""
+
+    def __init__(self, kernel: KernelScene) -> None:
+        self.kernel, self.scene = kernel, kernel.scene
+        self.values = Values(self.scene, SharedOperands(kernel))
+        self.sums = Accumulators(self.scene, self.values)
+
+    def main(self) -> Kernel:
+        """The kernel of the launch."""
+        scene, kernel = self.scene, self.kernel
+        for t in scene.launch.tasks:
+            kernel.allocate(scene.plan.tasks[t])
+        kernel.order_threads()
+        threads = BlockThreads(kernel, self.sums)
+        writer = LaunchWriter(scene, self.values, threads)
+        with scene.w.scope() as body:
+            writer.children(scene.launch.nodes, Context(is_team=True))
+        return Kernel(
+            self.opened(tuple(body.statements)),
+            _along_axes(-(-n.extent // n.step) for n in reversed(threads.axes)),
+            _along_axes(kernel.shape),
+            kernel.asks_for_bytes,
+        )
+
+    def combining(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
+        """The kernel that combines the partial results that `buffers` knows of."""
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
+            blocks = BlockSumWriter(self.kernel, self.sums).combine_launch(task)
+        return self.beside(tuple(body.statements), blocks)
+
+    def starting(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
+        """The kernel that sets what blocks add to."""
+        self.take_over(task, buffers)
+        with self.scene.w.scope() as body:
+            blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
+        return self.beside(tuple(body.statements), blocks)
+
+    def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> Kernel:
+        """A kernel that comes before or after that of the launch."""
+        return Kernel(self.opened(body), _along_axes([blocks]), _along_axes(self.kernel.shape))
+
+    def take_over(self, task: TaskPlan, buffers: KernelScene) -> None:
+        """Knows where a kernel of this launch leaves a task's sums."""
+        scene, found = self.scene, buffers.scene.accumulators[task.index]
+        scene.accumulators[task.index] = found
+        if not self.kernel.adds_to_result(task):
+            scene.opened.append(found[0])
+            scene.w.used.add(found[0].name)
+
+    def opened(self, body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
+        """A body after the declarations of what it uses."""
+        kernel = self.kernel
+        opening: list[c.CStmt] = [*kernel.shared_declarations()]
+        opening += [kernel.open_buffer(b) for b in self.scene.opened]
+        return (*opening, *kernel.thread_declarations(), *body)
+
+
+def _along_axes(sizes: Iterable[int]) -> tuple[int, int, int]:
+    x, y, z = [*sizes, 1, 1, 1][:3]
+    return x, y, z

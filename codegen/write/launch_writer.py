@@ -1,0 +1,521 @@
+"""Writes one launch down: loop IR to C syntax.
+
+Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
+full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
+cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
+Where all that is read along a loop is packed, and sums in memory have room for whole tiles or take what is there of one, there is
+one version (`AccumulatorPlan.padded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from math import gcd
+
+from ...kernels.analysis.contraction import rounding_of
+from ...kernels.analysis.effects import arrays_written
+from ...kernels.ir.kernel import DType
+from ...space.backbone import OUTER
+from ...space.families.gathers import GATHERS, TRANSPOSED
+from ...space.families.schedule import rows_of
+from ...space.targets.target import LINE_BYTES
+from ..bodies.body_values import TilePlace
+from ..bodies.lanes import Lanes, LaneScope, LaneWriter
+from ..bodies.vector_functions import permitted_ulp
+from ..bodies.wavefronts import wavefront
+from ..loops.ir import (
+    Alone,
+    Barrier,
+    Body,
+    InBlocks,
+    JoinedBodies,
+    Late,
+    Loop,
+    Node,
+    Phase,
+    Schedule,
+    Tails,
+    last_loop_plan,
+    phases_of,
+)
+from ..passes.packing import iterations
+from ..plan.plan import LoopPlan, Member, TaskPlan
+from ..text import csyntax as c
+from . import sorted_blocks
+from .compaction import compacted
+from .context import Context
+from .dynamic_ranges import counted_range, n_iterations
+from .emission import Scene
+from .guards import GuardWriter
+from .leaf_rows import copies_in, prefetch_in
+from .outlining import has_loop, is_closed, outlined
+from .partial_tiles import Over
+from .register_rotation import carrying
+from .scatter import array_updated, body_writer, iterations_of
+from .strips import length_of
+from .thread_ranges import balanced, guided
+from .threads import Statements, Threads
+from .triangles import Part, parts, shared_part
+from .values import Values
+
+
+class LaunchWriter:
+    """Writes the nodes of one launch."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        values: Values,
+        threads: Threads,
+        name: str = "",
+    ) -> None:
+        """`name`: of the launch's function; those of what is `closed` begin with it. Without one no body gets a function."""
+        self.scene, self.values, self.threads, self.name = scene, values, threads, name
+        self.closed: list[c.Function] = []
+        self.may_outline = bool(name)
+
+    def children(self, nodes: Sequence[Node], ctx: Context) -> None:
+        for n in nodes:
+            self.node(n, ctx)
+
+    def alone(self, node: Alone, ctx: Context) -> None:
+        """Few threads run this; register tiles they leave behind are declared for all, since others may follow."""
+        self.scene.hoisted = []
+        with self.scene.w.scope() as body:
+            self.children(node.children, replace(ctx, is_team=False))
+        hoisted, self.scene.hoisted = self.scene.hoisted, None
+        for declaration in hoisted:
+            self.scene.w.write(declaration)
+        self.scene.w.write(c.If(self.threads.is_among(node.n_threads), tuple(body.statements)))
+
+    def node(self, node: Node, ctx: Context) -> None:
+        if self.may_outline and is_closed(self.scene, node):
+            self.outline(node, ctx)
+            return
+        match node:
+            case Barrier():
+                self.scene.w.write(c.Barrier())
+            case Loop():
+                self.loop(node, ctx)
+            case Late():
+                self.late(node, ctx)
+            case Alone():
+                self.alone(node, ctx)
+            case InBlocks():
+                self.in_blocks(node, ctx)
+            case _:
+                self.phase(node, self.scene.plan.tasks[node.task], ctx)
+
+    def phase(self, phase: Phase, task: TaskPlan, ctx: Context) -> None:
+        match phase:
+            case Body():
+                self.body(task, ctx)
+            case JoinedBodies():
+                self.joined(phase, task, ctx)
+            case _:
+                self.threads.phase(phase, task, ctx)
+
+    def outline(self, node: Node, ctx: Context) -> None:
+        """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
+        self.may_outline = False
+        with self.scene.w.scope() as body:
+            self.node(node, ctx)
+        self.may_outline = True
+        is_free = all(self.scene.plan.tasks[p.task].task.fast_math for p in phases_of(node))
+        statements = tuple(
+            replace(s, in_any_order=is_free and not has_loop(s.body)) if isinstance(s, c.For) else s
+            for s in body.statements
+        )
+        if not has_loop(statements):
+            for statement in statements:
+                self.scene.w.write(statement)
+            return
+        self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
+
+    def in_blocks(self, node: InBlocks, ctx: Context) -> None:
+        """Iterations block by block: what is done with one block is a function."""
+        scene, task = self.scene, self.scene.plan.tasks[node.task]
+        (loop,) = node.children
+        assert isinstance(loop, Loop)
+        at = sorted_blocks.places(scene, loop)
+        variables = {(m.task, m.loop, m.level): at.iteration for m in loop.members}
+        inside = replace(
+            ctx,
+            variables={**ctx.variables, **variables},
+            is_team=False,
+            ends={(m.task, m.loop): at.end for m in loop.members},
+        )
+        self.may_outline = False
+        with scene.w.scope() as body:
+            self.children(loop.children, inside)
+        self.may_outline = bool(self.name)
+        whole = sorted_blocks.one_block(scene, task, at, tuple(body.statements))
+        call = self.closed_call(whole, (*ctx.variables.values(), at.block, at.begin, at.end))
+        scene.w.write(sorted_blocks.in_colours(scene, task, at, call, loop.is_parallel))
+        for array in arrays_written(task.task):
+            scene.w.forget(array)
+
+    def closed_call(self, statements: Statements, around: Iterable[c.CExpr]) -> c.RunClosed:
+        """The call of a function of these statements, in loops whose variables are `around`."""
+        name = f"{self.name}_closed_{len(self.closed)}"
+        function, call = outlined(name, statements, self.scene, around)
+        same = [f for f in self.closed if replace(f, name=name) == function]
+        if same:  # of whole register tiles of what is around it, and of cut ones
+            call = replace(call, function=same[0].name)
+        else:
+            self.closed.append(function)
+        return call
+
+    def block(self, node: Loop, ctx: Context) -> None:
+        """A loop of a grid: the index of the tile of this block."""
+        first, w = node.members[0], self.scene.w
+        number = self.threads.block_along(node)
+        name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
+        w.multiples[name] = node.step
+        start = c.linear(((number, node.step),), 0)
+        w.write(c.Declare(self.threads.index_type, name, start, constant=True))
+        variable = c.Id(name)
+        bound = {(m.task, m.loop, m.level): variable for m in node.members}
+        versions = self.versions(node, variable, replace(ctx, variables={**ctx.variables, **bound}))
+        for statement in self.tested(node, variable, *versions):
+            w.write(statement)
+
+    def loop(self, node: Loop, ctx: Context) -> None:
+        if node.schedule is Schedule.GRID:
+            self.block(node, ctx)
+            return
+        n = n_iterations(self.scene, node)
+        if node.schedule is Schedule.GUIDED:
+            self.guided(node, n, ctx)
+            return
+        if node.ends:
+            self.loop_over(node, Part(*counted_range(self.scene, node, n), ctx))
+            return
+        lo, hi = self.loop_range(node, ctx)
+        is_part = node.within is not None and node.schedule is Schedule.BLOCKED
+        key = (node.extent, node.step)
+        with self.scene.sharing(key, (lo, hi)) if is_part else nullcontext():
+            for part in parts(self.scene, node, lo, hi, ctx):
+                self.loop_over(node, part)
+        for m in node.members:
+            if not self.scene.plan.tasks[m.task].task.is_reduction:
+                self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
+
+    def guided(self, node: Loop, n: c.CExpr, ctx: Context) -> None:
+        """A loop over parts that a thread takes from a counter of the team, around the one over a part."""
+        scene, w = self.scene, self.scene.w
+        counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
+        scene.counters.append(counter)
+        names = w.fresh("part"), w.fresh("part_end")
+        w.multiples[names[0]] = node.step
+        opening, goes_on, advance = guided(scene.prelude, c.Id(counter.name), n, node.step, names)
+        with w.scope() as body:
+            self.loop_over(node, Part(c.Id(names[0]), c.Id(names[1]), ctx))
+        for statement in opening:
+            w.write(statement)
+        w.write(c.While(goes_on, (*body.statements, advance)))
+
+    def loop_over(self, node: Loop, part: Part) -> None:
+        """A part of the range of a loop."""
+        lo, hi, ctx = part.lo, part.hi, part.ctx
+        first = node.members[0]
+        stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
+        name = self.scene.w.fresh(stem)
+        variable = c.Id(name)
+        self.scene.w.multiples[name] = gcd(self.scene.w.multiple_of(lo), node.step)
+        bound = {(m.task, m.loop, m.level): variable for m in node.members}
+        inside = replace(
+            ctx, variables={**ctx.variables, **bound}, is_team=ctx.is_team and not node.is_parallel
+        )
+        with carrying(self.scene, node, lo) as before:
+            whole, rest = self.versions(node, variable, inside, may_be_cut=part.may_be_cut)
+        for statement in before:
+            self.scene.w.write(statement)
+        self.scene.w.used.discard(name)
+        if rest and node.tails is Tails.ROWS_BEHIND:
+            for statement in self.apart(name, lo, hi, node, whole, rest, ctx):
+                self.scene.w.write(statement)
+            return
+        body = self.tested(node, variable, whole, rest)
+        loops = self.in_strips(name, lo, hi, node, body, ctx)
+        if node.is_last:
+            loops = (c.If(c.Bin("<", *self.whole_range(node)), loops),)
+        for statement in loops:
+            self.scene.w.write(statement)
+
+    def late(self, node: Late, ctx: Context) -> None:
+        """The iteration before the present one of a loop: it was a whole tile, or it would have been the last."""
+        shared = node.loop
+        first, _ = self.whole_range(shared)
+        keys = [(m.task, m.loop, OUTER) for m in shared.members]
+        now = ctx.variables[keys[0]]
+        name = self.scene.w.fresh(f"{keys[0][1]}_before")
+        earlier = c.Bin("-", now, self.stride(shared))
+        self.scene.w.multiples[name] = self.scene.w.multiple_of(earlier)
+        inside = replace(
+            ctx,
+            variables={**ctx.variables, **dict.fromkeys(keys, c.Id(name))},
+            status={**ctx.status, **{(task, loop): True for task, loop, _ in keys}},
+        )
+        with self.scene.w.scope() as body:
+            self.children(node.children, inside)
+        self.scene.w.used.discard(name)
+        before = c.Declare("long", name, earlier, constant=True)
+        self.scene.w.write(c.If(c.Bin(">", now, first), (before, *body.statements)))
+
+    def tested(
+        self, node: Loop, variable: c.CExpr, whole: Statements, rest: Statements
+    ) -> Statements:
+        """One of the two versions of a loop's body."""
+        if not rest:
+            return whole
+        end = c.linear(((variable, 1),), self.span(node))
+        return (c.If(c.Bin("<=", end, c.number(node.extent)), whole, rest),)
+
+    def apart(
+        self,
+        name: str,
+        lo: c.CExpr,
+        hi: c.CExpr,
+        node: Loop,
+        whole: Statements,
+        rest: Statements,
+        ctx: Context,
+    ) -> Statements:
+        """A loop over whole register tiles, and the one that is left over behind it: a test in the loop would keep compilers from
+        moving loads out of it.
+        """
+        length = length_of(lo, hi)
+        begin = c.Declare("long", name, c.Id(name), constant=True)
+        if length is not None:
+            n_whole = length // node.step * node.step
+            last = c.add(lo, c.number(n_whole))
+            behind = (c.Scope((replace(begin, init=last), *rest)),)
+            loops = self.in_strips(name, lo, last, node, whole, ctx) if n_whole else ()
+            return (*loops, *(behind if n_whole < length else ()))
+        steps = c.Bin("/", c.Bin("-", hi, lo), c.number(node.step))
+        end = self.scene.w.fresh(f"{name}_whole")
+        self.scene.w.used.discard(end)
+        last = c.add(lo, c.Bin("*", steps, c.number(node.step)))
+        test = c.If(c.Bin("<", c.Id(end), hi), (replace(begin, init=c.Id(end)), *rest))
+        loops = self.in_strips(name, lo, c.Id(end), node, whole, ctx)
+        return (c.Scope((c.Declare("long", end, last, constant=True), *loops, test)),)
+
+    def in_strips(
+        self,
+        name: str,
+        lo: c.CExpr,
+        hi: c.CExpr,
+        node: Loop,
+        body: Statements,
+        ctx: Context,
+    ) -> Statements:
+        """A loop, in strips where operands are packed ahead at the head of each."""
+        if node.strips is None:
+            return (c.For(name, lo, hi, self.stride(node), body),)
+        assert not (node.is_parallel or node.is_last)
+        w, length = self.scene.w, node.step * node.strips.length
+        n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)
+        strip = w.fresh(f"{name}_strip")
+        with w.scope() as head:
+            self.threads.at_strip(node.strips, n_strips, ctx)
+        w.used.discard(strip)
+        if n_strips == 1:
+            return (*head.statements, c.For(name, lo, hi, node.step, body))
+        whole, end = length_of(lo, hi), c.linear(((c.Id(strip), 1),), length)
+        if whole is None or whole % length:
+            end = c.minimum(end, hi)
+        inside = c.For(name, c.Id(strip), end, node.step, body)
+        return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
+
+    def span(self, node: Loop) -> int:
+        """Iterations of the register tiles that start at a loop and need not be whole."""
+        return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
+
+    def tiles_at(self, node: Loop) -> list[tuple[Member, LoopPlan]]:
+        """The members of a loop at which register tiles start."""
+        tasks = self.scene.plan.tasks
+        plans = ((m, last_loop_plan(node, tasks, m)) for m in node.members)
+        return [(m, p) for m, p in plans if p is not None and p.reach > 1]
+
+    def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
+        """Whether a loop ends inside a register tile that is not computed whole."""
+        sums = self.scene.launch.accumulators.get(member.task)
+        is_padded = sums is not None and p.loop.name in sums.padded
+        return not (p.divides or is_padded)
+
+    def versions(
+        self, node: Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
+    ) -> tuple[Statements, Statements]:
+        """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
+        starting = self.tiles_at(node)
+        cut = [(m, p) for m, p in starting if may_be_cut and self.may_be_cut(m, p)]
+        has_vectors = any(p.is_vector for _, p in cut)
+        is_by_elements = has_vectors or node.tails is Tails.ELEMENTS_TESTED
+        status = {**ctx.status, **{(m.task, m.loop): True for m, _ in starting}}
+        whole = replace(ctx, status=status)
+        rest = replace(
+            ctx,
+            status={**status, **{(m.task, m.loop): False for m, _ in cut}},
+            by_rows=True,
+            is_slow=ctx.is_slow or is_by_elements,
+        )
+        if not cut:
+            return self.version(node, variable, whole), ()
+        if ctx.is_slow or (ctx.by_rows and not is_by_elements):
+            return self.version(node, variable, rest), ()
+        return self.version(node, variable, whole), self.version(node, variable, rest)
+
+    def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
+        """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
+        with (
+            self.scene.w.scope() as body,
+            self.threads.inside(node, variable, ctx) as (begun, inside),
+        ):
+            body.statements.extend(begun)
+            self.children(node.children, inside)
+        return tuple(body.statements)
+
+    def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
+        """From where to where one thread runs a loop of the threads."""
+        if node.is_cyclic:
+            return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
+        return self.scene.partition(node.extent, node.step)
+
+    @staticmethod
+    def stride(node: Loop) -> c.CExpr:
+        """From one iteration of a thread to its next."""
+        step = c.number(node.step)
+        return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
+
+    def loop_range(self, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+        if node.is_last:
+            lo, hi = self.whole_range(node)
+            stride = self.stride(node)
+            steps = c.Bin("/", c.Bin("-", c.Bin("-", hi, lo), c.Num("1")), stride)
+            return c.Bin("+", lo, c.Bin("*", steps, stride)), hi
+        if node.schedule is Schedule.BALANCED:
+            return self.balanced(node)
+        if node.is_parallel and node.within is not None:
+            return shared_part(self.scene, node, ctx)
+        if node.is_parallel:
+            return self.whole_range(node)
+        if node.level == OUTER:
+            return c.Num("0"), c.number(node.extent)
+        first = node.members[0]
+        p = self.scene.plan.tasks[first.task].loop(first.loop)
+        start = ctx.variables[first.task, first.loop, OUTER]
+        return start, self.scene.tile_end(p, start)
+
+    def balanced(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
+        """From where to where this thread runs a loop over rows of which it has about as much as others."""
+        scene = self.scene
+        rows = rows_of(scene.plan.tasks[node.members[0].task].task)
+        assert rows is not None
+        dtype = scene.plan.problem.array(rows.array).dtype
+        array, extent = scene.global_array(rows.array), c.number(node.extent)
+        ends = balanced(scene.prelude, array, dtype, rows, extent, node.step)
+        names = [c.Id(scene.w.fresh(stem)) for stem in ("row_begin", "row_end")]
+        scene.w.multiples[names[0].name] = node.step
+        for name, x in zip(names, ends, strict=True):
+            scene.w.write(c.Declare("long", name.name, x, constant=True))
+        return names[0], names[1]
+
+    def body(self, task: TaskPlan, ctx: Context) -> None:
+        if not task.task.is_structured:
+            self.statements(task, ctx)
+            return
+        if task.task.is_reduction:
+            self.threads.update(task, ctx)
+            return
+        if task.task.is_guarded and task.index not in ctx.inside:
+            GuardWriter(self.scene, self.values).write(task, ctx)
+            return
+        self.values.begin_value(task, list(task.loops), ctx)
+        assert task.task.value is not None
+        with Over(self.scene, task, list(task.loops), ctx) as inner:
+            for point in self.scene.points(task, list(task.loops), inner):
+                value = self.values.value(task, task.task.value, point, inner)
+                self.values.put(task, point, value, inner)
+
+    def joined(self, phase: JoinedBodies, first: TaskPlan, ctx: Context) -> None:
+        """Bodies of several tasks, as the body of the first of them."""
+        assert first.task.body is not None
+        body = replace(first.task.body, statements=phase.statements)
+        self.statements(replace(first, task=replace(first.task, body=body)), ctx, phase.tasks)
+        for t in phase.tasks:
+            for array in arrays_written(self.scene.plan.tasks[t].task):
+                self.scene.w.forget(array)
+
+    def statements(self, task: TaskPlan, ctx: Context, tasks: Sequence[int] = ()) -> None:
+        """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector.
+
+        `tasks`: those of which it is the body, where they are several.
+        """
+        if task.vector is not None:
+            self.in_lanes(task, task.vector, ctx)
+            return
+        with Over(self.scene, task, list(task.loops), ctx) as inner:
+            variables = {k: x for k, x in inner.variables.items() if k[0] != task.index}
+            for p in task.loops:
+                variables[task.index, p.loop.name, OUTER] = self.scene.start(task, p, inner)
+            writer = body_writer(self.scene, task, variables, self.windows(task, inner))
+            vector_bytes = self.scene.target.vector_bytes
+            writer.ranges = {x: Lanes(x, n, vector_bytes) for x, n in task.ranges.items()}
+            writer.copies = copies_in(self.scene.plan, task, tasks or (task.index,))
+            writer.prefetch = prefetch_in(self.scene.plan, task, tasks or (task.index,))
+            if task.compaction != "SERIAL":
+                body = task.task.body
+                assert body is not None
+                for statement in compacted(
+                    self.scene, body.statements, in_order=task.compaction == "TWO_PASS"
+                ):
+                    self.scene.w.write(statement)
+                return
+            if task.wave is None:
+                writer.write(task, variables)
+                return
+            assert task.task.body is not None
+            writer.begin(task.task.body.statements, task.task.fast_math)
+            for statement in wavefront(self.scene.w, writer.v, task.wave, writer.iteration):
+                self.scene.w.write(statement)
+            for array in arrays_written(task.task):
+                self.scene.w.forget(array)
+
+    def windows(self, task: TaskPlan, ctx: Context) -> dict[str, TilePlace]:
+        """Blocks out of which the statements of a task read."""
+        operands = self.values.operands
+        return {o.access.array: operands.tile(task, o, ctx) for o in task.copies}
+
+    def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
+        """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""
+        assert task.task.body is not None
+        scene = self.scene
+        starts = {q.loop.name: scene.start(task, q, ctx) for q in task.loops}
+        first = starts.pop(p.loop.name)
+        body = task.task.body.statements
+        around = LaneScope(
+            scene.plan.problem,
+            partial(array_updated, scene, task),
+            starts,
+            {},
+            {q.loop.name: q.loop.extent for q in task.loops},
+            iterations=replace(
+                iterations_of(scene, task, self.windows(task, ctx)),
+                loads_rows=scene.plan.choice("gathers", task.index) == GATHERS[TRANSPOSED],
+            ),
+            ulp=permitted_ulp(scene.plan, task),
+            rounding=rounding_of(body, task.task.fast_math),
+        )
+        lanes = Lanes(p.loop.name, p.inner, scene.target.vector_bytes)
+        end = ctx.ends.get((task.index, p.loop.name))
+        left: c.CExpr | None = c.Bin("-", scene.tile_end(p, first) if end is None else end, first)
+        if end is None and ctx.status.get((task.index, p.loop.name)):
+            left = None  # a whole tile: no lane is without an iteration
+        written = LaneWriter(scene.w, around, lanes, body).iterations(first, left)
+        scene.w.write(c.Scope(written))
+        for array in arrays_written(task.task):
+            scene.w.forget(array)

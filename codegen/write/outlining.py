@@ -1,0 +1,77 @@
+"""Closed bodies as functions of their own, so that they can have compiler flags of their own.
+
+What is written in vectors must not be put into wider ones, which the bound relies on; what nobody opened is left to the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..loops.ir import Alone, Barrier, InBlocks, Late, Loop, Node, phases_of
+from ..text import csyntax as c
+from ..text.free_variables import identifiers, parameters, without_unused
+from ..text.types import type_name
+from .emission import Scene
+
+_TEAM = (c.Id("tid"), c.Id("n_threads"))
+
+
+def is_closed(scene: Scene, node: Node) -> bool:
+    """Whether a node has bodies of statements, and nothing else: no barrier either."""
+    phases = list(phases_of(node))
+    return (
+        bool(phases)
+        and _is_plain(node)
+        and all(not scene.plan.tasks[p.task].task.is_structured for p in phases)
+        and not any(scene.plan.tasks[p.task].is_of_team for p in phases)
+    )
+
+
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, Loop):
+        return all(map(_is_plain, node.children))
+    return not isinstance(node, Barrier | Late | Alone | InBlocks)
+
+
+def outlined(
+    name: str, body: tuple[c.CStmt, ...], scene: Scene, around: Iterable[c.CExpr]
+) -> tuple[c.Function, c.RunClosed]:
+    """A function with this body, inside loops whose variables are `around`, and the call of it.
+
+    No barrier is inside, so its arrays are `restrict`.
+    """
+    body = without_unused(body)
+    used, stored = identifiers(body)
+    parts = (x for pair in scene.partitions.values() for x in pair)
+    indices = dict.fromkeys(
+        x.name for x in (*_TEAM, *parts, *around) if isinstance(x, c.Id) and x.name in used
+    )
+    named = (
+        *parameters(scene.plan.problem, body, dict(scene.w.names)),
+        *(
+            c.Parameter(
+                f"{'' if b.name in stored or b in scene.counters else 'const '}{type_name(b.dtype, 0)} *",
+                b.name,
+                "" if b in scene.counters else "restrict ",
+            )
+            for b in scene.opened
+            if b.name in used
+        ),
+        *(c.Parameter("const long ", x) for x in indices),
+    )
+    arrays = tuple(p.name for p in named if p.restrict and p.name in stored)
+    call = c.RunClosed(name, tuple(c.Id(p.name) for p in named), arrays)
+    return c.Function(name, named, body, False, is_closed=True), call
+
+
+def has_loop(body: tuple[c.CStmt, ...]) -> bool:
+    """Whether there is anything in statements that could be put into vectors."""
+    for s in body:
+        match s:
+            case c.For():
+                return True
+            case c.Scope(inner) | c.While(_, inner) if has_loop(inner):
+                return True
+            case c.If(_, then, orelse) if has_loop((*then, *orelse)):
+                return True
+    return False

@@ -1,0 +1,49 @@
+"""Vectors that an iteration of a loop hands to the next one, in registers.
+
+What lies in front of a register tile was in the last vector of the tile before. To load it again would be to load from where that
+tile has just stored, and each iteration would wait for the one before: 25 cycles on a Zen 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..loops.ir import Body, Loop, last_loop_plan
+from ..text import csyntax as c
+from .context import Carried
+from .emission import Scene
+
+
+@contextmanager
+def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
+    """While a loop is written: what has to stand in front of it afterwards."""
+    around, scene.carried = scene.carried, None
+    if (t := _rows_of(scene, node)) is not None:
+        scene.carried = Carried(t, lo)
+    before: list[c.CStmt] = []
+    try:
+        yield before
+        if scene.carried is not None:
+            before += scene.carried.before
+    finally:
+        scene.carried = around
+
+
+def has_rows(scene: Scene, t: int) -> bool:
+    """Whether a task reads rows in vectors."""
+    return scene.plan.choice("rows", t) == "ROWS"
+
+
+def _rows_of(scene: Scene, node: Loop) -> int | None:
+    """The task of which a loop holds nothing but rows of vectors, tile by tile in their order; None where it does not."""
+    match node.children:
+        case (Body(t),):
+            task = scene.plan.tasks[t]
+        case _:
+            return None
+    in_order = not (node.is_parallel or node.is_last or node.is_cyclic) and node.within is None
+    if not in_order or not has_rows(scene, t) or task.vector is None:
+        return None
+    starts = (last_loop_plan(node, scene.plan.tasks, m) for m in node.members if m.task == t)
+    return t if any(p == task.vector for p in starts) else None

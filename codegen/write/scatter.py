@@ -1,0 +1,338 @@
+"""Updates of elements that several iterations share, on a CPU: copies of an array a thread, and iterations sorted by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import prod
+
+from ...kernels.ir.kernel import DType
+from ...space import choices as ch
+from ...space.backbone import OUTER
+from ..bodies.bodies import BodyWriter
+from ..bodies.body_values import TilePlace
+from ..bodies.iteration_point import row_strides
+from ..bodies.lanes import Iterations
+from ..bodies.memory import Value
+from ..loops.ir import (
+    AddCopies,
+    ClearCopies,
+    CountIterations,
+    ScatterPhase,
+    SortIterations,
+    StartBlocks,
+)
+from ..passes.storage import Buffer, ScatterMemory, SortMemory
+from ..plan.plan import ScatterPlan, TaskPlan
+from ..text import csyntax as c
+from ..text.constants import neutral
+from ..text.types import type_name
+from .emission import Scene
+
+_CHUNK = 2048  # elements of an array that stay in a cache while the copies of all threads are added to them
+_UNWANTED = c.Un("-", c.Num("1"))  # the block of an iteration that does nothing
+
+
+def allocate_scatters(scene: Scene, task: TaskPlan) -> None:
+    """Buffers of the copies, tiles and sorts of a task."""
+    copies, tiles = {}, {}
+    for x in task.scatters:
+        info = scene.plan.problem.array(x.array)
+        if x.how == ch.PRIVATE:
+            n = prod(info.shape)
+            copies[x.array] = scene.buffer(f"{x.array}_copy", info.dtype, n, is_private=True)
+        if x.tile:
+            is_private = scene.launch.is_parallel
+            held = scene.buffer(f"{x.array}_tile", info.dtype, prod(x.tile), is_private)
+            tiles[x.array] = held, scene.w.fresh(f"{x.array}_origin")
+    sort = None
+    if task.sort is not None:
+        sort = _sort_memory(scene, task, task.sort)
+    scene.scatters[task.index] = ScatterMemory(copies, tiles, sort)
+
+
+def _sort_memory(scene: Scene, task: TaskPlan, x: ScatterPlan) -> SortMemory:
+    assert x.blocks is not None and x.placing is not None
+    n, n_blocks = task.loops[0].loop.extent, x.blocks.n_blocks
+    n_threads = scene.target.cores if task.is_parallel else 1
+
+    def of(stem: str, n_elements: int, dtype: DType = DType.i32) -> Buffer:
+        return scene.buffer(f"{x.array}_{stem}", dtype, n_elements, is_private=False)
+
+    kept = {local.name: of(f"{local.name}_kept", n, local.dtype) for local in x.placing.kept}
+    return SortMemory(
+        of("blocks", n),
+        of("counts", n_threads * n_blocks),
+        of("order", n),
+        of("starts", n_blocks + 1),
+        kept,
+    )
+
+
+def body_writer(
+    scene: Scene,
+    task: TaskPlan,
+    variables: Mapping[tuple[int, str, int], c.CExpr],
+    windows: Mapping[str, TilePlace],
+) -> BodyWriter:
+    """What writes the body of a task at the values of these loop variables: its updates go where the plan says, and what it reads
+    around the place of an iteration may be in `windows`.
+    """
+    if not task.scatters and not task.states and not windows:
+        return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
+    own = iterations_of(scene, task, windows)
+    array_of = partial(array_updated, scene, task)
+    writer = BodyWriter(scene.w, scene.plan.problem, array_of, own.is_shared)
+    writer.v.plain_indices = True
+    writer.v.tiles = own.tiles
+    if own.order is not None:
+        iteration = variables[task.index, task.loops[0].loop.name, OUTER]
+        writer.given = {name: c.Index(kept, iteration) for name, kept in own.kept.items()}
+    return writer
+
+
+def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
+    """The first element of an array as a task has it, which may update a copy of the thread."""
+    memory = scene.scatters.get(task.index)
+    copy = memory.copies.get(name) if memory is not None else None
+    return scene.global_array(name) if copy is None else c.Id(copy.name)
+
+
+def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
+    """The order of a task's iterations, and where their updates go; `windows` are parts of what they read."""
+    memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
+    atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
+    tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
+    sort = memory.sort
+    return Iterations(
+        c.Id(sort.order.name) if sort is not None else None,
+        {name: c.Id(kept.name) for name, kept in sort.kept.items()} if sort is not None else {},
+        lambda update: update.array in atomic,
+        {
+            array: TilePlace(c.Id(held.name), shape, c.Id(origin))
+            for array, ((held, origin), shape) in tiles.items()
+        }
+        | dict(windows),
+        task.task.fast_math,
+    )
+
+
+def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:
+    """A phase beside the loop of a task."""
+    match phase:
+        case ClearCopies():
+            for x in (x for x in task.scatters if x.how == ch.PRIVATE):
+                _fill(scene, scene.scatters[task.index].copies[x.array], x)
+        case AddCopies():
+            for x in (x for x in task.scatters if x.how == ch.PRIVATE):
+                _add_copies(scene, scene.scatters[task.index].copies[x.array], x)
+        case CountIterations():
+            _count(scene, task)
+        case StartBlocks():
+            _start(scene, task)
+        case SortIterations():
+            _sort(scene, task)
+
+
+def added(scene: Scene, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStmt:
+    """`place op= part`; what was never updated leaves the least or greatest alone, be it a NaN."""
+    dtype = scene.plan.problem.array(x.array).dtype
+    op = x.scatter.op
+    made = c.Assign(place, scene.w.combine(op, Value(place, dtype), Value(part, dtype)).x)
+    if dtype.is_float and op in ("min", "max"):
+        return c.If(c.Bin("!=", part, neutral(op, dtype)), (made,))
+    return made
+
+
+def cleared(scene: Scene, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
+    """A buffer of the thread takes the neutral element."""
+    k = scene.w.fresh("k")
+    scene.w.used.discard(k)
+    zero = c.Assign(c.Index(c.Id(buffer.name), c.Id(k)), neutral(x.scatter.op, buffer.dtype))
+    return c.For(k, c.Num("0"), c.number(buffer.n_elements), 1, (zero,))
+
+
+def _fill(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
+    scene.w.write(cleared(scene, buffer, x))
+
+
+def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
+    """From where to where this thread has its part of n things."""
+    if not task_is_parallel:
+        return c.Num("0"), n
+    tid, n_threads = c.Id("tid"), c.Id("n_threads")
+    begin, end = scene.w.fresh("part_begin"), scene.w.fresh("part_end")
+    scene.w.used -= {begin, end}
+    behind = c.Bin("+", tid, c.Num("1"))
+    for name, who in ((begin, tid), (end, behind)):
+        place = c.Bin("/", c.Bin("*", n, who), n_threads)
+        scene.w.write(c.Declare("long", name, place, constant=True))
+    return c.Id(begin), c.Id(end)
+
+
+def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
+    """Chunk by chunk of this thread's part, the copy of one thread after another."""
+    w, n, rest = scene.w, buffer.n_elements, buffer.n_elements
+    n_shared = scene.plan.problem.parts.n_shared(x.array)
+    if n_shared:
+        n = scene.plan.problem.array(x.array).shape[-1]
+        rest = n - n_shared
+    with w.scope() as body:
+        begin, end = _part(scene, c.number(rest), True)
+        row = w.fresh("row")
+        w.used -= {row}
+        first = c.linear(((c.Id(row), n),) if n < buffer.n_elements else (), n_shared)
+        chunk, slot, k, copy = (w.fresh(s) for s in ("chunk", "slot", "k", f"{x.array}_part"))
+        w.used -= {chunk, slot, k, copy}
+        kind = type_name(buffer.dtype, 0)
+        place = c.linear(((c.Id(slot), buffer.stride_bytes),), buffer.offset_bytes)
+        start = c.CastTo(f"const {kind} *", c.Bin("+", c.Id("workspace"), place))
+        at = c.add(first, c.Id(k)) if n_shared else c.Id(k)
+        total = c.Index(scene.global_array(x.array), at)
+        add = added(scene, x, total, c.Index(c.Id(copy), at))
+        last = c.minimum(c.linear(((c.Id(chunk), 1),), _CHUNK), end)
+        inner = c.For(k, c.Id(chunk), last, 1, (add,), independent=True)
+        each = c.For(
+            slot,
+            c.Num("0"),
+            c.Id("n_threads"),
+            1,
+            (c.Declare(f"const {kind} *", copy, start), inner),
+        )
+        chunks: c.CStmt = c.For(chunk, begin, end, _CHUNK, (each,))
+        if n < buffer.n_elements:
+            chunks = c.For(row, c.Num("0"), c.number(buffer.n_elements // n), 1, (chunks,))
+        w.write(chunks)
+    w.write(c.Scope(tuple(body.statements)))
+    w.forget(x.array)
+
+
+# --- the sort --------------------------------------------------------------------------------
+
+
+def _count(scene: Scene, task: TaskPlan) -> None:
+    """Blocks first, in a loop that can be in vectors, and then how many there are of each."""
+    x, memory = task.sort, scene.scatters[task.index].sort
+    assert x is not None and x.blocks is not None and x.placing is not None and memory is not None
+    w, loop = scene.w, task.loops[0].loop
+    i, k = w.fresh(loop.name), w.fresh("k")
+    blocks = c.Index(c.Id(memory.blocks.name), c.Id(i))
+    writer = BodyWriter(w, scene.plan.problem, scene.global_array)
+    writer.v.loops = {loop.name: c.Id(i)}
+    with w.scope() as finding:
+        if x.placing.conditions:
+            w.write(c.Assign(blocks, _UNWANTED))
+        with w.scope() as inside:
+            writer.declare_locals(x.placing.statements)
+            writer.statements(x.placing.statements)
+            for name, kept in memory.kept.items():
+                w.write(c.Assign(c.Index(c.Id(kept.name), c.Id(i)), writer.v.locals[name].x))
+            w.write(c.Assign(blocks, _block(scene, writer, x)))
+        made: Sequence[c.CStmt] = inside.statements
+        for condition in reversed(x.placing.conditions):
+            made = [c.If(writer.v.evaluate(condition).x, tuple(made))]
+        for statement in made:
+            w.write(statement)
+    with w.scope() as body:
+        begin, end = _part(scene, c.number(loop.extent), task.is_parallel)
+        own = _own_counts(task, x)
+        zero = c.Assign(_at(memory.counts, own, c.Id(k)), c.Num("0"))
+        w.write(c.For(k, c.Num("0"), c.number(x.blocks.n_blocks), 1, (zero,)))
+        w.write(c.For(i, begin, end, 1, tuple(finding.statements)))
+        one: c.CStmt = c.Assign(_at(memory.counts, own, blocks), c.Num("1"), "+")
+        w.write(c.For(i, begin, end, 1, (_where_wanted(x, blocks, one),)))
+    w.used -= {i, k}
+    w.write(c.Scope(tuple(body.statements)))
+
+
+def _block(scene: Scene, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
+    """The number of the block of an iteration's window: colours first, so that the blocks of one are neighbours."""
+    b = x.blocks
+    assert b is not None
+    reaches = [r for r in x.scatter.window if r.base is not None]
+    per_colour, w = prod(b.halves), scene.w
+    colour: list[tuple[c.CExpr, int]] = []
+    number: list[tuple[c.CExpr, int]] = []
+    sides = zip(reaches, b.extents, b.cells, row_strides(b.halves), strict=True)
+    for axis, (reach, n, cells, stride) in enumerate(sides):
+        assert reach.base is not None
+        if b.counts[axis] == 1:
+            continue
+        first = c.linear(((writer.v.index(reach.base), 1),), reach.least)
+        place = c.Id(w.fresh(f"place_{axis}"))
+        # A window may begin before the array, or behind it, where guards leave the rest of it out.
+        w.write(c.Declare("long", place.name, first, constant=True))
+        most = c.minimum(place, c.number(n - 1))
+        inside = c.Cond(c.Bin("<", place, c.Num("0")), c.Num("0"), most)
+        at = c.Id(w.fresh(f"block_{axis}"))
+        w.write(c.Declare("long", at.name, c.Bin("/", inside, c.number(cells)), constant=True))
+        w.used -= {place.name, at.name}
+        colour.append((c.Bin("&", at, c.Num("1")), per_colour << b.coloured.index(axis)))
+        number.append((c.Bin("/", at, c.Num("2")), stride))
+    return c.CastTo("int32_t", c.linear((*colour, *number), 0))
+
+
+def _own_counts(task: TaskPlan, x: ScatterPlan) -> c.CExpr:
+    """Where in the counts those of this thread begin."""
+    assert x.blocks is not None
+    if not task.is_parallel:
+        return c.Num("0")
+    return c.Bin("*", c.Id("tid"), c.number(x.blocks.n_blocks))
+
+
+def _at(buffer: Buffer, first: c.CExpr, k: c.CExpr) -> c.Index:
+    return c.Index(c.Id(buffer.name), c.add(first, k))
+
+
+def _where_wanted(x: ScatterPlan, block: c.CExpr, one: c.CStmt) -> c.CStmt:
+    assert x.placing is not None
+    return c.If(c.Bin(">=", block, c.Num("0")), (one,)) if x.placing.conditions else one
+
+
+def _start(scene: Scene, task: TaskPlan) -> None:
+    x, memory = task.sort, scene.scatters[task.index].sort
+    assert x is not None and x.blocks is not None and memory is not None
+    w, n = scene.w, x.blocks.n_blocks
+    k, slot, next_, here = (w.fresh(s) for s in ("k", "slot", "next", "here"))
+    w.used -= {k, slot, next_, here}
+    first = c.Bin("*", c.Id(slot), c.number(n))
+    count = (
+        _at(memory.counts, first, c.Id(k))
+        if task.is_parallel
+        else _at(memory.counts, c.Num("0"), c.Id(k))
+    )
+    take = (
+        c.Declare("int32_t", here, count, constant=True),
+        c.Assign(count, c.Id(next_)),
+        c.Assign(c.Id(next_), c.Id(here), "+"),
+    )
+    n_threads: c.CExpr = c.Id("n_threads") if task.is_parallel else c.Num("1")
+    start = c.Assign(c.Index(c.Id(memory.starts.name), c.Id(k)), c.Id(next_))
+    each = c.For(slot, c.Num("0"), n_threads, 1, take)
+    end = c.Assign(c.Index(c.Id(memory.starts.name), c.number(n)), c.Id(next_))
+    w.write(
+        c.Scope(
+            (
+                c.Declare("int32_t", next_, c.Num("0")),
+                c.For(k, c.Num("0"), c.number(n), 1, (start, each)),
+                end,
+            )
+        )
+    )
+
+
+def _sort(scene: Scene, task: TaskPlan) -> None:
+    x, memory = task.sort, scene.scatters[task.index].sort
+    assert x is not None and memory is not None
+    w, loop = scene.w, task.loops[0].loop
+    with w.scope() as body:
+        begin, end = _part(scene, c.number(loop.extent), task.is_parallel)
+        i = w.fresh(loop.name)
+        w.used.discard(i)
+        block = c.Index(c.Id(memory.blocks.name), c.Id(i))
+        count = _at(memory.counts, _own_counts(task, x), block)
+        put = c.Assign(c.Index(c.Id(memory.order.name), count), c.CastTo("int32_t", c.Id(i)))
+        both = (put, c.Assign(count, c.Num("1"), "+"))
+        one: c.CStmt = c.Scope(both)
+        w.write(c.For(i, begin, end, 1, (_where_wanted(x, block, one),)))
+    w.write(c.Scope(tuple(body.statements)))

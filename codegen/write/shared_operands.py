@@ -1,0 +1,106 @@
+"""Values of a kernel: as on a CPU, but that a block of an operand is copied by all threads, into shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...kernels.ir.access import Access
+from ...space.backbone import OUTER, Operand
+from ..bodies.body_values import TilePlace
+from ..bodies.cuda_memory import gather
+from ..bodies.iteration_point import Point
+from ..bodies.memory import Value
+from ..passes.storage import steps_between
+from ..plan.plan import TaskPlan
+from ..text import csyntax as c
+from .context import Context
+from .grid_emission import BlockLayout, KernelScene
+from .values import Operands
+from .windows import tile_of_window
+
+
+class SharedOperands(Operands):
+    """Of a GPU: blocks in shared memory, which the threads of a block copy together."""
+
+    def __init__(self, kernel: KernelScene) -> None:
+        self.kernel, self.scene = kernel, kernel.scene
+
+    def read(
+        self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
+    ) -> Value:
+        key = (task.index, operand.site)
+        layout, buffer = self.kernel.placed[key], self.kernel.kept_copies[key]
+        stage = self.kernel.stages.get(key)
+        lanes = point.lanes()
+        along = next(
+            (stride for name, stride in layout.strides.items() if point.index[name].lanes), 0
+        )
+        w = self.scene.w
+        if layout.least:
+            beyond = steps_between(layout.least, access.axes)
+            point = replace(
+                point,
+                index={
+                    name: replace(at, offset=at.offset + beyond.get(name, 0))
+                    for name, at in point.index.items()
+                },
+            )
+        index = self.place(task, layout, point, ctx, stage)
+        if layout.swizzle is None or along == 0 or (along == 1 and w.is_multiple(index, lanes)):
+            return w.load(buffer.name, c.Id(buffer.name), index, buffer.dtype, lanes, along)
+        # Neighbours that are no whole vector, or in different rows, are anywhere.
+        places = [self.place(task, layout, point, ctx, stage, k) for k in range(lanes)]
+        return gather(w, buffer.name, places, buffer.dtype)
+
+    def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
+        key = (task.index, operand.site)
+        buffer, layout = self.kernel.kept_copies[key], self.kernel.placed[key]
+        return tile_of_window(buffer.name, layout.extents, task, operand, ctx)
+
+    def place(
+        self,
+        task: TaskPlan,
+        layout: BlockLayout,
+        point: Point,
+        ctx: Context,
+        stage: c.CExpr | None,
+        lane: int = 0,
+    ) -> c.CExpr:
+        """Where an element, of a vector its `lane`, lies in its block."""
+        offsets: dict[str, tuple[dict[c.CExpr, int], int]] = {}
+        for name in layout.strides:
+            at = point.index[name]
+            terms: dict[c.CExpr, int] = {} if at.variable is None else {at.variable: 1}
+            outer = ctx.variables[task.index, name, OUTER]
+            terms[outer] = terms.get(outer, 0) - 1
+            offsets[name] = terms, at.offset + (lane if at.lanes else 0)
+        return locate(layout, offsets, stage)
+
+
+def locate(
+    layout: BlockLayout,
+    offsets: dict[str, tuple[dict[c.CExpr, int], int]],
+    stage: c.CExpr | None,
+) -> c.CExpr:
+    """The index of an element of a block that is so far from its start: by loop, terms and a constant."""
+    total: dict[c.CExpr, int] = {}
+    const = 0
+    if stage is not None and stage != c.Num("0"):
+        total[stage] = 1
+    rows = [p.loop.name for p in layout.loops]
+    plain = rows if layout.swizzle is None else rows[:-1]
+    for name in plain:
+        terms, offset = offsets[name]
+        const += offset * layout.strides[name]
+        for x, k in terms.items():
+            total[x] = total.get(x, 0) + k * layout.strides[name]
+    ordered = sorted(
+        total.items(), key=lambda item: -abs(item[1]) if item[0] != stage else -(1 << 40)
+    )
+    index = c.linear(tuple(ordered), const)
+    if layout.swizzle is None:
+        return index
+    n, width = layout.swizzle
+    row, column = (c.linear(tuple(offsets[x][0].items()), offsets[x][1]) for x in rows[-2:])
+    turned = c.linear(((c.Bin("%", row, c.number(n)), width),), 0)
+    return c.add(index, c.Bin("^", column, turned))

@@ -1,0 +1,203 @@
+"""Iterations that were sorted, block by block: one colour after another, with the tiles of each block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...space.families.sorted_ahead import AHEAD_ITERATIONS
+from ..bodies.iteration_point import row_strides
+from ..loops.ir import Loop
+from ..plan.plan import ScatterPlan, TaskPlan
+from ..text import csyntax as c
+from .emission import Scene
+from .scatter import added, cleared
+from .triangles import maximum
+
+Statements = tuple[c.CStmt, ...]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Variables of a block: its number, its first place in the order of the iterations and the one behind its last; and the one of
+    an iteration, which is its place in the order where several run at once.
+    """
+
+    block: c.Id
+    begin: c.Id
+    end: c.Id
+    iteration: c.Id
+
+
+def places(scene: Scene, loop: Loop) -> Places:
+    """New variables for a loop that runs in blocks."""
+    w, name = scene.w, loop.members[0].loop
+    stems = (f"{name}_block", f"{name}_begin", f"{name}_end", name)
+    return Places(*(c.Id(w.fresh(stem)) for stem in stems))
+
+
+def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Statements:
+    """What is done in one block: its tiles are cleared, its iterations run, the tiles are added to their arrays."""
+    memory = scene.scatters[task.index]
+    assert memory.sort is not None
+    tiled = [x for x in task.scatters if x.tile]
+    opening: list[c.CStmt] = []
+    corners: tuple[c.CExpr, ...] = ()
+    if tiled:
+        opening, corners = _corners(scene, task, at)
+    for x in tiled:
+        buffer, origin = memory.tiles[x.array]
+        opening += [_origin(x, origin, corners), cleared(scene, buffer, x)]
+    k = scene.w.fresh("k")
+    scene.w.used.discard(k)
+    if task.vector is not None:
+        asked = _asked(scene, task, at, c.add(at.iteration, c.Id(k)))
+        lanes = c.number(task.vector.inner)
+        ahead = (c.For(k, c.Num("0"), lanes, 1, asked),) if asked else ()
+        loop = c.For(at.iteration.name, at.begin, at.end, task.vector.inner, (*ahead, *body))
+    else:
+        number = c.Index(c.Id(memory.sort.order.name), c.Id(k))
+        own = c.Declare("long", at.iteration.name, number, constant=True)
+        loop = c.For(k, at.begin, at.end, 1, (own, *_asked(scene, task, at, c.Id(k)), *body))
+    return (*opening, loop, *(_flush(scene, task, x, corners) for x in tiled))
+
+
+def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
+    """What a later iteration reads that lies by its number is asked for: numbers that are neighbours in a block are far apart."""
+    memory, w = scene.scatters[task.index], scene.w
+    distance = AHEAD_ITERATIONS[scene.plan.choice("sorted_ahead", task.index)]
+    if not distance:
+        return ()
+    assert memory.sort is not None and task.task.body is not None
+    loop = task.loops[0].loop.name
+    places: dict[str, c.CExpr] = {}
+    later = c.Id(w.fresh(f"{loop}_later"))
+    w.used.discard(later.name)
+    for s in task.task.body.sites:
+        array = scene.plan.problem.array(s.state.name)
+        along = [x.affine for x in s.index]
+        steps = [dict(a.terms).get(loop, 0) if a is not None else 0 for a in along]
+        stride = sum(n * k for n, k in zip(steps, row_strides(array.shape), strict=True))
+        if stride and s.op == "load":
+            index = c.Bin("*", later, c.number(stride)) if stride > 1 else later
+            places.setdefault(array.name, c.Index(scene.global_array(array.name), index))
+    places |= {x.name: c.Index(c.Id(x.name), later) for x in memory.sort.kept.values()}
+    ahead = c.linear(((k, 1),), distance)
+    last = c.Bin("-", at.end, c.Num("1"))
+    number = c.Index(c.Id(memory.sort.order.name), c.minimum(ahead, last))
+    calls = (c.Evaluate(c.Call(c.PREFETCH, (c.Un("&", x),))) for x in places.values())
+    return (c.Declare("long", later.name, number, constant=True), *calls) if places else ()
+
+
+def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_shared: bool) -> c.CStmt:
+    """All blocks: those of a colour go to the threads by the iterations in them, each to the one in whose part it begins."""
+    x, memory = task.sort, scene.scatters[task.index].sort
+    assert x is not None and x.blocks is not None and memory is not None
+    w, per_colour = scene.w, prod(x.blocks.halves)
+    colour, first, n = (w.fresh(s) for s in ("colour", "first", "n_here"))
+    w.used -= {colour, first, n}
+    starts = c.Id(memory.starts.name)
+
+    def start(k: c.CExpr) -> c.CExpr:
+        return c.Index(starts, k)
+
+    def blocks_before(k: c.CExpr) -> c.CExpr:
+        return k if per_colour == 1 else c.Bin("*", k, c.number(per_colour))
+
+    following = c.Bin("+", c.Id(colour), c.Num("1"))
+    if is_shared:
+        from_first = c.Bin("-", at.begin, c.Id(first))
+        owner = c.Bin("/", c.Bin("*", from_first, c.Id("n_threads")), c.Id(n))
+        call = c.If(c.Bin("==", owner, c.Id("tid")), (call,))
+    each = (
+        c.Declare("long", at.begin.name, start(at.block), constant=True),
+        c.Declare("long", at.end.name, start(c.Bin("+", at.block, c.Num("1"))), constant=True),
+        c.If(c.Bin("<", at.begin, at.end), (call,)),
+    )
+    here: Statements = (
+        c.For(at.block.name, blocks_before(c.Id(colour)), blocks_before(following), 1, each),
+    )
+    if is_shared:
+        length = c.Bin("-", start(blocks_before(following)), c.Id(first))
+        meet = c.If(c.Bin(">", c.Id(colour), c.Num("0")), (c.Barrier(),))
+        here = (
+            *((meet,) if x.blocks.n_colours > 1 else ()),
+            c.Declare("long", first, start(blocks_before(c.Id(colour))), constant=True),
+            c.Declare("long", n, length, constant=True),
+            *here,
+        )
+    return c.For(colour, c.Num("0"), c.number(x.blocks.n_colours), 1, here)
+
+
+# --- tiles -----------------------------------------------------------------------------------
+
+
+def _corners(scene: Scene, task: TaskPlan, at: Places) -> tuple[list[c.CStmt], tuple[c.CExpr, ...]]:
+    """The first elements that windows of a block may touch, along the axes of the window."""
+    assert task.sort is not None and task.sort.blocks is not None
+    b, w = task.sort.blocks, scene.w
+    per_colour, strides = prod(b.halves), row_strides(b.halves)
+    made: list[c.CStmt] = []
+    corners: list[c.CExpr] = []
+    for axis, (half, stride) in enumerate(zip(b.halves, strides, strict=True)):
+        along: c.CExpr = c.Num("0")
+        if half > 1:
+            along = c.Bin("%", c.Bin("/", at.block, c.number(stride)), c.number(half))
+        if axis in b.coloured:
+            shift = b.coloured.index(axis)
+            colour = c.Bin("/", at.block, c.number(per_colour * (1 << shift)))
+            bit = c.Bin("%", colour, c.Num("2"))
+            along = c.add(c.Bin("*", along, c.Num("2")), bit)
+        name = w.fresh(f"corner_{axis}")
+        corner = c.Bin("*", along, c.number(b.cells[axis]))
+        made.append(c.Declare("long", name, corner, constant=True))
+        corners.append(c.Id(name))
+    return made, tuple(corners)
+
+
+def _starts(x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> tuple[c.CExpr, ...]:
+    """The first element of the tile along each axis of the array."""
+    left = iter(corners)
+    return tuple(c.number(r.least) if r.base is None else next(left) for r in x.scatter.window)
+
+
+def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
+    """The flat index, in the tile, of the tile's first element if the array's first one were at 0."""
+    terms = zip(_starts(x, corners), row_strides(x.tile), strict=True)
+    whole: c.CExpr = c.Num("0")
+    for start, stride in terms:
+        if start != c.Num("0"):
+            whole = c.add(whole, start if stride == 1 else c.Bin("*", start, c.number(stride)))
+    return c.Declare("long", name, whole, constant=True)
+
+
+def _flush(scene: Scene, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> c.CStmt:
+    """The tile is added to the array, as far as the array reaches, and not to what inactive cells share."""
+    w, array = scene.w, scene.plan.problem.array(x.array)
+    buffer, _ = scene.scatters[task.index].tiles[x.array]
+    names = [w.fresh(f"at_{axis}") for axis in range(len(x.tile))]
+    w.used -= set(names)
+    there: c.CExpr = c.Num("0")
+    here: c.CExpr = c.Num("0")
+    starts = _starts(x, corners)
+    for name, start, own, stride in zip(
+        names, starts, row_strides(x.tile), row_strides(array.shape), strict=True
+    ):
+        here = c.add(here, _times(c.Id(name), own))
+        there = c.add(there, _times(c.add(start, c.Id(name)), stride))
+    place = c.Index(scene.global_array(x.array), there)
+    body: c.CStmt = added(scene, x, place, c.Index(c.Id(buffer.name), here))
+    n_shared = scene.plan.problem.parts.n_shared(x.array)
+    for axis in reversed(range(len(names))):
+        n, most = c.number(x.tile[axis]), array.shape[axis]
+        is_inside = x.scatter.window[axis].base is None
+        end = n if is_inside else c.minimum(n, c.Bin("-", c.number(most), starts[axis]))
+        begin: c.CExpr = c.Num("0")
+        if n_shared and axis == len(names) - 1:
+            begin = maximum(begin, c.Bin("-", c.number(n_shared), starts[axis]))
+        body = c.For(names[axis], begin, end, 1, (body,))
+    return body
+
+
+def _times(e: c.CExpr, stride: int) -> c.CExpr:
+    return e if stride == 1 else c.Bin("*", e, c.number(stride))

@@ -1,0 +1,171 @@
+"""A launch of a CPU as C syntax: the memory that it needs, and its team of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+
+from ...space.backbone import Flow
+from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
+from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout, WindowLayout
+from ..plan.plan import TaskPlan
+from ..text import csyntax as c
+from ..text.free_variables import without_unused
+from ..text.types import type_name
+from .accumulators import Accumulators
+from .context import Context
+from .emission import Scene
+from .launch_writer import LaunchWriter
+from .pack_phases import PackWriter
+from .packed import PackedOperands
+from .register_sums import update
+from .scatter import allocate_scatters, write_scatter
+from .sums import SumWriter
+from .threads import Statements, Threads
+from .values import Values
+
+
+class TeamThreads(Threads):
+    """The threads of a team."""
+
+    index_type = "long"
+
+    def __init__(self, scene: Scene, operands: PackedOperands, sums: Accumulators) -> None:
+        self.scene, self.operands, self.sums = scene, operands, sums
+
+    def is_among(self, n_threads: int) -> c.CExpr:
+        assert n_threads == 1, "of a team one thread is alone"
+        return c.Bin("==", c.Id("tid"), c.Num("0"))
+
+    def block_along(self, loop: Loop) -> c.CExpr:
+        raise AssertionError("a CPU has no blocks of threads")
+
+    @contextmanager
+    def inside(
+        self, loop: Loop, variable: c.CExpr, ctx: Context
+    ) -> Iterator[tuple[Statements, Context]]:
+        yield (), ctx
+
+    def update(self, task: TaskPlan, ctx: Context) -> None:
+        update(self.sums, task, ctx)
+
+    def phase(
+        self,
+        phase: SumPhase | PackPhase | CopyPhase | ScatterPhase,
+        task: TaskPlan,
+        ctx: Context,
+    ) -> None:
+        if isinstance(phase, SumPhase):
+            SumWriter(self.sums).write(phase, task, ctx)
+        elif isinstance(phase, ScatterPhase):
+            write_scatter(self.scene, phase, task)
+        else:
+            PackWriter(self.operands).write(phase, task, ctx)
+
+    def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
+        PackWriter(self.operands).at_strip(strips, n_strips, ctx)
+
+
+def team_writer(scene: Scene, name: str) -> LaunchWriter:
+    """What writes a launch of a CPU whose function has this name; the memory that it needs is allocated."""
+    for t in scene.launch.tasks:
+        allocate(scene, scene.plan.tasks[t])
+    operands = PackedOperands(scene)
+    values = Values(scene, operands)
+    threads = TeamThreads(scene, operands, Accumulators(scene, values))
+    return LaunchWriter(scene, values, threads, name)
+
+
+def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
+    """The body of a launch's function and what comes after its team."""
+    scene = writer.scene
+    context = Context(is_team=scene.launch.is_parallel)
+    with scene.w.scope() as body:
+        writer.children(scene.launch.nodes, context)
+    opening = [open_buffer(scene, b) for b in scene.opened]
+    whole = (*opening, *scene.partition_declarations(), *body.statements)
+    scene.w.knows_alignment = False
+    with scene.w.scope() as after:
+        writer.children(scene.launch.after, Context(is_team=False))
+    return without_unused(whole), without_unused(tuple(after.statements))
+
+
+def allocate(scene: Scene, task: TaskPlan) -> None:
+    """Buffers of a task: memory accumulators, packed operands, its value where readers take it from a thread's own array."""
+    t = task.index
+    array = scene.plan.problem.array(task.task.target.array)
+    acc = scene.launch.accumulators.get(t)
+    if acc is not None and acc.owner is not Owner.REGISTERS:
+        layout = AccumulatorLayout.of(task, acc, array)
+        private = acc.owner in (Owner.THREAD, Owner.PARTIALS) and scene.launch.is_parallel
+        if acc.in_result:
+            buffer = Buffer(scene.w.names[array.name], array.dtype, prod(array.shape), 0, False)
+        else:
+            stem = f"{array.name}_sum"
+            buffer = scene.buffer(stem, task.task.dtype, layout.n_elements, private)
+        scene.accumulators[t] = (buffer, layout)
+    if task.shared:
+        scene.shared[t] = own_array(scene, task, task.shared, f"{array.name}_row")
+    for name in dict.fromkeys(f.array for f in task.kept):
+        flows = tuple(f for f in task.kept if f.array == name)
+        scene.kept[t, name] = own_array(scene, task, flows, f"{name}_kept")
+    for operand in task.copies:
+        source = scene.plan.problem.array(operand.access.array)
+        if operand.is_window:
+            window = WindowLayout.of(task, operand, source)
+            stem, private = f"{source.name}_halo", scene.launch.is_parallel
+            buffer = scene.buffer(stem, source.dtype, window.n_elements, private)
+            scene.windows[t, operand.site] = buffer, window
+            continue
+        packed = CopyLayout.of(task, operand, scene.nest_order(task, operand))
+        buffer = scene.buffer(
+            f"{source.name}_packed",
+            source.dtype,
+            packed.n_elements * task.stages[operand.site],
+            scene.launch.is_parallel and operand.site not in task.by_team,
+        )
+        scene.copies[t, operand.site] = (buffer, packed)
+    if task.scatters:
+        allocate_scatters(scene, task)
+
+
+def own_array(
+    scene: Scene, task: TaskPlan, flows: tuple[Flow, ...], stem: str
+) -> tuple[Buffer, SharedLayout]:
+    """The array in which a thread keeps what the readers of `flows` want."""
+    array = scene.plan.problem.array(flows[0].array)
+    layout = SharedLayout.of(task, flows, array, scene.merged)
+    private = scene.launch.is_parallel
+    return scene.buffer(stem, array.dtype, layout.n_elements, private), layout
+
+
+def set_counters(scene: Scene) -> tuple[c.CStmt, ...]:
+    """What sets the counters of a launch before its team begins."""
+    made: list[c.CStmt] = []
+    for b in scene.counters:
+        place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))
+        first = c.Index(c.CastTo(f"{type_name(b.dtype, 0)} *", place), c.Num("0"))
+        made.append(c.Assign(first, c.Num("0")))
+    return tuple(made)
+
+
+def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
+    place = c.number(b.offset_bytes)
+    if b.is_private:
+        place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)
+    # Other threads too write partial results and what a team packs: no pointer to these may claim to be the only one.
+    is_partial = any(
+        b is held and scene.launch.accumulators[t].owner is Owner.PARTIALS
+        for t, (held, _) in scene.accumulators.items()
+    )
+    is_of_team = any(
+        b is held and site in scene.plan.tasks[t].by_team
+        for (t, site), (held, _) in scene.copies.items()
+    )
+    is_of_team |= b in scene.counters
+    kind = type_name(b.dtype, 0)
+    start = c.CastTo(f"{kind} *", c.Bin("+", c.Id("workspace"), place))
+    is_looked_at = any(b is held for m in scene.scatters.values() for held in m.shared)
+    is_sole = not (is_partial or is_of_team or is_looked_at)
+    return c.Declare(f"{kind} *{'restrict ' if is_sole else ''}", b.name, start)

@@ -1,0 +1,110 @@
+"""What a session does with the events of a search: it keeps what must outlive it, and passes them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ..runtime.forked import Stopped
+from ..search import events as ev
+from ..space.candidate import Candidate
+from . import stages as st
+from .deadlines import Deadlines
+from .evaluation import Evaluator
+from .session_state import Standing
+
+Tell = Callable[[st.Stage | ev.Event], None]
+"""Takes every event of a session."""
+
+
+class Listener:
+    """Hears one search."""
+
+    def __init__(
+        self, standing: Standing, evaluator: Evaluator, deadlines: Deadlines, tell: Tell
+    ) -> None:
+        self._standing = standing
+        self._writer = standing.writer
+        self._claims = standing.claims
+        self._evaluator = evaluator
+        self._deadlines = deadlines
+        self._tally = ev.Tally()  # as it was told last
+        self._tell = tell
+        self._is_all_right = True  # as far as anything was verified
+
+    def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
+        """Every event until the search ends. Those measured before the default, in the same batch, are told after it: it is what
+        they are compared with. Where the search was cut while it thought, what it has told until then stands.
+        """
+        finished: ev.Finished | None = None
+        held: list[ev.Event] = []
+        try:
+            for event in events:
+                with self._deadlines.shielded():
+                    if isinstance(event, ev.Finished):
+                        finished = event
+                    elif self._standing.default is None and has_default:
+                        held.append(event)
+                        if isinstance(event, ev.Evaluated) and event.tag == "U":
+                            self._hear_each([held.pop(), *held])
+                            held.clear()
+                    else:
+                        self._hear(event)
+        except Stopped:
+            finished = None
+        self._hear_each(held)
+        return self._cut_off() if finished is None else finished
+
+    def _cut_off(self) -> ev.Finished:
+        """The end of a search that did not come to tell it."""
+        bound_ns = self._claims.bound_ns
+        return ev.Finished("interrupted", None, (), bound_ns, None, self._tally, 0.0)
+
+    def meet_default(self, outcome: ev.Outcome, candidate: Candidate) -> None:
+        """The time of the default is known."""
+        s = self._standing
+        s.meet_default(outcome, candidate)
+        self._tell(st.Compared(s.default_ns, s.numpy.ns, s.n_sets))
+
+    def meet_change(self, ratio: float) -> None:
+        """The machine takes `ratio` times as long as before."""
+        self._writer.machine(ratio)
+        self._tell(st.MachineChanged(ratio))
+
+    def _hear_each(self, events: Sequence[ev.Event]) -> None:
+        for event in events:
+            self._hear(event)
+
+    def _hear(self, event: ev.Event) -> None:
+        is_wrong = isinstance(event, ev.Evaluated) and event.outcome.status == "wrong"
+        if isinstance(event, ev.Evaluated) and is_wrong and self._is_all_right:
+            self._is_all_right = False
+            self._tell(st.FirstWrong(event.outcome.key, event.outcome.detail))
+        match event:
+            case ev.Evaluated(tag="U") if self._standing.default is None:
+                assert isinstance(event.candidate, Candidate)
+                self.meet_default(event.outcome, event.candidate)
+            case ev.NewIncumbent(best=best):
+                self._writer.incumbent(best.outcome.key, best.time_ns)
+                if isinstance(best.candidate, Candidate):
+                    self._standing.keep(self._evaluator, best.outcome, best.candidate)
+            case ev.BoundMoved() if self._claims.closed:
+                return  # of all implementations only the root's bound holds
+            case ev.BoundMoved(bound_ns=bound_ns, candidate=candidate):
+                self._claims.bound_ns = bound_ns
+                self._writer.bound(bound_ns, lambda: self._claims.limiting(candidate))
+            case ev.NodeExpanded() | ev.Pruned() | ev.Reopened():
+                self._writer.grow(event)
+            case ev.Widened(bound_ns=bound_ns):
+                self._writer.plant(bound_ns)
+            case ev.Row(tally=tally):
+                self._tally = tally
+                self._writer.tally(tally)
+                if self._claims.closed:
+                    event = self._claims.of_what_is_open(event)
+                elif not self._standing.device.machine.times_count:
+                    event = replace(event, gap=None)
+            case ev.AdmissibilityAlarm(key=key):
+                self._claims.bound_ns = None
+                self._writer.note("alarm", key.decode(errors="replace"))
+        self._tell(event)

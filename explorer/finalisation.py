@@ -1,0 +1,213 @@
+"""How a session ends: the best are timed again, other compilers build them, and what was found is kept and told."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ..runtime.forked import Stopped
+from ..runtime.worker.worker import AbstractWorker
+from ..search import events as ev
+from ..search.budget import Interrupt
+from ..space.candidate import Candidate
+from . import stages as st
+from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
+from .deadlines import Deadlines
+from .doubts import doubts_of
+from .evaluation import Entry, Evaluator
+from .event_handler import Tell
+from .numpy_timing import take_numpy
+from .remeasure import NEAR, comparison, time_again, with_default
+from .session_state import Standing
+from .workload import Options, Workload
+
+
+class Ending:
+    """Tells how a session has ended, whatever it has come to."""
+
+    def __init__(
+        self, workload: Workload, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
+    ) -> None:
+        self._workload = workload
+        self._folder = folder
+        self._standing = standing
+        self._deadlines = deadlines
+        self._tell = tell
+        self.n_disturbed = 0  # measurements, by other work
+        self.is_disturbed = False  # the final re-measurement
+
+    def early(self, interrupt: Interrupt) -> st.Ended:
+        """Where preparing alone took the time there was."""
+        if interrupt.is_set:
+            return self.tell("interrupted", None, 0)
+        tell_out_of_time(self._deadlines, self._tell)
+        return self.tell("time_limit", None, 0)
+
+    def tell(self, status: str, best: ev.Outcome | None, alarms: int) -> st.Ended:
+        """Keep and tell how it ended; `best` is None where nothing valid was found."""
+        s = self._standing
+        best_ns = None if best is None else best.time_ns
+        bound_ns = None if best is None else s.claims.bound_ns
+        gap, gap_now = s.claims.gap(best_ns, bound_ns), s.claims.gap_now(best_ns)
+        s.writer.end(status)
+        n_evaluations = len(s.writer.evaluations)
+        claims = s.claims
+        ended = st.Ended(
+            status=status,
+            directory=self._folder,
+            best=None
+            if best_ns is None or best is None
+            else st.Best(best_ns, best.spread, s.n_sets, s.compiler),
+            limits=st.Limits(
+                bound_ns, gap, None if gap_now is None else claims.now_ns, gap_now, alarms
+            ),
+            references=st.References(s.default_ns, s.numpy.ns),
+            effort=st.Effort(n_evaluations, s.writer.failures(), self._deadlines.elapsed_s),
+            scope=st.Scope(claims.closed, claims.fixed, claims.is_for_input),
+            doubts=() if best is None else self._doubts(status, n_evaluations),
+        )
+        self._tell(ended)
+        return ended
+
+    def _doubts(self, status: str, n_evaluations: int) -> tuple[str, ...]:
+        return doubts_of(
+            status,
+            n_evaluations,
+            self.n_disturbed,
+            is_final_disturbed=self.is_disturbed,
+            is_numpy_disturbed=self._standing.numpy.is_disturbed,
+        )
+
+
+def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
+    """Say that the time limit has passed before anything was measured, and what took it."""
+    assert deadlines.limit_s is not None, "only a limit or a signal cuts"
+    tell(st.OutOfTime(deadlines.limit_s, deadlines.during))
+
+
+def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
+    """The end of a session whose time limit passed before there was a run to be kept."""
+    tell_out_of_time(deadlines, tell)
+    ended = st.Ended(
+        status="time_limit",
+        directory=folder,
+        best=None,
+        limits=st.Limits(None, None, None, None, 0),
+        references=st.References(None, None),
+        effort=st.Effort(0, (), deadlines.elapsed_s),
+        scope=st.Scope(),
+    )
+    tell(ended)
+    return ended
+
+
+class LastRounds:
+    """What a session does once its search has finished."""
+
+    def __init__(
+        self,
+        options: Options,
+        standing: Standing,
+        ending: Ending,
+        evaluator: Evaluator,
+        worker: AbstractWorker,
+        deadlines: Deadlines,
+        interrupt: Interrupt,
+        tell: Tell,
+    ) -> None:
+        self._options = options
+        self._standing = standing
+        self._claims = standing.claims
+        self._ending = ending
+        self._evaluator = evaluator
+        self._worker = worker
+        self._deadlines = deadlines
+        self._interrupt = interrupt
+        self._tell = tell
+
+    def run(self, finished: ev.Finished) -> st.Ended:
+        s, claims = self._standing, self._claims
+        self._deadlines.begin_end()
+        if not claims.has_looked and not self._interrupt.is_set:
+            finished = claims.looked_at_last(finished)
+        s.writer.tally(finished.tally, is_last=True)
+        finished = claims.finish(finished)
+        if finished.status == "interrupted" and not self._interrupt.is_set:
+            finished = replace(finished, status="time_limit")  # in the middle of a batch
+        status, alarms = finished.status, finished.tally.alarms
+        top = self._evaluator.top(self._options.final_top)
+        alike = self._evaluator.alike
+        if alike.at is not None and alike.n > 1 and not top and not self._interrupt.is_set:
+            self._tell(st.Disagreed(alike.n, alike.at))
+            status = "disagreement" if alike.are_enough else status
+        if not top:
+            if status == "time_limit":
+                tell_out_of_time(self._deadlines, self._tell)
+            return self._ending.tell(status, None, alarms)
+        best, won = top[0], None
+        if status != "interrupted":
+            with suppress(Stopped), self._deadlines.cut():  # then what was there before it stands
+                if s.numpy.is_due and not self._deadlines.is_late:
+                    take_numpy(
+                        s.numpy, s.device, self._worker, self._deadlines.is_past_waiting, self._tell
+                    )
+                top = self._time_again() or top
+                best = top[0]
+                won = self._try_other_compilers(top)
+            if won is not None:
+                best = won.outcome, won.candidate
+                s.default_ns, s.compiler = won.default_ns, won.compiler
+        outcome = best[0]
+        assert outcome.time_ns is not None
+        if claims.is_contradicted(outcome.time_ns, status == "optimal"):
+            s.writer.note("alarm", outcome.key)
+            alarms += 1
+        claims.believe(outcome.time_ns, outcome.spread)
+        kept = s.keep_last(self._evaluator, best, status, won)
+        if self._options.store:
+            s.writer.store(kept)
+        self._ending.n_disturbed = self._evaluator.n_disturbed
+        return self._ending.tell(status, outcome, alarms)
+
+    def _time_again(self) -> list[Entry]:
+        """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
+        default = self._standing.default
+        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
+        entries = with_default(finalists, default)
+        moved = self._claims.roofline()
+        limit_s = self._deadlines.again_s
+        timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)
+        if not timed:
+            return []
+        told = comparison(timed)
+        self._standing.writer.remeasured(told)
+        self._tell(told)
+        self._ending.is_disturbed = told.is_disturbed
+        if told.is_disturbed:
+            return []
+        self._claims.see_memory(rates)
+        for t in timed:
+            if default is not None and t.outcome.key == default[0].key:
+                self._standing.default_ns = t.outcome.time_ns
+        return [(t.outcome, t.candidate) for t in timed]
+
+    def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
+        """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
+        s = self._standing
+        left_s = self._deadlines.others_s
+        if left_s < LEAST_S + s.preparing_s:
+            return None
+        default: Candidate | None = None if s.default is None else s.default[1]
+        keys = {outcome.key for outcome, _ in top}
+        others = [e for e in self._evaluator.top(N_COMPARED) if e[0].key not in keys]
+        entries = [*top, *others][:N_COMPARED]
+        compared = CompilerComparison(
+            entries, default, self._evaluator, self._worker, self._deadlines.is_past_waiting
+        )
+        won: CompiledBest | None = None
+        for other in compared.run(s.device.others(), left_s, s.preparing_s):
+            self._tell(st.OtherCompiler(other.compiler, other.outcome.time_ns or 0.0, other.ratio))
+            if other.wins and (won is None or other.ratio < won.ratio):
+                won = other
+        return won

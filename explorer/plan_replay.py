@@ -1,0 +1,427 @@
+"""A program follows what was found: `ks.init(decisions=...)`.
+
+Calls of kernels are held back as long as they may become a sequence that was explored, with fields of the program in the place of
+its arrays. When it is whole, the implementation that was found runs; where the program does something else, the calls that wait
+run one by one, as they would have without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from math import copysign
+from operator import is_
+from pathlib import Path
+from typing import Any
+
+from ..kernels.fields.following import AbstractFollower
+from ..kernels.interpret.kernel import evaluate_scalar
+from ..kernels.ir.errors import KernelAssertionError, LanguageError
+from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
+from ..kernels.ir.structure import StructureTree
+from ..kernels.language.calling import run_at_once
+from ..kernels.language.record import Call
+from ..kernels.sparse.layout import FULL, OUTSIDE
+from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
+from ..kernels.tasks.archive import ArchiveError
+from ..runtime.api.errors import DeviceError
+from ..runtime.by_identity import ByIdentity
+from ..runtime.device import DeviceOptions, open_device
+from ..runtime.engine.spelling import spelled
+from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.record import RecordError
+from ..runtime.records.replay import StaleError, Tuned
+from ..runtime.records.store import TunedStore
+from .results import Best, load
+
+_Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
+# What is wrong with a file, or with the machine for it: the program then runs without it.
+_UNUSABLE = (
+    RecordError,
+    ArchiveError,
+    StaleError,
+    DeviceError,
+    LanguageError,
+    MemoryError,
+    OSError,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernel:
+    """A kernel that sequences call; `text` is all that decides about what it computes."""
+
+    ir: KernelIR
+    text: str
+
+    def run(self, values: _Values) -> None:
+        n = len(self.ir.arrays)
+        arrays = {p.name: x for p, x in zip(self.ir.arrays, values[:n], strict=True)}
+        run_at_once(
+            self.ir, arrays, {p.name: x for p, x in zip(self.ir.scalars, values[n:], strict=True)}
+        )
+
+
+def _text(ir: KernelIR) -> str:
+    """What a kernel computes; programs go on when they are edited above it, or moved."""
+    return spelled(ir, has_places=False)
+
+
+_Held = tuple[_Kernel, _Values]  # a call that waits
+
+
+@dataclass(eq=False)
+class _Sequence:
+    """What was found for a sequence, and the texts of its kernels."""
+
+    best: Best
+    n_runs: int = 0
+    n_met: int = 0  # calls of the longest part of it that was met
+    is_usable: bool = True
+
+    def __post_init__(self) -> None:
+        stored = self.best.file.stored
+        recording = stored.recorded()
+        self.calls: tuple[Call, ...] = tuple(recording.calls_in_order())
+        self.trees = recording.trees
+        spelt = {id(call.ir): _text(call.ir) for call in recording.calls}
+        self.kernels = [spelt[id(call.ir)] for call in self.calls]
+        self.parameters = [p.name for p in stored.parameters]
+        self.scalars = {p.name: p.dtype for p in recording.scalars}
+        constant = next((p.name for p in stored.parameters if p.kind == "constant"), "")
+        used = {name for call in recording.calls for name in call.arrays}
+        why = (
+            f"its argument {constant} is a constant"
+            if constant
+            else "it makes temporaries"
+            if recording.temps
+            else "no kernel takes some of its arrays"
+            if used != {a.name for a in recording.arrays}
+            else ""
+        )
+        if why:
+            raise LanguageError(
+                f"a program cannot follow {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.best.file.sequence
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        return self.best.compile()
+
+
+@dataclass
+class _Match:
+    """A sequence as far as the program has called it: which field stands for which array, which number for which scalar."""
+
+    sequence: _Sequence
+    n: int = 0
+    arrays: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.n == len(self.sequence.calls)
+
+    def goes_on(self, held: _Held) -> bool:
+        """Whether the next call of the sequence is this one, which is then behind it."""
+        s, (kernel, values) = self.sequence, held
+        if kernel.text != s.kernels[self.n]:
+            return False
+        call = s.calls[self.n]
+        for name, array in zip(call.arrays, values, strict=False):
+            if self.arrays.setdefault(name, array) is not array:
+                return False
+        if len({id(array) for array in self.arrays.values()}) < len(self.arrays):
+            return False  # two of its arrays are one field
+        if not all(map(self._fits, call.scalars, values[len(call.arrays) :])):
+            return False
+        self.n += 1
+        s.n_met = max(s.n_met, self.n)
+        return True
+
+    def _fits(self, expected: Expr, value: Any) -> bool:
+        plain = expected
+        while isinstance(plain, Cast):
+            plain = plain.x
+        if isinstance(plain, Param):
+            known = self.scalars.setdefault(plain.name, value)
+            return known is value or (type(known) is type(value) and _is_same(known, value))
+        if isinstance(plain, Const) and plain is expected:
+            return _is_same(expected.dtype.numpy.type(value), expected.value)
+        numbers = {n: self.sequence.scalars[n].numpy.type(x) for n, x in self.scalars.items()}
+        try:
+            wanted = evaluate_scalar(expected, numbers)
+        except KeyError:  # of a number that no call before had by itself
+            return False
+        return _is_same(expected.dtype.numpy.type(value), wanted)
+
+    def prepared(self) -> Callable[[], object]:
+        """The run of what was found, which raises IndexError before anything is written."""
+        s = self.sequence
+        zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
+        given = {**zeros, **self.scalars, **self.arrays}
+        run = partial(s.tuned, *(given[name] for name in s.parameters))
+        claims = [
+            (memoryview(given[t.arrays["counters"]][-1]), t.tree)
+            for t in s.trees
+            if "counters" in t.arrays
+        ]
+        return partial(_claimed, s.name, run, claims) if claims else run
+
+
+def _claimed(
+    name: str, run: Callable[[], object], claims: Sequence[tuple[Any, StructureTree]]
+) -> None:
+    """A run on sparse fields, of which some writes may not have been made: the last counters of each tree say so."""
+    run()
+    if not any(of_tree[OUTSIDE] or of_tree[FULL] for of_tree, _ in claims):
+        return
+    said = [
+        OUTSIDE_TEXT if of_tree[OUTSIDE] else full_text(tree)
+        for of_tree, tree in claims
+        if of_tree[OUTSIDE] or of_tree[FULL]
+    ]
+    for of_tree, _ in claims:
+        for k in range(len(of_tree)):
+            of_tree[k] = 0
+    raise KernelAssertionError(f"{name}: {said[0]}")
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two numbers are one; -0.0 is another than 0.0."""
+    return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A sequence that was whole: its calls, and what ran in their place."""
+
+    sequence: _Sequence
+    calls: tuple[_Held, ...]
+    run: Callable[[], object]
+    called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
+
+
+class Follower(AbstractFollower):
+    """Follows some sequences; of two that end with the same call the first.
+
+    Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, no more is asked.
+    """
+
+    def __init__(self, sequences: Sequence[_Sequence]) -> None:
+        self._sequences = list(sequences)
+        self._known = {text for s in sequences for text in s.kernels}
+        # None: of a kernel that no sequence calls
+        self._callers = ByIdentity[KernelIR, tuple[Callable[..., bool] | None]]()
+        self._held: list[_Held] = []
+        self._matches: list[_Match] = []
+        self._last: _Run | None = None
+        self._repeats = (
+            True  # what is held are the first calls of `_last`, and `_matches` is not kept
+        )
+        self._lock = threading.RLock()
+        _followers.add(self)
+
+    def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
+        found = self._callers.get(ir)
+        if found is None:
+            text = _text(ir)
+            is_known = text in self._known
+            caller = partial(self._take, _Kernel(ir, text)) if is_known else None
+            found = self._callers.setdefault(ir, (caller,))
+        return found[0]
+
+    def again(self, kernel: object, args: _Values) -> bool:
+        with self._lock:
+            held, last = self._held, self._last
+            if last is None or not self._repeats:
+                return False
+            expected, known = last.called[len(held)]
+            if kernel is not expected or not all(map(is_, args, known)):
+                return False
+            held.append(last.calls[len(held)])
+            self.waits = True
+            if len(held) == len(last.calls):
+                self._run(last)
+            return True
+
+    def _take(
+        self, held_as: _Kernel, *values: Any, kernel: object = None, args: _Values = ()
+    ) -> bool:
+        """A call waits, or all that waits and then itself have run."""
+        with self._lock:
+            held, last = self._held, self._last
+            if self._repeats and last is not None:
+                expected, known = last.calls[len(held)]
+                if held_as is expected and all(map(is_, values, known)):
+                    if kernel is not None:
+                        last.called[len(held)] = kernel, args
+                    held.append((held_as, known))
+                    self.waits = True
+                    if len(held) == len(last.calls):
+                        self._run(last)
+                    return True
+            if not self._goes_on((held_as, values)):
+                self.release()
+                if not self._goes_on((held_as, values)):
+                    held_as.run(values)
+            return True
+
+    def _goes_on(self, held: _Held) -> bool:
+        """Whether there is a sequence that begins with what is held and this call, which is then held, too, or has run."""
+        if self._repeats:
+            self._repeats = False
+            self._matches = [_Match(s) for s in self._sequences if s.is_usable]
+            for before in self._held:
+                self._matches = [m for m in self._matches if m.goes_on(before)]
+        self._matches = [m for m in self._matches if m.goes_on(held)]
+        if not self._matches:
+            return False
+        self._held.append(held)
+        self.waits = True
+        whole = next((m for m in self._matches if m.is_whole), None)
+        if whole is not None:
+            try:
+                run = whole.prepared()
+            except _UNUSABLE as e:
+                whole.sequence.is_usable = False
+                _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
+                self.release()
+                return True
+            called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
+            self._run(_Run(whole.sequence, tuple(self._held), run, called))
+        return True
+
+    def _run(self, whole: _Run) -> None:
+        self._forget()  # however the run ends: what it has begun must not run again
+        try:
+            whole.run()
+        except IndexError:  # nothing was written: the kernel that is wrong says so itself
+            _run_each(whole.calls)
+        else:
+            whole.sequence.n_runs += 1
+            self._last = whole
+
+    def release(self) -> None:
+        with self._lock:
+            held = self._held
+            self._forget()
+            _run_each(held)
+
+    def outdate(self) -> None:
+        with self._lock:
+            self._last = None
+
+    def go_on_in_child(self) -> None:
+        """In a child of fork(): the thread that held the lock may be gone."""
+        self._lock = threading.RLock()
+
+    def _forget(self) -> None:
+        self._held, self._matches, self.waits, self._repeats = [], [], False, True
+
+    def end(self) -> None:
+        atexit.unregister(self.end)
+        self.release()
+        for s in self._sequences:
+            was_run = s.n_runs > 0 or s.n_met == len(s.calls)  # the latter ended with an error
+            if not was_run and s.is_usable:
+                _warn(f"what was found for {s.name} was never run: {_why(s)}")
+        self._sequences, self._last = [], None
+
+
+def _run_each(held: Iterable[_Held]) -> None:
+    for kernel, values in held:
+        kernel.run(values)
+
+
+_followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+
+
+def _go_on_in_child() -> None:
+    for follower in tuple(_followers):
+        follower.go_on_in_child()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)
+
+
+def _why(s: _Sequence) -> str:
+    names = [call.ir.name for call in s.calls]
+    if s.n_met == 0:
+        return (
+            f"the program never called its kernel {names[0]} with fields of these types and shapes"
+        )
+    return f"after its first {s.n_met} of {len(names)} calls the program never went on with {names[s.n_met]}"
+
+
+def follow(decisions: object) -> Follower | None:
+    """The plans that `ks.init(decisions=...)` names; None where none can be used. Each of those gives a warning."""
+    sequences = _of_store() if decisions is True else _of_files(decisions)
+    if not sequences:
+        return None
+    follower = Follower(sequences)
+    atexit.register(follower.end)
+    return follower
+
+
+def _of_files(decisions: object) -> list[_Sequence]:
+    given = decisions if isinstance(decisions, list | tuple) else [decisions]
+    sequences = []
+    for path in given:
+        if not isinstance(path, str | Path):
+            _warn(f"{path!r:.60} is no best.json, no directory of a run, and not True")
+            continue
+        try:
+            sequence = _Sequence(load(path))
+            assert sequence.tuned is not None  # a file that cannot be used says so at once
+        except _UNUSABLE as e:
+            _warn(f"{str(path)!r:.200} is not used: {_sentence(e)}")
+        else:
+            sequences.append(sequence)
+    return sequences
+
+
+def _of_store() -> list[_Sequence]:
+    """What the tuned store has for functions of the file that runs, on this machine's CPU."""
+    file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
+    try:
+        with TunedStore() as store:
+            found = store.of_file(file.stem, take_conditions().machine)
+    except (RecordError, OSError) as e:
+        _warn(f"the tuned store is not used: {_sentence(e)}")
+        return []
+    sequences = []
+    for best in found:
+        try:
+            if isinstance(best, RecordError):
+                raise best
+            sequences.append(_Sequence(Best(best, open_device(best.target, DeviceOptions()))))
+        except _UNUSABLE as e:
+            _warn(_sentence(e))
+    if not found:
+        _warn(
+            f"the tuned store has nothing for {file.name or 'this program'} on this machine: run"
+            f" `explore run {file.name or 'FILE.py'}:FUNCTION`"
+        )
+    return sequences
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}"
+    return str(error.strerror if isinstance(error, OSError) else error)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(f"ks.init(decisions=...): {sentence}", RuntimeWarning, stacklevel=2)

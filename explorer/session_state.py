@@ -1,0 +1,101 @@
+"""Where a session stands: what it compares with, and the best implementation so far, kept on disk as it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..codegen.text.source import Source
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.api.outcome import Failure
+from ..runtime.forked import Stopped
+from ..runtime.records.record import BestFile
+from ..runtime.worker.rounding import branch_notes
+from ..search.events import Outcome
+from ..space.candidate import Candidate
+from .bound_validity import Claims
+from .compiler_comparison import CompiledBest
+from .evaluation import Entry, Evaluator
+from .numpy_timing import NumpyTiming
+from .run_writer import Result, RunWriter
+
+
+class Standing:
+    """What a session knows beside its journal."""
+
+    def __init__(
+        self, writer: RunWriter, device: AbstractDevice, claims: Claims, numpy: NumpyTiming
+    ) -> None:
+        self.writer = writer
+        self.device = device
+        self.claims = claims
+        self.numpy = numpy
+        self.default: Entry | None = None
+        self.default_ns: float | None = None  # as it was timed last
+        self.n_sets = 0  # of inputs, on which the best is verified
+        self.branches: Mapping[int, tuple[str, ...]] = {}  # as of the worker
+        self.preparing_s = 0.0  # what a worker takes to take over the arguments
+        self.compiler = device.reporter.version()
+
+    def meet_default(self, outcome: Outcome, candidate: Candidate) -> None:
+        self.default, self.default_ns = (outcome, candidate), outcome.time_ns
+
+    def keep(self, evaluator: Evaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
+        """Keep an implementation that is the best so far."""
+        return self.writer.keep(self._result(evaluator, (outcome, candidate), "running"))
+
+    def keep_last(
+        self, evaluator: Evaluator, best: Entry, status: str, other: CompiledBest | None
+    ) -> BestFile:
+        """Keep the best of all, with its library; `other` is as another compiler has built it."""
+        library = self._library(evaluator, best[1], other) if status != "interrupted" else None
+        result = self._result(evaluator, best, status, library, self.claims.now_ns, other)
+        return self.writer.keep(result)
+
+    def _result(
+        self,
+        evaluator: Evaluator,
+        entry: Entry,
+        status: str,
+        library: Path | None = None,
+        bound_now_ns: float | None = None,
+        other: CompiledBest | None = None,
+    ) -> Result:
+        outcome, candidate = entry
+        source = evaluator.source(candidate)
+        assert isinstance(source, Source)
+        assert outcome.time_ns is not None
+        return Result(
+            candidate=candidate,
+            source=source,
+            time_ns=outcome.time_ns,
+            spread=outcome.spread,
+            bound_ns=self.claims.bound_ns,
+            status=status,
+            baseline_ns=self.default_ns,
+            numpy_ns=self.numpy.ns,
+            n_input_sets=self.n_sets,
+            conditions=None if other is None else other.conditions,
+            library=library,
+            bound_now_ns=bound_now_ns,
+            branches=branch_notes(self.branches),
+        )
+
+    def _library(
+        self, evaluator: Evaluator, candidate: Candidate, other: CompiledBest | None
+    ) -> Path | None:
+        """The shared library of a candidate that was built alone, as a replay would; None where none is made."""
+        if not self.device.builder.makes_libraries:
+            return None
+        if other is not None:
+            return _if_there(Path(other.library))
+        try:
+            built = evaluator.artifacts([candidate])[0]
+        except Stopped:  # a replay builds it
+            return None
+        return None if isinstance(built, Failure) else _if_there(Path(built.path))
+
+
+def _if_there(library: Path) -> Path | None:
+    """None where somebody has removed the folder: a replay builds it."""
+    return library if library.exists() else None

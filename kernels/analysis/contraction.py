@@ -1,0 +1,135 @@
+"""Products that are not contracted with a sum into one operation, which rounds once: those of which a step is made.
+
+A floor, a comparison, a remainder or a whole number of what is off by one rounding may be another one. So what feeds them is
+rounded operation by operation, as it is written; the rest is contracted, unless `fast_math` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Expr,
+    Load,
+    Local,
+    LocalElement,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ..ir.walk import children, nested_statements, walk
+
+_STEPS = frozenset(("floor", "ceil", "round", "rint", "trunc"))
+_REMAINDERS = frozenset(("mod", "floordiv", "floor_mod", "raw_mod"))
+
+
+FREE, SUMS, ALL = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The part of a body that is rounded operation by operation: all, or what is written to these names."""
+
+    is_exact: bool
+    fed: frozenset[str] = frozenset()
+
+    def level(self, s: Stmt) -> int:
+        """ALL where the products of a statement are no part of a multiply-add; FREE where each may be."""
+        is_fed = any(name in self.fed for name, _ in _written(s))
+        return ALL if self.is_exact or is_fed else FREE
+
+
+def rounding_of(body: tuple[Stmt, ...], fast_math: bool) -> Rounding:
+    """That of a kernel's or a task's statements."""
+    return Rounding(False, fed(body)) if fast_math else Rounding(True)
+
+
+def is_step(x: Expr) -> bool:
+    """True if the value of an expression jumps where its operands, which are floats, change by a rounding."""
+    match x:
+        case Unary(op=op):
+            return op in _STEPS
+        case Compare(a=a):
+            return a.dtype.is_float
+        case Cast(x=y, dtype=dtype):
+            return y.dtype.is_float and not dtype.is_float
+        case Binary(op=op, dtype=dtype):
+            return op in _REMAINDERS and dtype.is_float
+    return False
+
+
+def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """Names of the locals and arrays whose values feed a step of these statements; but for those that are computed from
+    themselves, as sums and iterations are.
+    """
+    statements = list(nested_statements(body))
+    sources: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for s in statements:
+        for e in children(s):
+            found.update(*(_names(children(x)) for x in walk(e) if is_step(x)))
+        for name, value in _written(s):
+            sources.setdefault(name, set()).update(_names((value,)))
+    reached = {name: _reached(name, sources) for name in sources}
+    every = found.union(*(reached.get(name, ()) for name in found))
+    return frozenset(name for name in every if name in sources and name not in reached[name])
+
+
+def divides(body: tuple[Stmt, ...]) -> bool:
+    """True if a quotient feeds a step: it is none of a product with a reciprocal, which rounds twice."""
+    names = fed(body)
+    for s in nested_statements(body):
+        values = [value for name, value in _written(s) if name in names]
+        steps = [x for e in children(s) for x in walk(e) if is_step(x)]
+        if any(_is_quotient(x) for e in (*values, *steps) for x in walk(e)):
+            return True
+    return False
+
+
+def _is_quotient(x: Expr) -> bool:
+    return isinstance(x, Binary) and x.dtype.is_float and (x.op == "div" or is_step(x))
+
+
+def _written(s: Stmt) -> Sequence[tuple[str, Expr]]:
+    match s:
+        case SetLocal(name=name, value=value) | SetElement(name=name, value=value):
+            return ((name, value),)
+        case UpdateLocal(name=name, value=value):
+            return ((name, value), (name, Local(name, value.dtype)))
+        case Store(array=name, value=value):
+            return ((name, value),)
+        case Update(array=name, indices=indices, value=value):
+            return ((name, value), (name, Load(name, indices, value.dtype)))
+    return ()
+
+
+def _names(values: Iterable[Expr]) -> set[str]:
+    """Locals and arrays whose values are operands; what stands in an index is none."""
+    found: set[str] = set()
+    for x in values:
+        match x:
+            case Local(name=name) | LocalElement(name=name):
+                found.add(name)
+            case Load(array=name):
+                found.add(name)
+            case _:
+                found |= _names(children(x))
+    return found
+
+
+def _reached(name: str, sources: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    left = list(sources.get(name, ()))
+    while left:
+        if (other := left.pop()) not in found:
+            found.add(other)
+            left += sources.get(other, ())
+    return found

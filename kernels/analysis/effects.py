@@ -1,0 +1,237 @@
+"""The effects of a task: which states it reads and writes, and which elements of them. All order between tasks comes from here.
+
+A task that is one assignment touches memory like a body of one statement; what it reads to finish a reduction is read behind the
+loops that are reduced over, and its result is written there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ..ir.access import (
+    ALWAYS,
+    Access,
+    AccessSet,
+    Guard,
+    Region,
+    State,
+    access_of,
+    hull,
+    is_dense,
+    maps_of,
+    whole,
+)
+from ..ir.affine import drop_unit_loops, index_range
+from ..ir.body import access_at, guard_where, loads_of
+from ..ir.domain import BOX, Domain, Loop
+from ..ir.kernel import Expr, ReduceOp, Update
+from ..ir.task import Problem, Task
+from ..ir.walk import loads, nested_statements
+from .conflicts import in_conflict, meet_in
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a task does to states. `writes` say whether all of the set is surely overwritten; `activates` name the number of the
+    site; `shrinks` are the masks of which cells become inactive.
+    """
+
+    reads: tuple[tuple[State, AccessSet], ...]
+    writes: tuple[tuple[State, AccessSet, bool], ...]
+    activates: tuple[tuple[State, AccessSet, int], ...] = ()
+    shrinks: tuple[State, ...] = ()
+
+
+def effects(task: Task) -> Effects:
+    """The effects of a task, each once, in reading order."""
+    if task.body is None:
+        parts = (task.condition, task.value, task.finish)
+        return _of_assignment(parts, task.target, task.scope, task.domain)
+    sites = task.body.sites
+    sets = {
+        s.number: AccessSet(task.domain, (*task.scope, *s.loops), s.index, s.guard) for s in sites
+    }
+    return Effects(
+        tuple(dict.fromkeys((s.state, sets[s.number]) for s in sites if s.reads)),
+        tuple(
+            dict.fromkeys((s.state, sets[s.number], s.guard.is_exact) for s in sites if s.writes)
+        ),
+        tuple((s.state, sets[s.number], s.number) for s in sites if s.op == "activate"),
+        tuple(dict.fromkeys(s.state for s in sites if s.op == "deactivate")),
+    )
+
+
+_Parts = tuple[Expr | None, Expr | None, Expr | None]  # condition, value, finish
+
+
+@lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
+def _of_assignment(
+    parts: _Parts, target: Access, every: tuple[Loop, ...], domain: Domain
+) -> Effects:
+    outer = tuple(loop for loop in every if not loop.is_reduction)
+    condition = parts[0]
+    wanted = ALWAYS if condition is None else guard_where(condition, every)
+    reads = []
+    for value, loops in zip(parts, (every, every, outer), strict=True):
+        for s in loads_of(value, loops) if value is not None else ():
+            guard = s.guard if value is condition else _both(wanted, s.guard)
+            reads.append((s.state, AccessSet(domain, loops, s.index, guard)))
+    written = AccessSet(domain, outer, maps_of(target.axes), wanted)
+    state = State("value", target.array)
+    if condition is not None:
+        # A blend stores what an element held where the condition does not hold: that nobody else may write meanwhile. Who reads
+        # it sees no change.
+        reads.append((state, replace(written, guard=Guard(is_exact=False))))
+    return Effects(tuple(dict.fromkeys(reads)), ((state, written, condition is None),))
+
+
+def _both(a: Guard, b: Guard) -> Guard:
+    """The iterations in both guards."""
+    if a == ALWAYS or b == ALWAYS:
+        return b if a == ALWAYS else a
+    bounds, residues = (*a.bounds, *b.bounds), (*a.residues, *b.residues)
+    data = tuple(sorted({*a.data, *b.data}))
+    return Guard(bounds, residues, data, a.is_exact and b.is_exact)
+
+
+def commuting(task: Task) -> dict[State, ReduceOp]:
+    """The states that a task touches by updates of one kind alone, whose old values nobody asks for, in each iteration of its loops
+    the same elements: one thread makes them, and where sums may be reassociated those of two tasks need no order.
+    """
+    if task.body is None or not task.fast_math:
+        return {}
+    body = task.body
+    updates = [s for s in nested_statements(body.statements) if isinstance(s, Update)]
+    asked = {s.array for s in updates if s.result}
+    found: dict[State, set[ReduceOp | None]] = {}
+    for site in body.sites:
+        found.setdefault(site.state, set()).add(site.operator)
+    sets = effects(task).reads if any(len(ops) == 1 for ops in found.values()) else ()
+    return {
+        state: op
+        for state, ops in found.items()
+        if len(ops) == 1 and state.name not in asked
+        for op in ops
+        if op is not None
+        and all(
+            meet_in(x, x, (loop,)) for other, x in sets if other == state for loop in task.loops
+        )
+    }
+
+
+def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
+    """What is written, without whether all of it surely is."""
+    return tuple(dict.fromkeys((state, x) for state, x, _ in e.writes))
+
+
+@lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
+def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
+    """Whether every element of `b` is surely in `a`, both of one array of this shape; False where that is not decided.
+
+    Decided for boxes, and for equal index maps over equal loops under equal guards that no value decides.
+    """
+    is_plain = all(x.affine is not None and not x.through for x in a.index) and a.domain == BOX
+    if a == b and is_plain and a.guard.is_exact:
+        return True
+    return region_of(a, shape).covers(region_of(b, shape))
+
+
+def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
+    """A box around an access set of an array of this shape, in all steps; an axis that is computed counts as all of it."""
+    lengths = {loop.name: loop.extent for loop in x.loops}
+    steps = {loop.name for loop in x.loops if loop.is_step}
+    is_exact = x.guard == ALWAYS and x.domain == BOX and all(loop.is_known for loop in x.loops)
+    bounds, seen = [], set[str]()
+    for axis, n in zip(x.index, shape, strict=True):
+        known = None if axis.through else axis.affine
+        if known is None or any(name not in lengths for name, _ in known.terms):
+            bounds.append((0, n - 1))
+            is_exact = False
+            continue
+        affine = drop_unit_loops(known, lengths)
+        low, high = (v // axis.divisor for v in index_range(affine, lengths))
+        bounds.append((max(low, 0), min(high, n - 1)) if axis.divisor > 1 else (low, high))
+        names = {name for name, _ in affine.terms}
+        is_exact = (
+            is_exact
+            and axis.divisor == 1
+            and is_dense(affine, lengths)
+            and not (names & (seen | steps))
+        )
+        seen |= names
+    return Region(tuple(bounds), is_exact)
+
+
+def are_independent(task: Task, loop: Loop, safe: frozenset[str] = frozenset()) -> bool:
+    """Whether no element that one iteration of a task's loop writes is touched by another, but for arrays that are `safe`."""
+    return _are_independent(effects(task), loop, safe)
+
+
+@lru_cache(maxsize=1 << 12)
+def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
+    accesses = [(state, x, False) for state, x in found.reads]
+    accesses += [(state, x, True) for state, x, _ in found.writes]
+    return safe.issuperset(in_conflict(accesses, (loop,)))
+
+
+def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
+    """Every distinct read of the task with whether it happens in `finish` (after the reduction)."""
+    if task.body is not None:
+        return tuple(
+            dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
+        )
+    return _reads_of((task.condition, task.value, task.finish), task.target)
+
+
+@lru_cache(maxsize=1 << 12)
+def _reads_of(parts: _Parts, target: Access) -> tuple[tuple[Access, bool], ...]:
+    condition, value, finish = (tuple(loads(x)) if x is not None else () for x in parts)
+    pairs = [(access_of(x), False) for x in (*condition, *value)]
+    pairs += [(access_of(x), True) for x in finish]
+    if parts[0] is not None:  # what is not assigned to is kept
+        pairs.append((target, False))
+    return tuple(dict.fromkeys(pairs))
+
+
+def task_writes(task: Task) -> tuple[Access, ...]:
+    """Every distinct write of the task: one, unless it has a body."""
+    if task.body is not None:
+        return tuple(dict.fromkeys(access_at(s, task.loops) for s in task.body.sites if s.writes))
+    return (task.target,)
+
+
+def arrays_read(task: Task) -> tuple[str, ...]:
+    """Names of arrays read, without repeats."""
+    return tuple(dict.fromkeys(access.array for access, _ in task_reads(task)))
+
+
+def arrays_written(task: Task) -> tuple[str, ...]:
+    """Names of arrays written, without repeats."""
+    return tuple(dict.fromkeys(access.array for access in task_writes(task)))
+
+
+def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
+    """What of `array` the task surely writes (exact) or may write (inexact); None when it does not
+    write it. Of a body it is never exact, as in the keys of problems: an array that a body fills is no plain output.
+    """
+    state = State("value", array)
+    found = hull([region_of(x, shape) for s, x, _ in effects(task).writes if s == state])
+    return found if found is None or task.is_structured else replace(found, is_exact=False)
+
+
+def read_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
+    """A box around what the task reads of `array`; None when it does not read it."""
+    state = State("value", array)
+    return hull([region_of(x, shape) for s, x in effects(task).reads if s == state])
+
+
+def overwrites_all(task: Task, problem: Problem, array: str) -> bool:
+    """Whether the task writes every element of `array` (it may read it as well)."""
+    return overwrites(task, array, problem.array(array).shape)
+
+
+def overwrites(task: Task, array: str, shape: tuple[int, ...]) -> bool:
+    """Whether the task surely writes every element of an array of this shape."""
+    written = written_region(task, array, shape)
+    return written is not None and written.covers(whole(shape))

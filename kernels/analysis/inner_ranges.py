@@ -1,0 +1,185 @@
+"""Loops inside a body whose iterations only a run knows: whose rows they are, and which of them may run several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.affine import to_affine, unclamped
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    Assert,
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LocalArray,
+    LoopIndex,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+    While,
+)
+from ..ir.task import Problem
+from ..ir.walk import (
+    Renaming,
+    blocks,
+    children,
+    local_changed,
+    nested_statements,
+    walk,
+    written_in,
+)
+from .vectorisable import refusal
+
+
+@dataclass(frozen=True)
+class RowStarts:
+    """Iteration i of a loop has the rows `array[i + offset]` to `array[i + offset + 1]` of something: a CSR row, say."""
+
+    array: str
+    offset: int
+
+
+def is_uneven(body: Sequence[Stmt]) -> bool:
+    """Whether only a run knows how much work an iteration with this body is."""
+    return any(
+        isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
+        for s in nested_statements(tuple(body))
+    )
+
+
+def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
+    """Where a loop ends of which only a run knows the length: its body is one branch, taken in the iterations before. None where it
+    is no such loop.
+    """
+    if loop.is_known or len(body) != 1:
+        return None
+    match body[0]:
+        case If(condition=Compare("lt", LoopIndex(name), end), orelse=()) if name == loop.name:
+            return end
+    return None
+
+
+def row_starts(loop: str, body: tuple[Stmt, ...]) -> RowStarts | None:
+    """Where the rows of the iterations of `loop` begin, if the body surely runs over them: each iteration then reads where its
+    own row begins and where the next one does. Nothing in the body writes the array.
+    """
+    written = written_in(body)
+    once = [local_changed(s) for s in nested_statements(body)]
+    known: dict[str, Expr] = {}
+    for s in body:
+        if any(isinstance(x, Assert) for x in nested_statements((s,))):
+            break  # a call in which one failed reads nothing behind it
+        if isinstance(s, SetLocal) and once.count(s.name) == 1:
+            known[s.name] = Renaming(locals=known).apply(s.value)
+        if isinstance(s, For):
+            found = _starts(loop, Renaming(locals=known).apply(s.extent))
+            if found is not None and found.array not in written:
+                return found
+    return None
+
+
+def _starts(loop: str, extent: Expr) -> RowStarts | None:
+    match unclamped(extent):
+        case Binary("sub", a, b) | Binary("add", a, Unary("neg", b)):
+            end, begin = _uncast(a), _uncast(b)
+        case _:
+            return None
+    if not (isinstance(begin, Load) and isinstance(end, Load)) or begin.array != end.array:
+        return None
+    if len(begin.indices) != 1 or not begin.dtype.is_integer:
+        return None
+    first, behind = to_affine(begin.indices[0]), to_affine(end.indices[0])
+    if first is None or behind is None or first.terms != ((loop, 1),):
+        return None
+    is_next = behind.terms == first.terms and behind.const == first.const + 1
+    return RowStarts(begin.array, first.const) if is_next else None
+
+
+def _uncast(e: Expr) -> Expr:
+    while isinstance(e, Cast) and e.dtype.is_integer and e.x.dtype.is_integer:
+        e = e.x
+    return e
+
+
+def lane_ranges(body: tuple[Stmt, ...], problem: Problem, fast_math: bool) -> tuple[For, ...]:
+    """The innermost loops in a body whose iterations may run several at once: all that they leave behind are sums into locals of
+    the iteration around them, whose order is free, and nothing in the loop looks at these.
+    """
+    every = list(nested_statements(body))
+    return tuple(
+        s
+        for s in every
+        if isinstance(s, For)
+        and not any(isinstance(x, For | While) for x in nested_statements(s.body))
+        and not refusal(s.body, problem)
+        and _only_adds_up(s, every, fast_math)
+    )
+
+
+def _only_adds_up(loop: For, every: Sequence[Stmt], fast_math: bool) -> bool:
+    inside = list(nested_statements(loop.body))
+    if any(isinstance(s, Store | Update | LocalArray | SetElement) for s in inside):
+        return False
+    own = {s.name for s in loop.body if isinstance(s, SetLocal)}
+    sums: dict[str, set[str]] = {}
+    for s in inside:
+        if isinstance(s, SetLocal) and s.name not in own:
+            return False
+        if isinstance(s, UpdateLocal) and s.name not in own:
+            sums.setdefault(s.name, set()).add(s.op)
+            if not (fast_math or s.op in ("min", "max") or not s.value.dtype.is_float):
+                return False
+    if any(len(ops) > 1 for ops in sums.values()) or not sums:
+        return False
+    ids = set(map(id, inside))
+    elsewhere = [s for s in every if id(s) not in ids]
+    return (
+        not any(sums.keys() & _read(s) for s in inside)
+        and not any(own & ({local_changed(s)} | _read(s)) for s in elsewhere)
+        and sets_first(loop.body, own)
+    )
+
+
+def _read(s: Stmt) -> set[str]:
+    """Locals that a statement itself reads."""
+    return {x.name for e in children(s) for x in walk(e) if isinstance(x, Local)}
+
+
+def sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
+    """Whether each of these locals is set before anything else is done with it."""
+    ready: set[str] = set()
+    for s in body:
+        touched = _read(s)
+        for x in nested_statements(tuple(y for b in blocks(s) for y in b)):
+            touched |= _read(x) | {local_changed(x)}
+        if isinstance(s, UpdateLocal):
+            touched.add(s.name)
+        if (touched & own) - ready:
+            return False
+        if isinstance(s, SetLocal):
+            ready.add(s.name)
+    return True
+
+
+def widest(body: Sequence[Stmt]) -> int:
+    """Bytes of the numbers that most is done with: those of floats, where there are any."""
+    sizes: dict[bool, int] = {}
+    for s in nested_statements(tuple(body)):
+        for e in children(s):
+            for x in walk(e):
+                if isinstance(x, Binary | Unary | Load) and x.dtype is not DType.bool_:
+                    kind = x.dtype.is_float
+                    sizes[kind] = max(sizes.get(kind, 0), x.dtype.size_bytes)
+    return max(4, sizes.get(True, sizes.get(False, 4)))

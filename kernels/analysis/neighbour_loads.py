@@ -1,0 +1,245 @@
+"""Loads near one another: elements that an iteration reads, a few places apart in memory, with nothing between that changes them.
+
+A vector of iterations may then load all of them at once for each iteration, where it would gather each by itself
+(codegen/bodies/lanes_neighbours.py). What lies between two elements that a program reads is in the array, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ..ir.affine import Affine, to_affine
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    If,
+    Load,
+    Local,
+    LocalElement,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from ..ir.walk import blocks, children, local_changed, mapped, nested_statements, written_in
+
+# An array, what holds of it, and its indices without their constants.
+_Key = tuple[str, int, tuple[Expr | None, ...]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Elements of one array that are apart by constants: the first is `before` places in front of that of `load`, which comes first
+    in the text.
+    """
+
+    number: int  # of those of a block
+    place: int  # the number of where the first is: groups of several arrays may be at the same
+    load: Load
+    before: int
+
+
+@dataclass(frozen=True)
+class Near:
+    """Some of a group that are next to one another, or nearly so: `length` elements from the one at `start` on."""
+
+    group: Group
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A load at a statement, and how far its element is from where its indices are without their constants."""
+
+    at: int
+    load: Load
+    distance: int
+
+
+def split_constant(e: Expr) -> tuple[Expr | None, int]:
+    """An index as something and a constant more. Sums that wrap around are no index of any array."""
+    match e:
+        case Const(value, dtype) if not dtype.is_float:
+            return None, int(value)
+        case Cast(x, dtype) if _is_wider(x.dtype, dtype):
+            base, n = split_constant(x)
+            return (None if base is None else Cast(base, dtype)), n
+        case Binary("add", a, b, dtype) if dtype.is_index:
+            (left, n), (right, m) = split_constant(a), split_constant(b)
+            if left is None or right is None:
+                return (right if left is None else left), n + m
+            return Binary("add", left, right, dtype), n + m
+        case Binary("sub", a, Const(value=value), dtype) if dtype.is_index:
+            base, n = split_constant(a)
+            return base, n - int(value)
+    return e, 0
+
+
+def _is_wider(of: DType, to: DType) -> bool:
+    return of.is_index and to.is_index and to.size_bytes >= of.size_bytes
+
+
+def near_loads(
+    body: Sequence[Stmt],
+    shape_of: Callable[[str], Sequence[int]],
+    may: Callable[[Load], bool],
+    most: Callable[[DType], int],
+    given: Container[str] = (),
+) -> tuple[Mapping[Load, tuple[Near, int]], ...]:
+    """For each statement of a block, what its loads are in: which place, counted from the first element of several near each other.
+
+    `may`: whether a load may be one of several; `most`: elements of a type from the first to the last. Loads that a first operand
+    may leave out are not looked at, nor is what locals are set to that are `given`; blocks inside are looked at by themselves.
+    """
+    found: list[dict[Load, tuple[Near, int]]] = [{} for _ in body]
+    places: dict[tuple[object, ...], int] = {}
+    for number, (key, seen) in enumerate(_groups(body, shape_of, may, given).items()):
+        array, _, bases = key
+        runs = _runs(sorted({x.distance for x in seen}), most(seen[0].load.dtype))
+        kept = {n for run in runs for n in run}
+        seen = [x for x in seen if x.distance in kept]
+        if not seen or max(kept) - min(kept) >= prod(shape_of(array)):
+            continue
+        # The place is computed where the first of them is loaded: locals in the indices of others may be other ones there.
+        place = places.setdefault((*shape_of(array), bases, min(kept)), len(places))
+        group = Group(number, place, seen[0].load, seen[0].distance - min(kept))
+        for run in runs:
+            near = Near(group, run[0] - min(kept), run[-1] - run[0] + 1)
+            for x in (x for x in seen if run[0] <= x.distance <= run[-1]):
+                found[x.at][x.load] = near, x.distance - run[0]
+    return tuple(found)
+
+
+def _groups(
+    body: Sequence[Stmt],
+    shape_of: Callable[[str], Sequence[int]],
+    may: Callable[[Load], bool],
+    given: Container[str],
+) -> dict[_Key, list[_Seen]]:
+    """The loads of a block whose elements are apart by constants, in their order."""
+    groups: dict[_Key, list[_Seen]] = {}
+    versions, answers = _Versions(), dict[_Key, bool]()
+    for at, s in enumerate(body):
+        is_given = isinstance(s, SetLocal) and s.name in given
+        evaluated = () if is_given else _evaluated(s)
+        for load in dict.fromkeys(x for e in evaluated for x in _sure(e)):
+            parts = [split_constant(versions.seen(i)) for i in load.indices]
+            key = load.array, versions.of(load.array), tuple(base for base, _ in parts)
+            if key not in answers:
+                answers[key] = may(load)
+            if answers[key]:
+                distance = 0
+                for (_, n), extent in zip(parts, shape_of(load.array), strict=True):
+                    distance = distance * extent + n
+                groups.setdefault(key, []).append(_Seen(at, load, distance))
+        versions.change(s)
+    return groups
+
+
+def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
+    """Distances of which none is `most` or more behind the first, two at least."""
+    runs: list[list[int]] = []
+    for n in distances:
+        if runs and n - runs[-1][0] < most:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    for k in range(1, len(runs)):  # what would be alone takes one of those before it
+        if len(runs[k]) == 1 and len(runs[k - 1]) > 2 and runs[k][0] - runs[k - 1][-1] < most:
+            runs[k].insert(0, runs[k - 1].pop())
+    return [run for run in runs if len(run) > 1]
+
+
+def _evaluated(s: Stmt) -> tuple[Expr, ...]:
+    """What runs once and before anything else of the statement."""
+    match s:
+        case If(condition):
+            return (condition,)
+        case SetLocal() | UpdateLocal() | SetElement() | Store() | Update():
+            return tuple(children(s))
+    return ()
+
+
+def _sure(e: Expr) -> Iterator[Load]:
+    """The loads of an expression that may run wherever it does: both sides of a selection are among them."""
+    match e:
+        case Binary("and" | "or", a, _):
+            yield from _sure(a)
+            return
+        case Load():
+            yield e
+    for x in children(e):
+        yield from _sure(x)
+
+
+@dataclass
+class _Versions:
+    """What locals and arrays hold at a place of a block: their names get the numbers of their versions."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    meanings: dict[str, Expr] = field(default_factory=dict)  # of locals: others, and a constant
+
+    def of(self, name: str) -> int:
+        return self.numbers.get(name, 0)
+
+    def seen(self, e: Expr) -> Expr:
+        """An expression as what it means here: equal ones have equal values."""
+        e = mapped(e, self.seen, lambda s: s)
+        match e:
+            case Local(name, dtype):
+                meaning = self.meanings.get(name)
+                if meaning is not None and meaning.dtype is dtype:
+                    return meaning
+                return replace(e, name=f"{name}@{self.of(name)}")
+            case LocalElement(name):
+                return replace(e, name=f"{name}@{self.of(name)}")
+            case Load(array):
+                return replace(e, array=f"{array}@{self.of(array)}")
+        return e
+
+    def change(self, s: Stmt) -> None:
+        """Behind a statement."""
+        meaning = self.seen(s.value) if isinstance(s, SetLocal) else None
+        changed = {local_changed(x) for x in nested_statements((s,))} | written_in((s,))
+        for name in changed:
+            self.numbers[name] = self.of(name) + 1
+            self.meanings.pop(name, None)
+        if isinstance(s, SetLocal) and meaning is not None and _is_short(meaning):
+            self.meanings[s.name] = meaning
+
+
+def _is_short(e: Expr) -> bool:
+    """Whether an index is one value and a constant, so that what is made of it stays short."""
+    base, _ = split_constant(e)
+    while isinstance(base, Cast) and _is_wider(base.x.dtype, base.dtype):
+        base = base.x
+    return base is None or isinstance(base, Local)
+
+
+def _is_strided(axes: Sequence[Affine | None]) -> bool:
+    last = axes[-1] if axes else None
+    return last is not None and not last.terms and any(x.terms for x in axes if x is not None)
+
+
+def has_near_loads(
+    body: Sequence[Stmt], shape_of: Callable[[str], Sequence[int]], most: Callable[[DType], int]
+) -> bool:
+    """Whether a body, or a block in it, has loads near one another that neighbours in a loop do not make side by side: their
+    indices are computed, or no loop goes along the last axis.
+    """
+
+    def may(load: Load) -> bool:
+        axes = [to_affine(i) for i in load.indices]
+        is_apart = None in axes or _is_strided(axes)
+        return most(load.dtype) > 1 and is_apart
+
+    every = [tuple(body), *(b for s in nested_statements(tuple(body)) for b in blocks(s))]
+    return any(any(near_loads(b, shape_of, may, most)) for b in every)

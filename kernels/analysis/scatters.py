@@ -1,0 +1,275 @@
+"""Scatters: arrays that several iterations of a body update at one element, where the order of the updates is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ..ir.arrays import ArrayInfo
+from ..ir.body import Body
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    Assert,
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LocalElement,
+    LoopIndex,
+    Print,
+    ReduceOp,
+    SetLocal,
+    Stmt,
+    Update,
+)
+from ..ir.task import Problem, Task
+from ..ir.walk import local_changed, locals_read, nested_statements, walk
+from .conflicts import conflicting
+from .speculation import is_safe
+
+# Types whose updates no hardware makes at once.
+_LACKING = (DType.f16, DType.bool_)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one iteration touches along an axis: `base` plus least to largest; where `base` is None, these elements themselves."""
+
+    base: Expr | None
+    least: int
+    largest: int
+
+    @property
+    def span(self) -> int:
+        """Elements along the axis."""
+        return self.largest - self.least + 1
+
+    def with_(self, other: Reach) -> Reach:
+        """All that one of two touches, of one base."""
+        return replace(
+            self, least=min(self.least, other.least), largest=max(self.largest, other.largest)
+        )
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """An array of which iterations update elements in common, all by `op`.
+
+    `window`: a reach an axis, where all updates of an iteration lie in a box whose place can be computed before; () where not.
+    """
+
+    array: str
+    op: ReduceOp
+    window: tuple[Reach, ...] = ()
+
+    @property
+    def bases(self) -> tuple[Expr, ...]:
+        """What the place of the box is computed from, axis by axis."""
+        return tuple(r.base for r in self.window if r.base is not None)
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How the place of an iteration's box is computed: in iterations where all `conditions` hold, after these `statements`.
+
+    `kept` are locals that are made of floats: computed a second time they may be rounded to another element.
+    """
+
+    conditions: tuple[Expr, ...]
+    statements: tuple[SetLocal, ...]
+    kept: tuple[Local, ...] = ()
+
+
+def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
+    """The scatters of a task of one loop whose iterations nothing else keeps in order; () where there are none, or something does.
+
+    Sums of floats may be reordered where `fast_math` allows it.
+    """
+    if task.body is None or len(task.loops) != 1:
+        return ()
+    if not any(s.op == "update" for s in task.body.sites):
+        return ()
+    names = dict.fromkeys(s.state.name for s in task.body.sites)
+    return _of_body(task, tuple(problem.array(name) for name in names))
+
+
+@lru_cache(maxsize=256)  # several families ask for each loop
+def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
+    assert task.body is not None
+    by_name = {a.name: a for a in arrays}
+    every = tuple(nested_statements(task.body.statements))
+    if any(isinstance(s, Print) for s in every):
+        return ()
+    found = []
+    for array in _shared(task.body, task.scope):
+        updates = [s for s in every if isinstance(s, Update) and s.array == array]
+        sites = [s for s in task.body.sites if s.state.name == array]
+        ops = {s.op for s in updates}
+        dtype = by_name[array].dtype
+        is_free = task.fast_math or dtype.is_integer
+        if (
+            not all(s.op == "update" for s in sites)
+            or len(ops) != 1
+            or any(s.result for s in updates)
+            or dtype in _LACKING
+            or not is_free
+        ):
+            return ()
+        found.append(Scatter(array, ops.pop(), _window(task, updates, by_name)))
+    return tuple(found)
+
+
+def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
+    """How these are computed for an iteration, before any of its updates is made; None where that takes more than they say."""
+    assert task.body is not None
+    conditions, body = _inside(task.body.statements)
+    written = {s.state.name for s in task.body.sites if s.writes}
+    changed = [local_changed(s) for s in nested_statements(body) if local_changed(s)]
+    wanted = {name for e in bases for name in locals_read(e)}
+    taken: list[SetLocal] = []
+    for s in reversed(body):
+        if isinstance(s, SetLocal) and s.name in wanted:
+            taken.append(s)
+            wanted |= set(locals_read(s.value))
+    values = (*conditions, *bases, *(s.value for s in taken))
+    is_plain = (
+        wanted == {s.name for s in taken}
+        and all(changed.count(name) == 1 for name in wanted)
+        and not any(
+            isinstance(x, LocalElement) or (isinstance(x, Load) and x.array in written)
+            for e in values
+            for x in walk(e)
+        )
+    )
+    rounded = [e for e in bases if _is_rounded(e, taken)]
+    kept = tuple(dict.fromkeys(e for e in rounded if isinstance(e, Local)))
+    if not is_plain or not all(isinstance(e, Local) for e in rounded):
+        return None
+    return Placing(conditions, tuple(reversed(taken)), kept)
+
+
+def _is_rounded(e: Expr, statements: Sequence[SetLocal]) -> bool:
+    """Whether floats take part in a value that is computed after these statements."""
+    names, values = set(locals_read(e)), [e]
+    for s in statements:  # the last one first
+        if s.name in names:
+            names |= set(locals_read(s.value))
+            values.append(s.value)
+    return any(x.dtype.is_float for value in values for x in walk(value))
+
+
+def _inside(body: tuple[Stmt, ...]) -> tuple[tuple[Expr, ...], tuple[Stmt, ...]]:
+    """The statements of a body that is nothing but branches around them, and when they run."""
+    conditions: list[Expr] = []
+    while len(body) == 1 and isinstance(body[0], If) and not body[0].orelse:
+        conditions.append(body[0].condition)
+        body = body[0].then
+    return tuple(conditions), body
+
+
+def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
+    """Arrays of which one iteration of these loops, in one step of those around, writes what another touches."""
+    return [array for array in conflicting(body.sites, loops) if array not in body.trees.safe]
+
+
+# --- windows -------------------------------------------------------------------------------------
+
+
+def _window(
+    task: Task, updates: Sequence[Update], arrays: Mapping[str, ArrayInfo]
+) -> tuple[Reach, ...]:
+    """The box of all updates of an iteration, as far as it is in the array wherever the box lies; () where it has none, or no place
+    that can be computed before.
+    """
+    assert task.body is not None
+    lengths = {
+        s.loop: int(s.extent.value) if isinstance(s.extent, Const) else 0
+        for s in nested_statements(task.body.statements)
+        if isinstance(s, For)
+    }
+    window: list[Reach] = []
+    for s in updates:
+        here = [_reach(e, lengths) for e in s.indices]
+        if window and [r and r.base for r in here] != [r.base for r in window]:
+            return ()
+        known = [r for r in here if r is not None]
+        if len(known) < len(here):
+            return ()
+        window = [a.with_(b) for a, b in zip(window or known, known, strict=True)]
+    inside = tuple(
+        r if r.base is not None else Reach(None, max(0, r.least), min(n - 1, r.largest))
+        for r, n in zip(window, arrays[updates[0].array].shape, strict=True)
+    )
+    bases = [r.base for r in inside if r.base is not None]
+    has_place = bases and all(r.span > 0 for r in inside)
+    return inside if has_place and _is_ready(task, updates, bases, arrays) else ()
+
+
+def _is_ready(
+    task: Task, updates: Sequence[Update], bases: Sequence[Expr], arrays: Mapping[str, ArrayInfo]
+) -> bool:
+    """Whether the place can be computed before, also in iterations in which guards leave all these updates out."""
+    assert task.body is not None
+    made = placing(task, bases)
+    if made is None:
+        return False
+    sure = tuple(_surely(_inside(task.body.statements)[1]))
+    values = [s.value for s in made.statements if s not in sure]
+    if not any(u in sure for u in updates):
+        values += bases
+    return all(is_safe(e, task.scope, lambda name: arrays[name].shape) for e in values)
+
+
+def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """What runs whenever a body does, up to the first statement that may end the call."""
+    for s in body:
+        if any(isinstance(x, Assert) for x in nested_statements((s,))):
+            return
+        yield s
+        if isinstance(s, For) and isinstance(s.extent, Const) and s.extent.value > 0:
+            yield from _surely(s.body)
+
+
+def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
+    """What an index is while loops inside the body run, those of known `lengths`."""
+    match e:
+        case Cast(x=x) if _is_wider(e):
+            return _reach(x, lengths)
+        case Const():
+            return Reach(None, int(e.value), int(e.value))
+        case LoopIndex() if e.loop in lengths:
+            return Reach(None, 0, lengths[e.loop] - 1) if lengths[e.loop] > 0 else None
+        case Binary(op="add" | "sub" | "mul") if e.dtype.is_index:  # others wrap around
+            made = _of_parts(e, lengths)
+            if made is not None:
+                return made
+    inside = any(isinstance(x, LoopIndex) and x.loop in lengths for x in walk(e))
+    return None if inside else Reach(e, 0, 0)
+
+
+def _of_parts(e: Binary, lengths: Mapping[str, int]) -> Reach | None:
+    a, b = _reach(e.a, lengths), _reach(e.b, lengths)
+    if a is None or b is None:
+        return None
+    match e.op:
+        case "add" if a.base is None or b.base is None:
+            base = b.base if a.base is None else a.base
+            return Reach(base, a.least + b.least, a.largest + b.largest)
+        case "sub" if b.base is None:
+            return Reach(a.base, a.least - b.largest, a.largest - b.least)
+        case "mul" if a.base is None and b.base is None:
+            ends = [x * y for x in (a.least, a.largest) for y in (b.least, b.largest)]
+            return Reach(None, min(ends), max(ends))
+    return None
+
+
+def _is_wider(e: Cast) -> bool:
+    """Whether a cast keeps every whole number."""
+    of, to = e.x.dtype, e.dtype
+    return of.is_integer and to.is_index and to.size_bytes >= of.size_bytes and of.is_signed

@@ -1,0 +1,82 @@
+"""Which expressions may be evaluated in iterations in which the program does not: they reach no element outside an array, and
+divide no integer by zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+from ..ir.access import ALWAYS, maps_of
+from ..ir.affine import index_range, limits
+from ..ir.domain import Loop
+from ..ir.kernel import Binary, Const, Expr, Load, Select
+from ..ir.task import Problem, Task
+from ..ir.walk import children, loads, walk
+from .conflicts import is_injective
+
+_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
+Shape = Callable[[str], tuple[int, ...]]
+"""The shape of an array, by name."""
+
+
+def is_safe(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    """Whether `e` may be evaluated in every iteration of `loops`."""
+    return all(_is_safe_node(x, loops, shape) for x in walk(e))
+
+
+def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    """Whether `e` may be evaluated whole wherever its value is wanted, though conditions in it decide about parts of it."""
+    return all(_is_safe_node(x, loops, shape) for part in _unsure(e) for x in walk(part))
+
+
+def may_blend(task: Task, problem: Problem) -> bool:
+    """Whether a guarded task may store in all of its iterations: what it reads and its target are inside, and iterations that
+    leave an element as it is leave none that another one stores to.
+    """
+    assert task.value is not None
+    lengths = {loop.name: loop.extent for loop in task.scope}
+    for axis, n in zip(task.target.axes, problem.array(task.target.array).shape, strict=True):
+        low, high = (-1, 0) if axis is None else index_range(axis, lengths)
+        if low < 0 or high >= n:
+            return False
+    if not is_injective(maps_of(task.target.axes), ALWAYS, task.scope, ()):
+        return False
+    names = dict.fromkeys(load.array for load in loads(task.value))
+    shapes = tuple((name, problem.array(name).shape) for name in names)
+    return _is_safe_value(task.value, task.scope, shapes)
+
+
+@lru_cache(maxsize=1 << 12)  # long programs are made of few different tasks
+def _is_safe_value(
+    value: Expr, loops: tuple[Loop, ...], shapes: tuple[tuple[str, tuple[int, ...]], ...]
+) -> bool:
+    return is_safe(value, loops, dict(shapes).__getitem__)
+
+
+def _unsure(e: Expr) -> Iterator[Expr]:
+    """The parts of an expression whose values are not always needed."""
+    match e:
+        case Select():
+            yield e.a
+            yield e.b
+            yield from _unsure(e.condition)
+        case Binary(op="and" | "or"):
+            yield e.b
+            yield from _unsure(e.a)
+        case _:
+            for part in children(e):
+                yield from _unsure(part)
+
+
+def _is_safe_node(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
+    match e:
+        case Load(array=array, indices=indices):
+            extents = {loop.name: loop.extent for loop in loops}
+            for index, n in zip(indices, shape(array), strict=True):
+                known = limits(index, extents)
+                if known is None or known[0] < 0 or known[1] >= n:
+                    return False
+        case Binary(op=op, b=b, dtype=dtype) if op in _DIVISIONS and dtype.is_integer:
+            return isinstance(b, Const) and b.value not in (0, -1)
+    return True

@@ -1,0 +1,47 @@
+"""Which statements can run in lanes, several iterations of a loop at once (codegen/bodies/lanes.py)."""
+
+from __future__ import annotations
+
+from ..ir.kernel import (
+    Assert,
+    DType,
+    Load,
+    LocalArray,
+    LocalElement,
+    Print,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.task import Problem
+from ..ir.walk import children, nested_statements, walk
+
+
+def refusal(body: tuple[Stmt, ...], problem: Problem) -> str:
+    """Why a body cannot run in lanes, as the end of a sentence; "" where it can, if its iterations are independent."""
+    arrays = set[str]()
+    for s in nested_statements(body):
+        if isinstance(s, Print | Assert):
+            return "it prints" if isinstance(s, Print) else "it asserts"
+        if isinstance(s, LocalArray) and s.value.dtype is DType.bool_:
+            return "it has local arrays of bools"
+        if isinstance(s, Store | Update):
+            arrays.add(s.array)
+        for e in children(s):
+            for x in walk(e):
+                if isinstance(x, LocalElement):
+                    return "it has a local array"
+                if x.dtype is DType.f16:
+                    return "it computes in halves"
+                if isinstance(x, Load):
+                    arrays.add(x.array)
+    for name in sorted(arrays):
+        info = problem.array(name)
+        if info.dtype in (DType.f16, DType.bool_):
+            return f"{name} has elements of {info.dtype.name}"
+        n = 1
+        for extent in info.shape:
+            n *= extent
+        if n >= 2**31:
+            return f"{name} has more elements than indices of 32 bits"
+    return ""

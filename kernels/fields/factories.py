@@ -1,0 +1,121 @@
+"""Makes fields, and places them in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.errors import KernelSyntaxError, ProgramTypeError, ProgramValueError
+from ..ir.kernel import DType
+from .caller_location import fail
+from .compound import MatrixType, StructType
+from .element_fields import MatrixField, ScalarField
+from .field import AbstractField
+from .program import element_dtype, needed_program
+from .struct_field import StructField
+from .tree import Layout, extents_of, offset_of
+
+
+def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
+    """A field of numbers of type `dtype`; of `ks.types.vector(...)`, `matrix` or `struct` a field of these.
+
+    Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
+    axis, `order` the order of the axes in memory ("ij"), which fields take and do not need.
+    """
+    if isinstance(dtype, (MatrixType, StructType)):
+        return dtype.field(shape=shape, **options)
+    made = ScalarField(element_dtype(dtype), _name(options))
+    return _placed(made, shape, options)
+
+
+def matrix_field(
+    element_shape: tuple[int, ...], dtype: Any, shape: Any = None, **options: Any
+) -> MatrixField:
+    """A field of vectors or matrices; `dtype` may be a (nested) list of one type, as Taichi takes it."""
+    extents = extents_of(element_shape, "a field of vectors or matrices")
+    made = MatrixField(_one_dtype(dtype), extents, _name(options))
+    _placed(made, shape, options)
+    return made
+
+
+def struct_field(kind: StructType, shape: Any = None, **options: Any) -> StructField:
+    """A field of structs."""
+    made = _struct(kind, _name(options))
+    _placed(made, shape, options)
+    return made
+
+
+def _struct(kind: StructType, name: str) -> StructField:
+    made = StructField(kind, {}, name)
+    prefix = made.name
+    for key, member in kind.members.items():
+        inner = f"{prefix}_{key}" if prefix else key
+        if isinstance(member, StructType):
+            made.members[key] = _struct(member, inner)
+        elif isinstance(member, MatrixType):
+            made.members[key] = MatrixField(member.dtype, member.shape, inner)
+        else:
+            made.members[key] = ScalarField(element_dtype(member), inner)
+    return made
+
+
+def _one_dtype(dtype: Any) -> DType:
+    if not isinstance(dtype, (list, tuple)):
+        return element_dtype(dtype)
+    found = {_one_dtype(d) for d in dtype}
+    if len(found) != 1:
+        fail("the components of a field of vectors or matrices have one type", ProgramValueError)
+    return found.pop()
+
+
+def _name(options: dict[str, Any]) -> str:
+    """The name among the options; LanguageError for options that fields have not."""
+    for asked in ("needs_grad", "needs_dual"):
+        if options.get(asked):
+            fail(f"{asked}=True: autodiff is not there yet, make the field without it")
+    unknown = options.keys() - {
+        "order",
+        "name",
+        "offset",
+        "needs_grad",
+        "needs_dual",
+        "layout",
+        "ndim",
+    }
+    if unknown:
+        fail(f"a field has no option {', '.join(sorted(unknown))}", ProgramTypeError)
+    if not isinstance(options.get("layout", Layout.AOS), Layout):
+        fail("the layout of a field is ks.Layout.AOS or ks.Layout.SOA", ProgramTypeError)
+    return str(options.get("name", ""))
+
+
+def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> AbstractField:
+    """The field in the program, placed where it is given a shape."""
+    program = needed_program("a field")
+    program.fields.append(made)
+    order, offset = options.get("order"), options.get("offset")
+    if shape is None:
+        for name, given in (("order", order), ("offset", offset)):
+            if given is not None:
+                fail(f"a field with {name}= needs a shape=", KernelSyntaxError)
+        return made
+    extents = extents_of(shape, "a field")
+    if offset is not None:
+        offset_of(offset, extents)
+    node = program.root
+    for axes in _axes(order, len(extents)):
+        node = node.dense(axes, tuple(extents[a] for a in axes))
+    node.place(made, offset=offset)
+    return made
+
+
+def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
+    """The axes of the dense nodes above a field, of all axes together where there is no order."""
+    if order is None:
+        return (tuple(range(n)),)
+    if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:
+        fail(
+            f"the order {order!r} does not name each of the {n} axes once, with i first",
+            ProgramValueError,
+        )
+    return tuple(("ijkl".index(c),) for c in order)

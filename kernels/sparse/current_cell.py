@@ -1,0 +1,131 @@
+"""The own cell of a loop over active cells, and what the statements of the loop do to it and to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..ir.kernel import (
+    Activate,
+    Append,
+    Cast,
+    Deactivate,
+    Expr,
+    ForActive,
+    LoopIndex,
+    Placed,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.structure import StructureTree
+from ..ir.walk import nested_statements, with_blocks
+from .cells import number
+from .neighbour_cells import Leaf
+
+
+@dataclass(frozen=True)
+class Own:
+    """The cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
+
+    tree: StructureTree
+    node: int
+    loops: tuple[str, ...]
+    items: Mapping[int, Expr]
+    leaf: Leaf | None = None
+
+    def item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
+        """The item of a cell that is this one, or one of a node beside it; None of others."""
+        t = self.tree
+        if t.name != tree or len(indices) != len(self.loops):
+            return None
+        if t.axes(node) != t.axes(self.node) or t.shape(node) != t.shape(self.node):
+            return None
+        for x, loop in zip(indices, self.loops, strict=True):
+            while isinstance(x, Cast) and x.x.dtype.is_index:
+                x = x.x
+            if not isinstance(x, LoopIndex) or x.loop != loop:
+                return None
+        if node not in self.items and self._lies_alike(node):
+            return self.items.get(self.node)
+        return self.items.get(node)
+
+    def _lies_alike(self, node: int) -> bool:
+        """Whether the cells of another node are numbered as the own ones: both have like dense nodes below one of the path."""
+        ours, others = self.tree.path(self.node), self.tree.path(node)
+        n_common = sum(a == b for a, b in zip(ours, others, strict=False))
+        ours, others = ours[n_common:], others[n_common:]
+        nodes = self.tree.nodes
+        return len(ours) == len(others) and all(
+            not nodes[a].has.is_sparse
+            and not nodes[b].has.is_sparse
+            and (nodes[a].axes, nodes[a].extents) == (nodes[b].axes, nodes[b].extents)
+            for a, b in zip(ours, others, strict=True)
+        )
+
+
+def own_of(s: ForActive, t: StructureTree) -> Own:
+    """The own cell, of which it is not known yet where it lies."""
+    return Own(t, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
+
+
+def shrinks(s: ForActive) -> bool:
+    """Whether a loop may make cells of its tree inactive."""
+    return any(isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body))
+
+
+def changing(s: ForActive, t: StructureTree) -> int:
+    """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
+    than the own one; -1 where there is none. Its list is taken before, where else the loop would look as it goes.
+    """
+    own, path = own_of(s, t), t.path(s.node)
+    found: set[int] = set()
+    for x in nested_statements(s.body):
+        if isinstance(x, Activate | Append) and x.tree == s.tree:
+            found |= set(t.path(x.node))
+        elif isinstance(x, Deactivate) and x.tree == s.tree:
+            is_list = t.nodes[x.node].has.length
+            if is_list or own.item(x.tree, x.node, x.indices) is None:
+                found |= set(t.below(x.node))
+    seen = [n for n in path if t.nodes[n].has.mask or t.nodes[n].has.length]
+    return max((n for n in seen if n in found), default=-1)
+
+
+def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
+    """The nodes of which a loop needs lists, the one that it runs over first: a list is made of that of the next listed node above,
+    but one of hash nodes of their directory.
+    """
+    node = max(t.last(s.node, "is_listed"), changing(s, t))
+    while node >= 0:
+        yield node
+        has, parent = t.nodes[node].has, t.nodes[node].parent
+        node = -1 if has.directory else t.last(parent, "is_listed")
+
+
+def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
+    """A loop without activations of its own cell, which is active unless the loop makes cells inactive."""
+    if shrinks(s):
+        return s
+    own = own_of(s, t)
+
+    def kept(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            with_blocks(x, kept)
+            for x in body
+            if not isinstance(x, Activate) or own.item(x.tree, x.node, x.indices) is None
+        )
+
+    return with_blocks(s, kept)
+
+
+def written(s: ForActive, t: StructureTree, placed: Mapping[str, Placed]) -> dict[str, bool]:
+    """Fields that the loop stores to and updates, and whether only in the own cell."""
+    own = own_of(s, t)
+    found: dict[str, bool] = {}
+    for x in nested_statements(s.body):
+        if isinstance(x, Store | Update) and x.array in placed:
+            p = placed[x.array]
+            cell = x.indices[len(x.indices) - len(s.loops) :]
+            is_own = own.item(p.tree, p.node, cell) is not None
+            found[x.array] = found.get(x.array, True) and is_own
+    return found

@@ -1,0 +1,56 @@
+"""Which states several threads may touch at once while they run iterations of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..analysis.accesses import analyse
+from ..analysis.conflicts import conflicting
+from ..ir.body import Closure, Reason
+from ..ir.domain import UNBOUNDED, Loop
+from ..ir.kernel import (
+    Activate,
+    Append,
+    Const,
+    Deactivate,
+    For,
+    ForActive,
+    IsActive,
+    Item,
+    Length,
+    Stmt,
+)
+from ..ir.structure import StructureTree
+from ..ir.walk import children, nested_statements, walk
+
+
+def activated(s: Stmt) -> frozenset[str]:
+    """The trees in which a statement activates cells, where threads may do so at once. None of which it also asks what is active,
+    makes cells inactive, or appends: then the order of iterations may be seen.
+    """
+    every = list(nested_statements((s,)))
+    asked = {
+        x.tree
+        for y in every
+        for e in children(y)
+        for x in walk(e)
+        if isinstance(x, IsActive | Length | Item)
+    }
+    changed = {x.tree for x in every if isinstance(x, Append | Deactivate)}
+    found = {x.tree for x in every if isinstance(x, Activate)}
+    return frozenset() if found & (asked | changed) or changed else frozenset(found)
+
+
+def fields_apart(s: For | ForActive, trees: Mapping[str, StructureTree]) -> frozenset[str]:
+    """The fields, as arrays of the kernel, of which no two iterations touch one element that one of them writes: seen by their
+    coordinates, since different active cells lie at different places.
+    """
+    if isinstance(s, ForActive):
+        shape = trees[s.tree].shape(s.node)
+        loops = tuple(Loop(name, n, False) for name, n in zip(s.loops, shape, strict=True))
+    else:
+        n = int(s.extent.value) if isinstance(s.extent, Const) else UNBOUNDED
+        loops = (Loop(s.loop, n, False),)
+    sites = analyse(s.body, loops, Reason(Closure.INDEX, "", s.where)).sites
+    met = conflicting(sites, loops)
+    return frozenset(s.state.name for s in sites).difference(met)

@@ -1,0 +1,162 @@
+"""A problem in which tables of pointer nodes have directories beside them: what is looked up in a table is found by a key.
+
+A directory has the entries of a table that hold a slot, in buckets of a few places (Knuth, vol. 3, 6.4). It is made when a sequence
+begins. The table stays as it is and stays true: whoever changes an entry changes the directory before, while no other thread can
+change that entry. So lists are still made by walking the table, nothing is converted back, and a key whose bucket is full is looked
+up in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.arrays import ArrayInfo
+from ..ir.kernel import NOWHERE, Expr, Load, Stmt, Store, While
+from ..ir.simplify import binary, cast, compare, const, select
+from ..ir.task import Problem, Table, Task
+from ..ir.walk import mapped, with_blocks
+from .cells import I64, U32, U64, Block, Names, number, place_of, plus, starts_of, times
+from .directory import claim
+from .layout import BUSY, CLAIMED
+from .leaf_layout import LaidOut, fresh_name
+from .leaves import kept_in
+from .lookup import again, made_first, making, names_of
+
+_ENTRIES = 16  # of the table, for a place: where more of them are active, its lines are as full as those of a directory
+_MOST_PLACES = 1 << 20
+_WAYS = 4  # places of a bucket: half a line of keys
+
+
+@dataclass(frozen=True)
+class _Directory:
+    """The arrays of a directory: `keys`, entries of the table plus one, and `slots`. Keys without a place have `nowhere`, with no
+    slot, or `crowded` where their bucket is full, so that only the table knows.
+    """
+
+    table: Table
+    n_entries: int
+    keys: str
+    slots: str
+    n_places: int
+
+    @property
+    def nowhere(self) -> int:
+        return self.n_places
+
+    @property
+    def crowded(self) -> int:
+        return self.n_places + 1
+
+    def place(self, b: Block, entry: Expr) -> tuple[Expr, Expr, Expr]:
+        """The key of an entry, where its bucket begins, and its place."""
+        key = b.hold("key", cast(plus(entry, number(1)), U64))
+        start = b.hold("start", times(starts_of(key, self.n_places // _WAYS)[0], _WAYS))
+
+        def seen(place: Expr) -> Expr:
+            found = Load(self.keys, (place,), U64)
+            is_free = not self.table.is_written
+            return found if is_free else binary("bit_and", found, const(CLAIMED - 1, U64))
+
+        last = seen(plus(start, number(_WAYS - 1)))
+        has_room = compare("eq", last, const(0, U64))
+        nobody = select(has_room, number(self.nowhere), number(self.crowded))
+        return key, start, place_of(seen, (start,), key, nobody, _WAYS)
+
+    def slot(self, b: Block, load: Load) -> Expr:
+        """What a table has at an entry, read there where the bucket of the entry is full."""
+        entry = b.hold("entry", cast(load.indices[0], I64))
+        place = b.hold("place", self.place(b, entry)[2])
+        found = b.hold("found", Load(self.slots, (place,), U32))
+        return select(compare("eq", found, const(BUSY, U32)), load, found)
+
+    def publish(self, b: Block, entry: Expr, slot: Expr) -> None:
+        """Gives an entry its slot, where no other thread does so for the same one."""
+        entry = b.hold("entry", cast(entry, I64))
+        key, start, found = self.place(b, entry)
+        place = b.names.fresh("place")
+        at = b.set(place, found)
+        slow, fits = b.inner(), b.inner()
+        fits.store(self.slots, (at,), slot)
+        if slot != const(0, U32):
+            claim(slow, self.keys, (start,), key, place, _WAYS)
+            b.branch(compare("eq", at, number(self.nowhere)), slow)
+        b.branch(compare("lt", at, number(self.nowhere)), fits)
+
+
+def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
+    """The problem with directories for these tables, and behind its tasks those that make them."""
+    taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
+    arrays, found = list(problem.arrays), dict[str, _Directory]()
+    for x in tables:
+        n = problem.array(x.array).shape[0]
+        n_places = min(1 << max(-(-n // _ENTRIES) - 1, 2 * _WAYS - 1).bit_length(), _MOST_PLACES)
+        d = _Directory(x, n, fresh_name("keys", taken), fresh_name("slots", taken), n_places)
+        arrays += [
+            ArrayInfo(name, dtype, (d.crowded + 1,), "temp")
+            for name, dtype in ((d.keys, U64), (d.slots, U32))
+        ]
+        found[x.array] = d
+    after = replace(problem, arrays=tuple(arrays))
+    tasks = [_through(t, problem, found, taken) for t in problem.tasks]
+    return made_first(
+        after, tasks, [x for d in found.values() for x in (_clearing(d), _filling(d))]
+    )
+
+
+def _through(
+    task: Task, problem: Problem, found: Mapping[str, _Directory], taken: set[str]
+) -> Task:
+    """A task that looks up in directories, and changes them with their tables."""
+    body = task.body
+    if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
+        return task
+    kept = kept_in(task, problem)
+    read = {x: d for x, d in found.items() if x not in kept and not body.trees.lists}
+    names = Names(taken | names_of(task, body))
+
+    def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made: list[Stmt] = []
+        for s in statements:
+            b = Block(names, NOWHERE)
+            known = dict[Expr, Expr]()
+
+            def expr(e: Expr, b: Block = b, known: dict[Expr, Expr] = known) -> Expr:
+                if e in known:
+                    return known[e]
+                x = mapped(e, expr, lambda inner: inner)
+                if isinstance(x, Load) and x.array in read:
+                    x = known[e] = b.hold("slot", read[x.array].slot(b, x))
+                return x
+
+            # A condition of `while` is computed in each round; the table is true there, too.
+            new = s if isinstance(s, While) else mapped(s, expr, lambda inner: inner)
+            if isinstance(new, Store) and new.array in found:
+                found[new.array].publish(b, new.indices[0], new.value)
+            made += [*b.statements, with_blocks(new, block)]
+        return tuple(made)
+
+    new = {name: (d.keys, d.slots) for name, d in found.items()}
+    return replace(task, body=again(task, body, block(body.statements), new))
+
+
+# --- what makes a directory
+
+
+def _clearing(d: _Directory) -> Task:
+    def write(b: Block, place: Expr) -> None:
+        b.store(d.keys, (place,), const(0, U64))
+        is_crowded = compare("eq", place, number(d.crowded))
+        b.store(d.slots, (place,), select(is_crowded, const(BUSY, U32), const(0, U32)))
+
+    return making("clear", d.table.name, d.crowded + 1, write, d.keys)
+
+
+def _filling(d: _Directory) -> Task:
+    def write(b: Block, entry: Expr) -> None:
+        slot = b.hold("slot", Load(d.table.array, (entry,), U32))
+        active = b.inner()
+        d.publish(active, entry, slot)
+        b.branch(compare("ne", slot, const(0, U32)), active)
+
+    return making("enter", d.table.name, d.n_entries, write, d.keys)

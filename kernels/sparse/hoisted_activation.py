@@ -1,0 +1,194 @@
+"""Activations that are the same for all cells of a leaf: they are made once, before the loops over its cells.
+
+Proved where all cells of an element are visited, by the values of the index over the axes: in every element those that activate are
+in one cell of the last node that may be inactive, and inside. Conditions on indices may leave cells out, but not all of an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    ForActive,
+    KernelIR,
+    LoopIndex,
+    Unary,
+)
+from ..ir.ops import OPS
+from ..ir.simplify import cast, scalar
+from ..ir.structure import StructureTree
+from ..ir.walk import Renaming, walk
+from .cells import I64, Block, Found, number, times
+from .current_cell import changing, own_of, shrinks
+from .disjoint import activated
+from .pools import Pools
+from .redundancy import PURE, ActivationSite, activation_sites
+
+_MOST_VALUES = 1 << 20  # of an index that are looked at; of more nothing is proved
+Key = tuple[str, int, tuple[Expr, ...]]  # a tree, a node, indices
+Leaves = Mapping[Key, tuple[int, Found]]  # of cells: the node that was made active, and its item
+
+
+def once_a_leaf(ir: KernelIR, trees: Mapping[str, StructureTree]) -> dict[int, frozenset[int]]:
+    """The activations, by their numbers in the text, that may be made once an element, by the statement at top level."""
+    found: dict[int, frozenset[int]] = {}
+    first = 0
+    for top, s in enumerate(ir.body):
+        sites = list(activation_sites(s, first))
+        first += len(sites)
+        if isinstance(s, ForActive) and _visits_all(s, trees[s.tree]):
+            numbers = frozenset(x.number for x in sites if _is_same(x, s, trees))
+            found |= {top: numbers} if numbers else {}
+    return found
+
+
+def leaf_extents(s: ForActive, t: StructureTree) -> dict[str, int]:
+    """Cells of an element along the axis of each loop."""
+    below = t.path(s.node)[t.path(s.node).index(t.last(s.node, "is_listed")) + 1 :]
+    extents = dict.fromkeys(t.axes(s.node), 1)
+    for n in below:
+        for axis, extent in zip(t.nodes[n].axes, t.nodes[n].extents, strict=True):
+            extents[axis] *= extent
+    return dict(zip(s.loops, extents.values(), strict=True))
+
+
+def first_indices(s: ForActive, t: StructureTree, at: Mapping[int, Expr]) -> dict[str, Expr]:
+    """The indices of the first cell of an element, by the loops; `at`: its coordinates, by axis."""
+    extents = leaf_extents(s, t)
+    axes = zip(s.loops, t.axes(s.node), strict=True)
+    return {loop: times(at[axis], extents[loop]) for loop, axis in axes}
+
+
+def made_once(
+    b: Block, sites: Sequence[ActivationSite], pools: Pools, expr: Callable[[Expr], Expr]
+) -> Leaves:
+    """Makes the cells of sites active, each node's once. `expr` puts in the first cell of the element."""
+    made: dict[Key, tuple[int, Found]] = {}
+    done: dict[Key, Found] = {}
+    for x in sites:
+        tree, node = x.statement.tree, x.statement.node
+        t = pools.cells.layouts[tree].tree
+        above = t.last(node, "is_sparse")
+        first = [cast(expr(i), I64) for i in _first_cell(x)]
+        cell = tuple(pools.cells.above(t, node, above, first))
+        if (tree, above, cell) not in done:
+            indices = [b.hold("i", i) for i in cell]
+            done[tree, above, cell] = pools.activate(b, tree, above, indices)
+        made[tree, node, x.statement.indices] = above, done[tree, above, cell]
+    return made
+
+
+def _first_cell(x: ActivationSite) -> tuple[Expr, ...]:
+    """The indices of a site with 0 for all loops inside."""
+    loops: dict[str, Expr] = {a.loop: number(0) for a in x.around if isinstance(a, For)}
+    return tuple(Renaming(loops=loops).apply(i) for i in x.indices)
+
+
+def _visits_all(s: ForActive, t: StructureTree) -> bool:
+    listed = t.last(s.node, "is_listed")
+    if listed < 0 or changing(s, t) > listed or shrinks(s):
+        return False
+    path = t.path(s.node)
+    return not any(t.nodes[n].has.is_sparse for n in path[path.index(listed) + 1 :])
+
+
+def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]) -> bool:
+    """Whether a site activates in every cell of an element, and always the same."""
+    node, t = x.statement.node, trees[x.statement.tree]
+    sparse = t.last(node, "is_sparse")
+    is_own = own_of(s, trees[s.tree]).item(t.name, node, x.statement.indices) is not None
+    if not x.runs or is_own or t.name not in activated(s) or sparse < 0:
+        return False
+    if any(t.nodes[n].has.length for n in t.path(node)):
+        return False
+    n_above = len(t.path(sparse))
+    for axis, index, n in zip(t.axes(node), x.indices, t.shape(node), strict=True):
+        below = prod(t.split(node, axis)[n_above:]) if axis in t.axes(sparse) else n
+        if not _stays(index, below, n, x, s, trees[s.tree]):
+            return False
+    return True
+
+
+def _stays(
+    index: Expr, below: int, n: int, x: ActivationSite, s: ForActive, t: StructureTree
+) -> bool:
+    """Whether an index is within 0 .. n, and index // below is the same for all cells of an element that activate; some do."""
+    parts = [e for part in (index, *x.guards) for e in walk(part)]
+    used = {e.loop for e in parts if isinstance(e, LoopIndex)}
+    # Floats may be rounded otherwise in compiled text.
+    if any(type(e).__name__ not in (*PURE, "Compare") or e.dtype.is_float for e in parts):
+        return False
+    extents = dict(zip(s.loops, t.shape(s.node), strict=True))
+    leaf = leaf_extents(s, t)
+    for a in x.around:
+        if isinstance(a, For) and isinstance(a.extent, Const):
+            extents[a.loop] = leaf[a.loop] = int(a.extent.value)
+    if not used <= set(extents):
+        return False
+    here = {name: extents[name] for name in extents if name in used}
+    if prod(here.values()) > _MOST_VALUES:
+        return False
+    values = _values(index, here)
+    held = np.ones(values.shape, bool)
+    for guard in x.guards:
+        held &= _values(guard, here) != 0
+    if values[held].size and (values[held].min() < 0 or values[held].max() >= n):
+        return False
+    cells, first = values // below, [np.arange(m) // leaf[k] * leaf[k] for k, m in here.items()]
+    same = cells == (cells[np.ix_(*first)] if first else cells)
+    return bool(same[held].all()) and _each_has_some(held, [leaf[k] for k in here])
+
+
+def _each_has_some(held: npt.NDArray[np.bool_], leaf: list[int]) -> bool:
+    """Whether something holds in each box of so many values along the axes."""
+    for axis, n in enumerate(leaf):
+        held = np.logical_or.reduceat(held, np.arange(0, held.shape[axis], n), axis)
+    return bool(held.all())
+
+
+def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """The values of an index over loops, an axis for each, in this order: of PURE parts, which wrap as their types do."""
+    loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
+    known = dict(zip(extents, loops, strict=True))
+
+    def value(x: Expr) -> Any:
+        match x:
+            case Const():
+                return scalar(x)
+            case LoopIndex(loop):
+                return known[loop].astype(x.dtype.numpy)
+            case Cast():
+                return np.asarray(value(x.x)).astype(x.dtype.numpy)
+            case Unary():
+                return OPS[x.op].numpy(value(x.x))
+            case Binary() | Compare():
+                return OPS[x.op].numpy(value(x.a), value(x.b))
+        raise TypeError(f"{type(x).__name__} is no part of an index that is known")
+
+    with np.errstate(all="ignore"):
+        found = np.asarray(value(e)).astype(np.int64)
+        return np.broadcast_to(found, tuple(extents.values()))
+
+
+def chosen(
+    ir: KernelIR, numbers: frozenset[int]
+) -> Iterator[tuple[int, ForActive, Sequence[ActivationSite]]]:
+    """The loops that make these activations once an element, by their numbers at top level, with the sites."""
+    first = 0
+    for top, s in enumerate(ir.body):
+        sites = list(activation_sites(s, first))
+        first += len(sites)
+        here = [x for x in sites if x.number in numbers]
+        if here and isinstance(s, ForActive):
+            yield top, s, here

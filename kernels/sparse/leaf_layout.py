@@ -1,0 +1,323 @@
+"""A problem whose leaves lie in another way: the same tasks on other arrays, and what converts these before and behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ..ir.arrays import ArrayInfo
+from ..ir.kernel import (
+    NOWHERE,
+    Binary,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LoopIndex,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+)
+from ..ir.simplify import binary, cast, compare, const
+from ..ir.task import Leaves, Problem, Task
+from ..ir.walk import local_changed, mapped, nested_statements
+from .cells import I64, number, plus, quotient, remainder, times
+from .converting import SOME_PAGES, converting, in_use
+from .orders import CellOrder
+
+NO_ORDERS: Mapping[Leaves, CellOrder] = {}
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """`problem` has the tasks of before, and behind them those that convert: `entering` run first of all, `leaving` last."""
+
+    problem: Problem
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+def laid_out(
+    problem: Problem,
+    tiles: Mapping[Leaves, int],
+    orders: Mapping[Leaves, CellOrder] = NO_ORDERS,
+    at_once: int = SOME_PAGES,
+) -> LaidOut:
+    """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all of a cell; 0: each alone.
+
+    `orders`: those of the cells of leaves that are not as before; `at_once`: cells that one iteration converts.
+    """
+    arrays, homes = list(problem.arrays), dict[str, _Home]()
+    taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
+    made = []
+    for leaves, tile in tiles.items():
+        parts = [problem.array(name) for name in leaves.arrays]
+        name = fresh_name("cells", taken)
+        n_items = max(a.shape[-1] for a in parts)
+        n = sum(prod(a.shape[:-1]) for a in parts)
+        shape = (n_items, n) if tile == 1 else (-(-n_items // max(tile, 1)), n, tile)
+        shape = shape if tile else (n, n_items)
+        order = orders.get(leaves)
+        arrays.append(ArrayInfo(name, leaves.dtype, shape, "temp"))
+        first = 0
+        for a in parts:
+            homes[a.name] = _Home(name, leaves.dtype, tile, first, a.shape[:-1], order)
+            first += prod(a.shape[:-1])
+        made.append((leaves, parts))
+    tasks = [_moved(t, homes) for t in problem.tasks]
+    entering, leaving = [], []
+    for leaves, parts in made:
+        entering.append(len(tasks))
+        tasks.append(_entering(leaves, parts, homes, at_once))
+        written = [a for a in parts if a.role != "input"]
+        if leaves.is_written:
+            leaving.append(len(tasks))
+            tasks.append(_leaving(leaves, written, homes, at_once))
+    after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
+    return LaidOut(after, tuple(entering), tuple(leaving))
+
+
+def fresh_name(stem: str, taken: set[str]) -> str:
+    name, k = stem, 1
+    while name in taken:
+        name, k = f"{stem}{k}", k + 1
+    taken.add(name)
+    return name
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Where a field is: components from `first` on of an array."""
+
+    array: str
+    dtype: DType
+    tile: int
+    first: int
+    components: tuple[int, ...]
+    order: CellOrder | None
+
+    def place(self, indices: Sequence[Expr], known: _Known) -> tuple[Expr, ...]:
+        """The indices there of an element that has these."""
+        *own, item = indices
+        at = number(self.first)
+        for k, x in enumerate(own):
+            at = plus(at, times(cast(x, I64), prod(self.components[k + 1 :])))
+        if self.order is not None:
+            item = _reordered(cast(item, I64), self.order, known)
+        if self.tile == 0:
+            return at, item
+        if self.tile == 1:
+            return item, at
+        tile, cell = _split(cast(item, I64), self.tile, known)
+        return tile, at, cell
+
+
+def _reordered(item: Expr, order: CellOrder, known: _Known) -> Expr:
+    """The number of a cell among all, where those of a leaf have another order."""
+    leaf, rest = _split(item, order.n_cells, known)
+    at = list[Expr]()
+    for extent in reversed(order.extents):
+        rest, own = _split(rest, extent, known)
+        at.append(own)
+    return plus(times(leaf, order.n_cells), order.place(at[::-1]))
+
+
+_Homes = Mapping[str, _Home]
+
+
+@dataclass
+class _Known:
+    """Of a body: extents of loops that are constants, and what locals are that are set once."""
+
+    extents: dict[str, int] = field(default_factory=dict)
+    locals: dict[str, Expr] = field(default_factory=dict)
+
+    @staticmethod
+    def of(task: Task) -> _Known:
+        assert task.body is not None
+        every = list(nested_statements(task.body.statements))
+        changed = [local_changed(s) for s in every]
+        known = _Known({loop.name: loop.extent for loop in task.loops})
+        for s in every:
+            if isinstance(s, For) and isinstance(s.extent, Const):
+                known.extents[s.loop] = int(s.extent.value)
+            elif isinstance(s, SetLocal) and changed.count(s.name) == 1:
+                known.locals[s.name] = s.value
+        return known
+
+    def last(self, x: Expr) -> int | None:
+        """The largest value of an expression that is not negative; None where it is not known."""
+        match x:
+            case Const(value=int(n)) if n >= 0:
+                return n
+            case LoopIndex(loop) if loop in self.extents:
+                return max(self.extents[loop] - 1, 0)
+            case Cast(inner, dtype) if dtype.is_index:
+                return self.last(inner)
+        return None
+
+    def is_multiple(self, x: Expr, n: int) -> bool:
+        """Whether an expression surely is a multiple of a number."""
+        match x:
+            case Const(value=int(value)):
+                return value % n == 0
+            case Binary("add" | "sub", a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case Binary("mul", a, Const(value=int(factor))):
+                return factor % n == 0 or self.is_multiple(a, n)
+            case Select(_, a, b):
+                return self.is_multiple(a, n) and self.is_multiple(b, n)
+            case Local(name) if name in self.locals:
+                return self.is_multiple(self.locals[name], n)
+        return False
+
+
+def _split(x: Expr, n: int, known: _Known) -> tuple[Expr, Expr]:
+    """x // n and x % n of an index that is not negative. Terms that move by whole tiles are told from those that stay within one,
+    so that a row of cells is a row of a tile.
+    """
+    whole, rest, most = number(0), number(0), 0
+    for term, factor in _terms(x, 1):
+        last = known.last(term)
+        if factor % n == 0:
+            whole = plus(whole, times(term, factor // n))
+        elif factor == 1 and known.is_multiple(term, n):
+            whole = plus(whole, quotient(term, n))
+        elif last is not None and factor > 0:
+            most += last * factor
+            rest = plus(rest, times(term, factor))
+        else:
+            most = n
+    return (whole, rest) if most < n else (quotient(x, n), remainder(x, n))
+
+
+def _terms(x: Expr, factor: int) -> list[tuple[Expr, int]]:
+    match x:
+        case Binary("add", a, b):
+            return [*_terms(a, factor), *_terms(b, factor)]
+        case Binary("mul", a, Const(value=int(n))):
+            return _terms(a, factor * n)
+        case Const(value=int(n)):
+            return [(number(1), factor * n)]
+    return [(x, factor)]
+
+
+def _moved(task: Task, homes: _Homes) -> Task:
+    """A task on the arrays that fields are in now. Its sites still name the fields: no two of them share an element."""
+    if task.body is None or homes.keys().isdisjoint(s.state.name for s in task.body.sites):
+        return task
+    known = _Known.of(task)
+
+    def expr(e: Expr) -> Expr:
+        found = mapped(e, expr, stmt)
+        if isinstance(found, Load) and found.array in homes:
+            home = homes[found.array]
+            return replace(found, array=home.array, indices=home.place(found.indices, known))
+        return found
+
+    def stmt(s: Stmt) -> Stmt:
+        found = mapped(s, expr, stmt)
+        if isinstance(found, Store | Update) and found.array in homes:
+            home = homes[found.array]
+            return replace(found, array=home.array, indices=home.place(found.indices, known))
+        return found
+
+    statements = tuple(stmt(s) for s in task.body.statements)
+    return replace(task, body=replace(task.body, statements=statements))
+
+
+# --- conversion
+
+
+def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
+    """Copies the fields; cells that get a slot later are zero."""
+
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+        home = homes[a.name]
+        value = Load(a.name, indices, a.dtype)
+        return Store(home.array, home.place(indices, _Known()), value, NOWHERE)
+
+    def clear(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+        home = homes[a.name]
+        return Store(home.array, home.place(indices, _Known()), const(0, a.dtype), NOWHERE)
+
+    def loops(begin: Expr, n_used: Expr, room: Expr) -> list[_Part]:
+        found = [_Part("item", begin, n_used, copy)]
+        if leaves.slots is not None and leaves.slots.may_grow:
+            rest = binary("sub", room, n_used)
+            found.append(_Part("rest", plus(begin, n_used), rest, clear))
+        return found
+
+    return _converting("enter", leaves, parts, loops, at_once)
+
+
+def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
+    """Copies the fields back that may have been written."""
+
+    def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
+        home = homes[a.name]
+        value = Load(home.array, home.place(indices, _Known()), a.dtype)
+        return Store(a.name, indices, value, NOWHERE)
+
+    def copy_wrong(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
+        """Nobody writes what inactive cells share; what did so all the same is to be seen."""
+        s = copy(a, indices)
+        return If(compare("ne", s.value, const(0, a.dtype)), (s,), (), NOWHERE)
+
+    def loops(begin: Expr, n_used: Expr, _: Expr) -> list[_Part]:
+        if not leaves.n_shared:
+            return [_Part("item", begin, n_used, copy)]
+        left = binary("max", number(0), binary("sub", number(leaves.n_shared), begin))
+        n = binary("min", left, n_used)
+        behind = _Part("item", plus(begin, n), binary("sub", n_used, n), copy)
+        return [_Part("shared", begin, n, copy_wrong), behind]
+
+    return _converting("leave", leaves, parts, loops, at_once)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A loop over so many cells from `first` on, and what it does with a component of one."""
+
+    name: str
+    first: Expr
+    extent: Expr
+    copy: Callable[[ArrayInfo, tuple[Expr, ...]], Stmt]
+
+
+def _converting(
+    verb: str,
+    leaves: Leaves,
+    parts: Sequence[ArrayInfo],
+    loops: Callable[[Expr, Expr, Expr], list[_Part]],
+    at_once: int,
+) -> Task:
+    """A task whose loops, of each block, go over all components of cells."""
+    names = itertools.count()
+
+    def components(a: ArrayInfo, item: Expr, part: _Part) -> Stmt:
+        own = [f"c{next(names)}" for _ in a.shape[:-1]]
+        s = part.copy(a, (*(LoopIndex(x, I64) for x in own), item))
+        for loop, n in reversed(list(zip(own, a.shape, strict=False))):
+            s = For(loop, number(n), (s,), NOWHERE)
+        return s
+
+    def write(begin: Expr, n_used: Expr, room: Expr) -> Sequence[Stmt]:
+        made: list[Stmt] = []
+        for part in loops(begin, n_used, room):
+            item = plus(part.first, LoopIndex(part.name, I64))
+            inside = tuple(components(a, item, part) for a in parts)
+            made.append(For(part.name, part.extent, inside, NOWHERE))
+        return made
+
+    n_items = max(a.shape[-1] for a in parts)  # of a node, whose fields all have as many
+    used = "leaves", n_items, in_use(leaves.slots, n_items)
+    return converting(verb, leaves.name, used, write, leaves.dtype, at_once)

@@ -1,0 +1,66 @@
+"""What stands beside a part of a tree while a sequence runs, so that cells are found otherwise: who makes it and keeps it true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ..analysis.accesses import analyse
+from ..ir.body import Body
+from ..ir.kernel import NOWHERE, DType, Expr, For, LoopIndex, Stmt
+from ..ir.task import Problem, Task
+from ..ir.walk import local_changed, nested_statements
+from .cells import I64, Block, Names, number, plus
+from .converting import SOME_PAGES, converting
+from .leaf_layout import LaidOut
+
+
+def again(
+    task: Task, body: Body, statements: tuple[Stmt, ...], new: Mapping[str, tuple[str, ...]]
+) -> Body:
+    """The body with other statements: what it does besides to the new arrays, by the array that they stand beside."""
+    added = {name for names in new.values() for name in names}
+    inside = analyse(statements, task.scope, body.reason)
+    sites = (*body.sites, *(s for s in inside.sites if s.state.name in added))
+    shared = {x for name, names in new.items() if name in body.trees.shared for x in names}
+    trees = replace(body.trees, shared=body.trees.shared | shared)
+    return replace(body, statements=statements, sites=sites, shape=inside.shape, trees=trees)
+
+
+def names_of(task: Task, body: Body) -> set[str]:
+    """The names of loops and locals of a task."""
+    names = {loop.name for loop in task.loops}
+    for s in nested_statements(body.statements):
+        names |= {local_changed(s), *([s.loop] if isinstance(s, For) else [])}
+    return names
+
+
+def made_first(after: Problem, tasks: Sequence[Task], making: Sequence[Task]) -> LaidOut:
+    """The problem with these tasks, and behind them those that make something before all others run."""
+    entering = tuple(range(len(tasks), len(tasks) + len(making)))
+    return LaidOut(replace(after, tasks=(*tasks, *making)), entering, ())
+
+
+def making(
+    verb: str,
+    name: str,
+    n: int,
+    write: Callable[[Block, Expr], None],
+    shared: str,
+    used: Expr | None = None,
+    at_once: int = SOME_PAGES,
+) -> Task:
+    """A task that does something for each number below n, or below what is `used`. Threads change `shared` at once."""
+
+    def block(begin: Expr, n_used: Expr, _: Expr) -> list[Stmt]:
+        b = Block(Names({"block", "n_used"}), NOWHERE)
+        inner = b.inner()
+        write(inner, inner.hold("item", plus(begin, LoopIndex("k", I64))))
+        b.loop("k", n_used, inner)
+        return b.statements
+
+    what = "a table", n, number(n) if used is None else used
+    task = converting(verb, name, what, block, DType.u32, at_once)
+    assert task.body is not None
+    trees = replace(task.body.trees, shared=frozenset({shared}))
+    return replace(task, body=replace(task.body, trees=trees))

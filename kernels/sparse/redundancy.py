@@ -1,0 +1,224 @@
+"""What earlier kernels of a sequence make needless: lists that are still right, activations of cells that are active.
+
+A list is kept where no mask of its node and of those above has changed since it was made. A cell is surely active where an earlier
+statement has activated it, for certain, over the same domain by the same index, and no cell of its tree became inactive between.
+Both only depend on what is before them, and less is changed where more is demoted: one walk in program order finds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.kernel import (
+    Activate,
+    Append,
+    Cast,
+    Const,
+    Deactivate,
+    Expr,
+    For,
+    ForActive,
+    If,
+    KernelIR,
+    LoopIndex,
+    SetLocal,
+    Stmt,
+    While,
+)
+from ..ir.simplify import unary
+from ..ir.structure import StructureTree
+from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
+from .current_cell import lists_made, own_of, shrinks
+
+Node = tuple[str, int]  # of a tree
+PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Of one kernel: the numbers of its needless activations, in the order of the text; of each statement at top level, the nodes
+    whose lists are those of before.
+    """
+
+    demoted: frozenset[int]
+    kept: tuple[frozenset[Node], ...]
+
+
+@dataclass(frozen=True)
+class ActivationSite:
+    """An activation with the loops around it, outermost first. It happens in each of their iterations in which all `guards` hold,
+    where `runs`; then loops over active cells, which may run zero times, decide by their indices where.
+    """
+
+    number: int
+    statement: Activate
+    around: tuple[For | ForActive, ...]
+    indices: tuple[Expr, ...]
+    guards: tuple[Expr, ...]
+    runs: bool
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it happens in all iterations."""
+        return self.runs and not self.guards
+
+
+@dataclass
+class Facts:
+    """What is known between two kernels."""
+
+    trees: Mapping[str, StructureTree]
+    versions: dict[Node, int] = field(default_factory=dict)  # of masks, with those above
+    lists: dict[Node, int] = field(default_factory=dict)  # the version that a list was made of
+    active: set[tuple[object, ...]] = field(default_factory=set)
+
+    def version(self, node: Node) -> int:
+        return self.versions.get(node, 0)
+
+    def changed(self, tree: str, nodes: Iterable[int]) -> None:
+        """Some cells of these nodes may be others now, and so may those below them."""
+        t = self.trees[tree]
+        for k in {b for n in nodes if t.nodes[n].has.is_sparse for b in t.below(n)}:
+            self.versions[tree, k] = self.version((tree, k)) + 1
+
+    def after(self, ir: KernelIR) -> Derived:
+        """What of a kernel is needless; then the facts are those behind it."""
+        demoted: set[int] = set()
+        kept: list[frozenset[Node]] = []
+        first = 0
+        for s in ir.body:
+            sites = list(activation_sites(s, first))
+            first += len(sites)
+            kept.append(self._lists(s))
+            demoted |= self._statement(s, sites)
+        return Derived(frozenset(demoted), tuple(kept))
+
+    def _lists(self, s: Stmt) -> frozenset[Node]:
+        """The lists that a loop takes as they are; it makes the others."""
+        if not isinstance(s, ForActive):
+            return frozenset()
+        t = self.trees[s.tree]
+        nodes = [(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed]
+        kept = frozenset(n for n in nodes if self.lists.get(n) == self.version(n))
+        self.lists.update((n, self.version(n)) for n in nodes)
+        return kept
+
+    def _statement(self, s: Stmt, sites: Sequence[ActivationSite]) -> set[int]:
+        """The needless activations of a statement at top level."""
+        inside = list(nested_statements((s,)))
+        shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
+        known = {x.number: self._key(x) for x in sites if x.statement.tree not in shrunk}
+        nested = {x.number for x in sites if x.around}  # others happen once
+        own = _own_sites(s, sites, self.trees)
+        demoted = {n for n in nested - own if known.get(n) in self.active}
+        for x in sites:
+            if x.number not in demoted | own:
+                self.changed(x.statement.tree, self.trees[x.statement.tree].path(x.statement.node))
+        for y in inside:
+            if isinstance(y, Append):
+                self.changed(y.tree, self.trees[y.tree].path(y.node))
+            elif isinstance(y, Deactivate):
+                self.changed(y.tree, self.trees[y.tree].below(y.node))
+        self.active = {key for key in self.active if key[0] not in shrunk}
+        keys = (known.get(x.number) for x in sites if x.is_sure)
+        self.active |= {key for key in keys if key is not None}
+        return demoted
+
+    def _key(self, x: ActivationSite) -> tuple[object, ...] | None:
+        """The cells of a site: those of two sites with one key are the same. None where values decide which they are."""
+        names: dict[str, Expr] = {}
+        domain: list[object] = []
+        used = _loops_in(x.indices)
+        for loop in x.around:
+            loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
+            if not used.intersection(loops):
+                continue
+            if isinstance(loop, ForActive):
+                node = loop.tree, loop.node
+                domain.append((*node, self.version(node)))
+            elif isinstance(loop.extent, Const):
+                domain.append(loop.extent.value)
+            else:
+                return None
+            names.update((n, LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
+        parts = [e for i in x.indices for e in walk(i)]
+        if any(type(e).__name__ not in PURE for e in parts):
+            return None
+        if not used <= set(names):
+            return None
+        renaming = Renaming(loops=names)
+        indices = tuple(_plain(renaming.apply(i)) for i in x.indices)
+        return x.statement.tree, x.statement.node, tuple(domain), indices
+
+
+def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:
+    """The statements at top level that some activations are in, by number."""
+    found, first = set(), 0
+    for top, s in enumerate(ir.body):
+        n = sum(isinstance(x, Activate) for x in nested_statements((s,)))
+        if activations.intersection(range(first, first + n)):
+            found.add(top)
+        first += n
+    return frozenset(found)
+
+
+def _plain(e: Expr) -> Expr:
+    while isinstance(e, Cast) and e.x.dtype.is_index:
+        e = e.x
+    return e
+
+
+def _loops_in(indices: Iterable[Expr]) -> set[str]:
+    return {e.loop for i in indices for e in walk(i) if isinstance(e, LoopIndex)}
+
+
+def _own_sites(
+    s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
+) -> frozenset[int]:
+    """The sites that only touch the own cell of the loop around, which is active."""
+    if not isinstance(s, ForActive) or shrinks(s):
+        return frozenset()
+    own = own_of(s, trees[s.tree])
+    found = (x for x in sites if own.item(x.statement.tree, x.statement.node, x.statement.indices))
+    return frozenset(x.number for x in found)
+
+
+def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
+    """The activations of a statement, in the order of the text."""
+    counted = iter(range(first, 1 << 30))
+    changed = [local_changed(x) for x in nested_statements((s,))]
+    once = {n for n in changed if n and changed.count(n) == 1}
+
+    def block(
+        body: Sequence[Stmt],
+        around: tuple[For | ForActive, ...],
+        guards: tuple[Expr, ...] | None,
+        known: dict[str, Expr],
+    ) -> Iterator[ActivationSite]:
+        """`guards`: what decides whether it runs; None where something else does."""
+        known = dict(known)
+        for x in body:
+            match x:
+                case Activate():
+                    indices = tuple(Renaming(locals=known).apply(i) for i in x.indices)
+                    used = _loops_in(indices)
+                    active = (a for a in around if isinstance(a, ForActive))
+                    runs = guards is not None and all(used.intersection(a.loops) for a in active)
+                    yield ActivationSite(next(counted), x, around, indices, guards or (), runs)
+                case For():
+                    runs = isinstance(x.extent, Const) and x.extent.value > 0
+                    yield from block(x.body, (*around, x), guards if runs else None, known)
+                case ForActive():
+                    yield from block(x.body, (*around, x), guards, known)
+                case If():
+                    holds = Renaming(locals=known).apply(x.condition)
+                    for inner, condition in ((x.then, holds), (x.orelse, unary("not", holds))):
+                        further = None if guards is None else (*guards, condition)
+                        yield from block(inner, around, further, known)
+                case While():
+                    yield from block(x.body, around, None, known)
+                case SetLocal() if x.name in once and not any(loads(x.value)):
+                    known[x.name] = Renaming(locals=known).apply(x.value)
+
+    yield from block((s,), (), (), {})

@@ -1,0 +1,141 @@
+"""A problem in which hash nodes have tables beside their directories: a place is read where its key was looked for.
+
+A table has the place of each cell, whether that is active or not. It is made when a sequence begins. The directory stays as it is
+and stays true. Who gives a key its place changes the table before, and a cell that the table has nowhere is looked for in the
+directory before it gets one. Nothing is converted back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.arrays import ArrayInfo
+from ..ir.kernel import Expr, Load, SetLocal, Stmt, Store
+from ..ir.simplify import binary, cast, compare, const
+from ..ir.task import Keys, Problem, Table, Task
+from ..ir.walk import children, locals_read, mapped, nested_statements, with_blocks
+from .cells import I64, U32, U64, Block, Names, looked_for, number
+from .converting import SOME_PAGES, in_use
+from .layout import CLAIMED
+from .leaf_layout import LaidOut, fresh_name
+from .lookup import again, made_first, making, names_of
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The array of a table: the place of each key. The first entry, of no key, is written and never read."""
+
+    table: Table
+    keys: Keys
+    array: str
+    nowhere: int
+
+    def read(self, key: Expr) -> Expr:
+        return cast(Load(self.array, (cast(key, I64),), U32), I64)
+
+    def key_at(self, place: Expr) -> Expr:
+        """The key that a place has."""
+        return binary("bit_and", Load(self.keys.array, (place,), U64), const(CLAIMED - 1, U64))
+
+    def enter(self, b: Block, key: Expr, place: Expr) -> None:
+        b.store(self.array, (cast(key, I64),), cast(place, U32))
+
+    def publish(self, b: Block, s: Store) -> None:
+        """Enters what a store to the keys is about to say."""
+        (place,) = s.indices
+        if s.value == const(0, U64):
+            self.enter(b, b.hold("key", self.key_at(place)), number(self.nowhere))
+        else:
+            self.enter(b, s.value, place)
+
+
+def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> LaidOut:
+    """The problem with tables for these hash nodes, and behind its tasks those that make them."""
+    taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
+    arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
+    for x in tables:
+        assert x.keys is not None
+        n_places = problem.array(x.keys.array).shape[0]
+        p = _Places(x, x.keys, fresh_name("places_of", taken), n_places - 1)
+        arrays.append(ArrayInfo(p.array, U32, (x.keys.n_cells + 1,), "temp"))
+        found[x.keys.array] = p
+        before += [_clearing(p, at_once), _filling(p, problem, at_once)]
+    tasks = [_through(t, found, taken) for t in problem.tasks]
+    return made_first(replace(problem, arrays=tuple(arrays)), tasks, before)
+
+
+def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
+    """A task that reads places in tables, and changes them with their directories."""
+    body = task.body
+    if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
+        return task
+    names = Names(taken | names_of(task, body))
+
+    def expr(e: Expr) -> Expr:
+        wanted = looked_for(e)
+        if wanted is not None and wanted[0] in found:
+            array, key = wanted
+            return found[array].read(expr(key))
+        return mapped(e, expr, lambda inner: inner)
+
+    def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        b = Block(names)
+        for s in statements:
+            new = mapped(s, expr, lambda inner: inner)
+            b.where = new.where
+            if isinstance(new, Store) and new.array in found:
+                found[new.array].publish(b, new)
+            b.put(with_blocks(new, block))
+        return tuple(b.statements)
+
+    new = {name: (p.array,) for name, p in found.items()}
+    left = block(body.statements)
+    return replace(
+        task, body=again(task, body, _without(left, _read(body.statements) - _read(left)), new)
+    )
+
+
+def _read(body: tuple[Stmt, ...]) -> set[str]:
+    """The locals that statements read."""
+    return {x for s in nested_statements(body) for e in children(s) for x in locals_read(e)}
+
+
+def _without(body: tuple[Stmt, ...], names: set[str]) -> tuple[Stmt, ...]:
+    """Statements that set no such local."""
+    some = (s for s in body if not (isinstance(s, SetLocal) and s.name in names))
+    return tuple(with_blocks(s, lambda inner: _without(inner, names)) for s in some)
+
+
+# --- what makes a table
+
+
+def _clearing(p: _Places, at_once: int) -> Task:
+    def write(b: Block, key: Expr) -> None:
+        p.enter(b, key, number(p.nowhere))
+
+    n = p.keys.n_cells + 1
+    return making("clear", p.table.name, n, write, p.array, at_once=at_once)
+
+
+def _filling(p: _Places, problem: Problem, at_once: int) -> Task:
+    """Enters the cells that are active: the others need no place to be found to be none."""
+
+    def of_slot(b: Block, slot: Expr) -> None:
+        place = b.hold("place", Load(p.keys.at, (number(0), slot), I64))
+        entering = b.inner()
+        p.enter(entering, p.key_at(place), place)
+        has = Load(p.table.array, (place,), U32)
+        b.branch(compare("eq", has, cast(slot, U32)), entering)
+
+    def of_place(b: Block, place: Expr) -> None:
+        entering = b.inner()
+        p.enter(entering, p.key_at(place), place)
+        has = Load(p.table.array, (place,), U32)
+        b.branch(compare("ne", has, const(0, U32)), entering)
+
+    if not p.keys.at:
+        return making("enter", p.table.name, p.nowhere, of_place, p.array, at_once=at_once)
+    n = problem.array(p.keys.at).shape[1]
+    used = in_use(p.keys.slots, n)
+    return making("enter", p.table.name, n, of_slot, p.array, used, at_once)

@@ -1,0 +1,339 @@
+"""A recorded sequence as JSON values, and back: a run then needs the user's program no more.
+
+Nodes are objects with their class under "is"; dtypes are names; infinities and NaN are texts.
+Reading accepts exactly the classes and fields below, and believes nothing: names are identifiers, arrays of calls fit, kernels are
+well-formed, and what they access lies inside their arrays. Whoever writes the file can write keys that match it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ..ir import kernel as ir
+from ..ir.affine import index_range, to_affine
+from ..ir.errors import LanguageError
+from ..ir.kernel import Const, DType, KernelIR, SetLocal
+from ..ir.repeats import Repeat, are_nested, times
+from ..ir.structure import StructureTree, TreeNode
+from ..ir.verify import IRError, check
+from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
+from ..language.record import Call, Recording
+from ..sparse.default import lower_by_default
+from ..sparse.layout import FieldPlace, wrong_tree
+from ..sparse.lowered import Lowered
+from ..sparse.recorded import Logical, UsedTree, appended_to, layouts_of
+from .bounds_check import first_outside
+
+_CLASSES: dict[str, type[Any]] = {
+    c.__name__: c
+    for c in (
+        *get_args(ir.Expr),
+        *get_args(ir.Stmt),
+        ir.ArrayParam,
+        ir.KernelIR,
+        ir.Location,
+        ir.Placed,
+        StructureTree,
+        TreeNode,
+        FieldPlace,
+        Logical,
+        UsedTree,
+        Call,
+        Recording,
+        Repeat,
+    )
+}
+
+
+# Fields that nodes of files of before do not have; left out where they have their default.
+_LATER = {
+    "Update": frozenset({"result"}),
+    "ArrayParam": frozenset({"is_list"}),
+    "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
+    "Call": frozenset({"logical"}),
+    "Recording": frozenset({"trees", "repeats"}),
+    "Repeat": frozenset({"index"}),
+    "UsedTree": frozenset({"appended"}),
+}
+# Fields that say what is checked no more: no file says so.
+_NEVER = {
+    "KernelIR": frozenset({"trusted", "shared"}),
+    "ArrayParam": frozenset({"is_list"}),
+    "UsedTree": frozenset({"appended"}),
+}
+_DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
+_LONGEST = 4096  # characters of a text
+_FARTHEST = 1 << 48  # iterations of a loop
+_MOST_CALLS = 1 << 24  # that a sequence makes
+
+
+class ArchiveError(Exception):
+    """JSON values that are no recorded sequence; one sentence."""
+
+
+def to_values(recording: Recording) -> dict[str, Any]:
+    """The recording as JSON values."""
+    values: dict[str, Any] = _encode(recording)
+    return values
+
+
+def from_values(values: Any) -> Recording:
+    """The recording that `to_values` gave these values for. Raises ArchiveError."""
+    try:
+        recording = _decode(values, Recording)
+    except RecursionError:
+        raise ArchiveError("its nodes are nested too deeply") from None
+    assert isinstance(recording, Recording)
+    _check_names(recording)
+    where = ir.Location(recording.name, 0)
+    whole = KernelIR(
+        recording.name, (*recording.arrays, *recording.temps), recording.scalars, (), where
+    )
+    _check(whole, "the sequence")
+    _check_repeats(recording)
+    for k, call in enumerate(recording.calls):
+        around = tuple(r for r in recording.repeats if r.index and k in r.members)
+        _check_call(call, whole, around)
+    return _on_trees(recording)
+
+
+def _on_trees(recording: Recording) -> Recording:
+    """The recording with the kernels on sparse fields lowered here: a file does not say what their indices are trusted for."""
+    shapes = {p.name: (p.dtype, p.shape) for p in recording.arrays}
+    trees = {t.tree.name: t for t in recording.trees}
+    if len(trees) < len(recording.trees):
+        raise ArchiveError("two trees have one name")
+    for used in recording.trees:
+        wrong = wrong_tree(used.tree, used.fields)
+        if wrong:
+            raise ArchiveError(wrong)
+        try:
+            sections = used.layout.sections
+        except LanguageError as e:
+            raise ArchiveError(str(e)) from None
+        for key, name in used.sections:
+            wanted = sections.get(key)
+            if wanted is None or shapes.get(name) != (wanted.dtype, wanted.shape):
+                raise ArchiveError(f"the array {name} is no {key:.20} of its tree")
+    calls = []
+    for call in recording.calls:
+        lowered = None if call.logical is None else _lowered(call, call.logical, trees)
+        calls.append(call if lowered is None else replace(call, ir=lowered))
+    kernels = [call.logical.ir for call in calls if call.logical is not None]
+    appended = {
+        name: sorted({n for ir in kernels for n in appended_to(ir, name)}) for name in trees
+    }
+    known = tuple(replace(t, appended=tuple(appended[t.tree.name])) for t in recording.trees)
+    return replace(recording, calls=tuple(calls), trees=known)
+
+
+def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:
+    """What a kernel on sparse fields is lowered to, which must be the kernel that is called."""
+    _check(logical.ir, f"the kernel {call.ir.name}")
+    arrays = {p.name: p for p in logical.ir.arrays}
+    known = all(t.name in trees and trees[t.name].tree == t for t in logical.ir.trees)
+    if not known or len(logical.fields) != len(logical.ir.placed):
+        raise ArchiveError(f"the kernel {call.ir.name} is on trees that the sequence does not have")
+    for p, number in zip(logical.ir.placed, logical.fields, strict=True):
+        fields = trees[p.tree].fields if p.tree in trees else ()
+        if not 0 <= number < len(fields) or p.array not in arrays:
+            raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
+        f, array = fields[number], arrays[p.array]
+        shape = (*f.components, *trees[p.tree].tree.shape(f.node))
+        if (f.node, f.dtype, shape) != (p.node, array.dtype, array.shape):
+            raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
+    given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
+    try:
+        forms = [
+            lower_by_default(
+                logical.ir, layouts_of(trees.values()), logical.numbers, activates_once=once
+            )
+            for once in (True, False)  # earlier versions made cells active one by one
+        ]
+    except LanguageError as e:
+        raise ArchiveError(str(e)) from None
+    for lowered in forms:
+        sections = ((n, trees[tree], key) for n, tree, key in lowered.sections if tree in trees)
+        is_same = _without_claims(lowered.ir, lowered) == _without_claims(call.ir, lowered)
+        if is_same and all(given.get(n) == t.arrays.get(key) for n, t, key in sections):
+            newest = forms[0].ir  # which is what the program has now, and follows by
+            return newest if newest.arrays == lowered.ir.arrays else lowered.ir
+    raise ArchiveError(
+        f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"
+    )
+
+
+def _without_claims(kernel: KernelIR, lowered: Lowered) -> KernelIR:
+    """The kernel without what no file says, and what says that writes were not made, which sequences do not run."""
+    body = kernel.body[: len(kernel.body) - lowered.n_claiming]
+    return replace(kernel, body=body, trusted=(), shared=())
+
+
+def _check(kernel: KernelIR, what: str) -> None:
+    try:
+        check(kernel)
+    except IRError as e:
+        raise ArchiveError(f"{what} is not well-formed: {e}") from e
+
+
+def _check_names(recording: Recording) -> None:
+    """Names get into paths, texts of programs and what is printed: of all but the sequence they are identifiers."""
+    if not re.fullmatch(r"[\w<>.-]+", recording.name):
+        raise ArchiveError(f"{recording.name!r:.60} is no name of a sequence")
+    named = [*_names(*recording.arrays, *recording.temps, *recording.scalars)]
+    named += [r.index for r in recording.repeats if r.index]
+    for call in recording.calls:
+        named += [call.ir.name, *_names(*call.ir.arrays, *call.ir.scalars)]
+        for s in nested_statements(call.ir.body):
+            match s:
+                case ir.For():
+                    named.append(s.loop)
+                case _ if local_changed(s):
+                    named.append(local_changed(s))
+    for name in named:
+        if not name.isidentifier():
+            raise ArchiveError(f"{name!r:.60} is no name")
+
+
+def _check_repeats(recording: Recording) -> None:
+    """Repeats are of calls, nested or apart, and end some day."""
+    n_calls, repeats = len(recording.calls), recording.repeats
+    named = [r.index for r in repeats if r.index]
+    taken = {*_names(*recording.arrays, *recording.temps, *recording.scalars)}
+    if len(set(named)) < len(named) or taken & set(named):
+        raise ArchiveError("its steps have names that others have")
+    if not are_nested(n_calls, repeats):
+        raise ArchiveError("its repeats are none of its calls, in their order")
+    if sum(times(n_calls, repeats)) > _MOST_CALLS:
+        raise ArchiveError(f"it makes more than {_MOST_CALLS} calls")
+
+
+def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:
+    return [p.name for p in parameters]
+
+
+def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None:
+    """A call with arrays and numbers of the sequence `whole`, and the steps around it, whose kernel stays inside them."""
+    name = call.ir.name
+    known = {a.name: a for a in whole.arrays}
+    if not known.keys() >= set(call.arrays) or len(call.arrays) != len(call.ir.arrays):
+        raise ArchiveError(f"the call of {name} names arrays that do not exist")
+    if len(set(call.arrays)) != len(call.arrays):
+        raise ArchiveError(f"the call of {name} has an array twice")
+    for given, wanted in zip(call.arrays, call.ir.arrays, strict=True):
+        if (known[given].dtype, known[given].shape) != (wanted.dtype, wanted.shape):
+            raise ArchiveError(f"the array {given} is no {wanted.name} of {name}")
+    if len(call.scalars) != len(call.ir.scalars):
+        raise ArchiveError(f"the call of {name} has too many or too few scalars")
+    _check(call.ir, f"the kernel {name}")
+    for x, p in zip(call.scalars, call.ir.scalars, strict=True):
+        if x.dtype is not p.dtype:
+            raise ArchiveError(f"the call of {name} gives a {x.dtype.name} for {p.name}")
+        # As the value of a variable of a kernel that has the scalars of the sequence and no arrays; no identifier is `=`.
+        body: tuple[ir.Stmt, ...] = (SetLocal("=", x, call.where),)
+        for r in around:
+            body = (ir.For(r.index, Const(r.count, DType.i64), body, call.where),)
+        _check(replace(whole, arrays=(), body=body), f"the call of {name}")
+        grown = to_affine(x) if around else None
+        ends = index_range(grown, {r.index: r.count for r in around}) if grown else ()
+        if any(not x.dtype.holds(end) for end in ends):
+            raise ArchiveError(f"a number that {name} is called with grows beyond {x.dtype.name}")
+    for s in nested_statements(call.ir.body):
+        if isinstance(s, ir.For) and isinstance(s.extent, Const) and s.extent.value > _FARTHEST:
+            raise ArchiveError(f"the loop {s.loop} of {name} has {s.extent.value} iterations")
+    constants = [y for s in nested_statements(call.ir.body) for e in children(s) for y in walk(e)]
+    constants += [y for e in call.scalars for y in walk(e)]
+    for y in constants:
+        if isinstance(y, Const) and y.dtype.is_integer and not y.dtype.holds(y.value):
+            raise ArchiveError(f"{y.value!s:.40} is no {y.dtype.name}")
+    outside = first_outside(_in_steps(call, around), of_file=True)
+    if outside is not None:
+        raise ArchiveError(outside)
+
+
+def _in_steps(call: Call, around: tuple[Repeat, ...]) -> KernelIR:
+    """The kernel of a call within loops over the steps that its numbers depend on."""
+    if not call.uses_steps:
+        return call.ir
+    numbers = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
+    renaming = Renaming(params={name: x for name, x in numbers.items() if to_affine(x) is not None})
+    body = tuple(map(renaming.apply_stmt, call.ir.body))
+    for r in reversed(around):
+        body = (ir.For(r.index, Const(r.count, DType.i64), body, call.where),)
+    return replace(call.ir, body=body)
+
+
+def _encode(x: Any) -> Any:
+    if isinstance(x, DType):
+        return x.name
+    if isinstance(x, tuple):
+        return [_encode(e) for e in x]
+    if is_dataclass(x) and not isinstance(x, type):
+        name = type(x).__name__
+        named = {f.name: (getattr(x, f.name), f.default) for f in fields(x)}
+        late = _LATER.get(name, frozenset())
+        never = _NEVER.get(name, frozenset())
+        kept = {
+            k: _encode(v)
+            for k, (v, usual) in named.items()
+            if (k not in late or v != usual) and k not in never
+        }
+        return {"is": name} | kept
+    if isinstance(x, float) and not math.isfinite(x):
+        return repr(x)
+    return x
+
+
+@cache
+def _types(name: str) -> dict[str, Any]:
+    return get_type_hints(_CLASSES[name])
+
+
+def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
+    """`x` as a value of type `wanted`: a class, a union, a tuple, a literal or a scalar type."""
+    if depth > _DEEPEST:
+        raise ArchiveError("its nodes are nested too deeply")
+    if get_origin(wanted) is tuple:
+        if not isinstance(x, list):
+            raise ArchiveError(f"a list is needed, not {x!r:.60}")
+        return tuple(_decode(e, get_args(wanted)[0], depth) for e in x)
+    if get_origin(wanted) is Literal:
+        return _one_of(x, get_args(wanted))
+    if wanted is DType:
+        return DType[_one_of(x, tuple(DType.__members__))]
+    options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    if isinstance(x, dict):
+        return _decode_node(x, options, depth + 1)
+    if float in options and x in ("inf", "-inf", "nan"):
+        return float(x)
+    if isinstance(x, str):
+        lines = x.split("\n") if ir.Const in options else [x]  # what is printed may have several
+        if not (all(map(str.isprintable, lines)) and len(x) <= _LONGEST):
+            raise ArchiveError(f"{x!r:.60} is no text of one line")
+    if type(x) in options:
+        return x
+    names = ", ".join(getattr(o, "__name__", str(o)) for o in options)
+    raise ArchiveError(f"{x!r:.60} is not one of {names}")
+
+
+def _decode_node(x: dict[str, Any], options: tuple[Any, ...], depth: int) -> Any:
+    kind = _CLASSES.get(str(x.get("is")))
+    if kind is None or kind not in options:
+        raise ArchiveError(f"a node {x.get('is')!r:.60} is not expected here")
+    types = _types(kind.__name__)
+    if set(x) | _LATER.get(kind.__name__, frozenset()) != {"is", *types}:
+        raise ArchiveError(f"a node {x['is']} has the fields {', '.join(map(str, x))}")
+    if forbidden := _NEVER.get(kind.__name__, frozenset()) & set(x):
+        raise ArchiveError(f"a node {x['is']} of a file says what is {', '.join(forbidden)}")
+    return kind(**{name: _decode(x[name], t, depth) for name, t in types.items() if name in x})
+
+
+def _one_of(x: Any, options: tuple[Any, ...]) -> Any:
+    if x not in options:
+        raise ArchiveError(f"{x!r:.60} is not one of {', '.join(map(str, options))}")
+    return x

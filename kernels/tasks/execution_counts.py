@@ -1,0 +1,352 @@
+"""Counts what a run of a sequence on given arguments shows of its bodies, for a profile.
+
+`counting` makes a recording that counts while it runs; whoever runs recordings runs it, and `Counting.read` reads the counts.
+Calls that are timed come after others. So the counts of a task hold only where all that decides its way is after the call what it
+was before: then every later call goes the same way. Other counts are estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analysis.effects import arrays_written
+from ..analysis.must_execute import Needed, blocks_of, needed, set_in
+from ..analysis.sure_accesses import touched_at, wholly_known
+from ..ir.arrays import ArrayInfo
+from ..ir.kernel import (
+    ArrayParam,
+    Binary,
+    Bitcast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LocalElement,
+    Location,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    While,
+)
+from ..ir.task import Problem, Task
+from ..ir.walk import children, coerced, loads, nested_statements, walk, with_blocks
+from ..language.record import Recording
+from .as_kernels import recording_of, task_statements
+from .guarded_bodies import followed
+from .profile import LINE_BYTES, Profile, TaskProfile, Touched
+
+MOST_PLACES = 64  # in a task at which elements are counted: compilers take their time for each
+MOST_ELEMENTS = 1 << 24  # of an array: two numbers of 32 bits are kept for each
+_MIXING = ("bit_and", "bit_or", "bit_xor")
+_AT_ONCE = 1 << 20  # bytes that are compared
+_COUNTS, _STEP, _NOW, _AT = "profile@counts", "profile@step", "profile@now", "profile@at"
+_SEEN, _DIRTY = "seen", "dirty"
+
+
+def is_open_question(task: Task) -> bool:
+    """Whether values decide how often something in a task runs, or what it touches; `task` is `followed`."""
+    return task.body is not None and (
+        any(block.times is None for block in blocks_of(task.body.statements))
+        or any(axis.plain is None for site in task.body.sites for axis in site.index)
+    )
+
+
+def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Arrays whose values say where a task goes, what it touches, and what it writes to the arrays of `into`."""
+    task = followed(task)
+    if task.body is None:
+        parts = [task.condition, *((task.value, task.finish) if task.target.array in into else ())]
+        return frozenset(x.array for e in parts if e is not None for x in loads(e))
+    changes = set_in(task.body.statements)
+    left: list[Expr] = []
+    for s in nested_statements(task.body.statements):
+        match s:
+            case If() | While():
+                left.append(s.condition)
+            case For():
+                left.append(s.extent)
+            case Store() | Update():
+                left += s.indices
+                left += (s.value,) if s.array in into else ()
+        every = (x for e in children(s) for x in walk(e))
+        left += (i for x in every if isinstance(x, Load) for i in x.indices)
+    found: set[str] = set()
+    seen: set[str] = set()
+    while left:
+        for x in walk(left.pop()):
+            if isinstance(x, Load):
+                found.add(x.array)
+            if isinstance(x, Local | LocalElement) and x.name not in seen:
+                seen.add(x.name)
+                left += (e for s in changes.get(x.name, ()) for e in children(s))
+                found |= {s.array for s in changes.get(x.name, ()) if isinstance(s, Update)}
+    return frozenset(found)
+
+
+def steering(task: Task, problem: Problem) -> frozenset[str]:
+    """Arrays that a call leaves for the next one and that say there where a task goes and what it touches, by themselves or by what
+    is made of them.
+    """
+    found = deciding(task)
+    grows = True
+    while grows:
+        makers = [t for t in problem.tasks if found & set(arrays_written(t))]
+        more = found.union(*(deciding(t, found) for t in makers))
+        grows = more != found
+        found = more
+    return frozenset(a.name for a in problem.arrays if a.role == "inout" and a.name in found)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A recording that counts, and what its counts are of."""
+
+    problem: Problem
+    recording: Recording
+    counters: Mapping[str, tuple[int, ...]]  # of a task, of its blocks
+    touched: Mapping[tuple[str, str], int]  # task and array: the first of four counters
+    n_counters: int
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What the recording needs beside the arrays of the sequence."""
+        known = {a.name for a in self.problem.arrays}
+        return {
+            a.name: np.zeros(a.shape, a.dtype.numpy)
+            for a in self.recording.arrays
+            if a.name not in known
+        }
+
+    def read(
+        self, before: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]
+    ) -> Profile:
+        """The profile, of what the arrays held before a run and hold after it."""
+        counts = found[_COUNTS]
+        made = []
+        stays: dict[str, bool] = {}
+        for task in self.problem.tasks:
+            if task.name not in self.counters:
+                continue
+            n = float(task.n_runs)
+            of = {a: k for (t, a), k in self.touched.items() if t == task.name}
+            touched = tuple(
+                self._surely(a, [float(counts[k + i]) / n for i in range(4)]) for a, k in of.items()
+            )
+            entered = tuple(float(counts[k]) / n for k in self.counters[task.name])
+            steers = steering(task, self.problem)
+            for name in steers - stays.keys():
+                # Floats that come back here may not where other rounding is right, too.
+                is_exact = not self.problem.array(name).dtype.is_float
+                stays[name] = is_exact and _is_same(before[name], found[name])
+            holds = all(stays[name] for name in steers)
+            made.append(TaskProfile(task.name, entered, touched, holds))
+        return Profile(tuple(made))
+
+    def _surely(self, array: str, counts: Sequence[float]) -> Touched:
+        """What a run touches however the fields of trees lie: of those that may lie side by side no lines."""
+        read, read_lines, written, written_lines = counts
+        if any(array in x.arrays for x in self.problem.parts.leaves):
+            read_lines = written_lines = 0.0
+        return Touched(array, read, read_lines, written, written_lines)
+
+
+def counting(problem: Problem) -> Counting | None:
+    """A recording of the problem's tasks that counts; None where values decide nothing that counts."""
+    made = _Made(problem)
+    bodies = [
+        made.task(task) if is_open_question(task) else task_statements(task)
+        for task in map(followed, problem.tasks)
+    ]
+    if not made.counters:
+        return None
+    size = (max(1, made.n_counters),)
+    more = [ArrayParam(_COUNTS, DType.i64, size), ArrayParam(_STEP, DType.i64, (1,)), *made.marks]
+    return Counting(
+        problem,
+        recording_of(problem, bodies, more),
+        made.counters,
+        made.touched,
+        made.n_counters,
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a task surely touches an element: block and place of the statement, whether it is written, array and indices."""
+
+    block: int
+    place: int
+    writes: bool
+    array: str
+    indices: tuple[Expr, ...]
+
+
+class _Made:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.counters: dict[str, tuple[int, ...]] = {}
+        self.touched: dict[tuple[str, str], int] = {}
+        self.n_counters = 0
+        self.marked: dict[str, ArrayInfo] = {}
+
+    @property
+    def marks(self) -> Iterator[ArrayParam]:
+        """For each array that is looked at, when an element or line was last touched."""
+        for a in self.marked.values():
+            n = int(np.prod(a.shape, dtype=np.int64))
+            n_lines = -(-n * a.dtype.size_bytes // LINE_BYTES)
+            for what in (_SEEN, _DIRTY):
+                yield ArrayParam(_mark(what, a.name), DType.i32, (max(n, 1),))
+                yield ArrayParam(_mark(what, a.name, "lines"), DType.i32, (max(n_lines, 1),))
+
+    def task(self, task: Task) -> tuple[Stmt, ...]:
+        assert task.body is not None
+        blocks = blocks_of(task.body.statements)
+        self.counters[task.name] = tuple(range(self.n_counters, self.n_counters + len(blocks)))
+        self.n_counters += len(blocks)
+        places = self.places(task, needed(task.body.statements))
+        for array in dict.fromkeys(x.array for x in places):
+            self.touched[task.name, array] = self.n_counters
+            self.n_counters += 4
+            self.marked[array] = self.problem.array(array)
+        writer = _Writer(self, task, places)
+        counted = writer.block(task.body.statements)
+        begin: tuple[Stmt, ...] = (
+            Update(_STEP, (_const(0),), "add", _const(1), task.where),
+            SetLocal(_NOW, Load(_STEP, (_const(0),), DType.i64), task.where),
+        )
+        return begin + task_statements(
+            replace(task, body=replace(task.body, statements=counted), condition=None)
+        )
+
+    def places(self, task: Task, found: tuple[Needed, ...]) -> list[_Place]:
+        """Where a task surely touches elements: the statement by its number, whether it writes, array and indices.
+
+        Of arrays with too many such places, or elements, none: what is read before it is written is known of all or of none.
+        """
+        of: dict[str, list[_Place]] = {}
+        assert task.body is not None
+        mixed = _mixed(task.body.statements)
+        for n in found:
+            is_mixed = isinstance(n.statement, SetLocal) and n.statement.name in mixed
+            for array, indices, writes in touched_at(n) if not n.late and not is_mixed else ():
+                if array in self.problem.parts.structure:
+                    continue  # other ways to make lists, to activate, and other tables, look elsewhere
+                of.setdefault(array, []).append(_Place(n.block, n.place, writes, array, indices))
+        known_anyhow = wholly_known(task)
+        left = MOST_PLACES
+        made = []
+        known = {a.name: a for a in self.problem.arrays}
+        for array, places in of.items():
+            if array in known_anyhow:
+                continue
+            info = known[array]
+            is_small = np.prod(info.shape, dtype=np.float64) <= MOST_ELEMENTS
+            if len(places) <= left and is_small and info.dtype is not DType.f16:
+                made += places
+                left -= len(places)
+        return made
+
+
+@dataclass
+class _Writer:
+    """Writes a body with counters."""
+
+    made: _Made
+    task: Task
+    places: list[_Place]
+    n_blocks: int = 0
+    n_places: int = 0
+
+    def block(self, statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        number = self.n_blocks
+        self.n_blocks += 1
+        counter = self.made.counters[self.task.name][number]
+        made: list[Stmt] = [_count(counter, self.task.where), *self.touches(number, -1)]
+        for k, s in enumerate(statements):
+            made += self.touches(number, k)
+            made.append(with_blocks(s, self.block))
+        return tuple(made)
+
+    def touches(self, block: int, place: int) -> Iterator[Stmt]:
+        for x in self.places:
+            if (x.block, x.place) == (block, place):
+                yield from self.touch(x)
+
+    def touch(self, x: _Place) -> Iterator[Stmt]:
+        info, where = self.made.marked[x.array], self.task.where
+        first = self.made.touched[self.task.name, x.array] + 2 * x.writes
+        flat: Expr = _const(0)
+        for i, n in zip(x.indices, info.shape, strict=True):
+            flat = _of(_of(flat, "mul", n), "add", coerced(i, DType.i64))
+        self.n_places += 1
+        name = f"{_AT}{self.n_places}"
+        at = Local(name, DType.i64)
+        line = _of(_of(at, "mul", info.dtype.size_bytes), "floordiv", LINE_BYTES)
+        yield SetLocal(name, flat, where)
+        of_line = self.marking(x, "lines", line, first + 1, ())
+        made = self.marking(x, "", at, first, (of_line,))
+        n_shared = self.made.problem.parts.n_shared(x.array)
+        if n_shared:  # what inactive cells read is zero, which need not be read
+            own = Compare("ge", coerced(x.indices[-1], DType.i64), _const(n_shared))
+            made = If(own, (made,), (), where)
+        yield made
+
+    def marking(self, x: _Place, unit: str, at: Expr, counter: int, more: tuple[Stmt, ...]) -> Stmt:
+        """Where an element or line was not yet touched in this run, it is counted and marked."""
+        now, where = Local(_NOW, DType.i64), self.task.where
+        mark = _mark(_DIRTY if x.writes else _SEEN, x.array, unit)
+        held = coerced(Load(mark, (at,), DType.i32), DType.i64)
+        marks: list[Stmt] = [Store(mark, (at,), coerced(now, DType.i32), where)]
+        if x.writes:
+            marks.append(Store(_mark(_SEEN, x.array, unit), (at,), coerced(now, DType.i32), where))
+        return If(Compare("ne", held, now), (*marks, _count(counter, where), *more), (), where)
+
+
+def _mixed(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """Locals of which only bits are used, mixed with others: so a row of a leaf is read beyond its end (sparse/near.py), where
+    another way to read it may not look.
+    """
+    mixed, plain = set[str](), set[str]()
+    for s in nested_statements(body):
+        plain |= {e.name for e in children(s) if isinstance(e, Local)}
+        for e in (x for part in children(s) for x in walk(part)):
+            is_mixing = isinstance(e, Bitcast) or (isinstance(e, Binary) and e.op in _MIXING)
+            names = {x.name for x in children(e) if isinstance(x, Local)}
+            (mixed if is_mixing else plain).update(names)
+    return frozenset(mixed - plain)
+
+
+def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two arrays hold the same bits."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)]
+    steps = range(0, parts[0].size, _AT_ONCE)
+    first, second = parts
+    return all(np.array_equal(first[k : k + _AT_ONCE], second[k : k + _AT_ONCE]) for k in steps)
+
+
+def _mark(what: str, array: str, unit: str = "") -> str:
+    return f"profile@{what}{unit}.{array}"
+
+
+def _const(value: int) -> Const:
+    return Const(value, DType.i64)
+
+
+def _of(a: Expr, op: Any, b: Expr | int) -> Expr:
+    return Binary(op, a, _const(b) if isinstance(b, int) else b, DType.i64)
+
+
+def _count(counter: int, where: Location) -> Stmt:
+    return Update(_COUNTS, (_const(counter),), "add", _const(1), where)

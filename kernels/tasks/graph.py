@@ -1,0 +1,150 @@
+"""The state-flow graph: which task reads and writes which version of which state (Hu et al.,
+AsyncTaichi, section 4).
+
+Dense arrays have value states only; mask, list and allocator states belong to sparse fields. A
+task that overwrites a state only in part also reads it: the rest flows through. Versions count the
+writers of a state, which every topological order keeps in order, so the graph is rebuilt
+identically from any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..analysis.effects import effects, overwrites
+from ..ir.access import State
+from ..ir.repeats import Repeat
+from ..ir.task import Problem
+from .dependence import carried_flows
+
+EdgeKind = Literal["flow", "anti", "output"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A task with the states it reads and writes. `task` is its index in Problem.tasks."""
+
+    task: int
+    name: str
+    reads: tuple[State, ...]
+    writes: tuple[State, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """Task `sink` comes after task `source` because of `version` of `state`.
+
+    flow: the sink reads the version that the source wrote. anti: the sink replaces the version
+    that the source read. output: the sink replaces the version that the source wrote and nobody
+    read.
+    """
+
+    source: int
+    sink: int
+    state: State
+    version: int
+    kind: EdgeKind
+
+
+@dataclass(frozen=True)
+class StateFlowGraph:
+    """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task,
+    state, version), sorted.
+
+    Version 0 of a state is what it held before the sequence. What `repeats` has several steps: versions are
+    those of its first one, and `carried` are flows of values to the next.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    read_versions: tuple[tuple[int, State, int], ...]
+    written_versions: tuple[tuple[int, State, int], ...]
+    repeats: tuple[Repeat, ...] = ()
+    carried: tuple[Edge, ...] = ()
+
+    def predecessors(self, task: int) -> tuple[int, ...]:
+        """Tasks with an edge to `task`, sorted."""
+        return tuple(sorted({e.source for e in self.edges if e.sink == task}))
+
+
+def build_graph(problem: Problem) -> StateFlowGraph:
+    """The state-flow graph of the tasks in program order."""
+    nodes = []
+    for k, task in enumerate(problem.tasks):
+        found = effects(task)
+        written = {state for state, _, _ in found.writes}
+        partial = [s for s in written if not overwrites(task, s.name, problem.array(s.name).shape)]
+        reads = {*(state for state, _ in found.reads), *partial}
+        nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
+    graph = connect(nodes)
+    written_by = {(t, s): version for t, s, version in graph.written_versions}
+    carried = set()
+    for d in carried_flows(problem):
+        state = State("value", d.array)
+        carried.add(Edge(d.source, d.sink, state, written_by[d.source, state], "flow"))
+    return replace(graph, repeats=problem.repeats, carried=tuple(sorted(carried)))
+
+
+def connect(nodes: Iterable[Node]) -> StateFlowGraph:
+    """The graph of `nodes` executed in the order given."""
+    version: dict[State, int] = {}
+    owner: dict[State, int] = {}
+    readers: dict[State, list[int]] = {}
+    edges: set[Edge] = set()
+    read: list[tuple[int, State, int]] = []
+    written: list[tuple[int, State, int]] = []
+    placed: list[Node] = []
+    for node in nodes:
+        placed.append(node)
+        for state in node.reads:
+            now = version.get(state, 0)
+            read.append((node.task, state, now))
+            if state in owner:
+                edges.add(Edge(owner[state], node.task, state, now, "flow"))
+            readers.setdefault(state, []).append(node.task)
+        for state in node.writes:
+            now = version.get(state, 0)
+            others = [r for r in readers.get(state, []) if r != node.task]
+            edges.update(Edge(r, node.task, state, now, "anti") for r in others)
+            if state in owner and not readers.get(state):
+                edges.add(Edge(owner[state], node.task, state, now, "output"))
+            version[state], owner[state], readers[state] = now + 1, node.task, []
+            written.append((node.task, state, now + 1))
+    placed.sort(key=lambda n: n.task)
+    return StateFlowGraph(
+        tuple(placed), tuple(sorted(edges)), tuple(sorted(read)), tuple(sorted(written))
+    )
+
+
+def rebuild(graph: StateFlowGraph, order: Iterable[int]) -> StateFlowGraph:
+    """The graph built anew from its tasks in `order`: equal to `graph` for every topological order
+    of it.
+
+    Raises ValueError where `order` is not a permutation of the tasks.
+    """
+    chosen = list(order)
+    if sorted(chosen) != [n.task for n in graph.nodes]:
+        raise ValueError(f"{chosen} is not an order of the {len(graph.nodes)} tasks of the graph")
+    by_task = {n.task: n for n in graph.nodes}
+    rebuilt = connect(by_task[k] for k in chosen)
+    return replace(rebuilt, repeats=graph.repeats, carried=graph.carried)
+
+
+def show_graph(graph: StateFlowGraph) -> str:
+    """Stable text: a line a task with the versions it reads and writes, then the edges."""
+    lines = []
+    for node in graph.nodes:
+        reads = ", ".join(f"{s}@{v}" for t, s, v in graph.read_versions if t == node.task)
+        writes = ", ".join(f"{s}@{v}" for t, s, v in graph.written_versions if t == node.task)
+        lines.append(f"{node.name}: reads {reads or '-'}; writes {writes or '-'}")
+    names = {n.task: n.name for n in graph.nodes}
+    for e in graph.edges:
+        lines.append(f"  {names[e.source]} -> {names[e.sink]}  {e.kind} {e.state}@{e.version}")
+    for r in graph.repeats:
+        first, last = names[r.first], names[r.stop - 1]
+        lines.append(f"repeat {r.index}<{r.count}: {first}" + f" to {last}" * (first != last))
+    for e in graph.carried:
+        lines.append(f"  {names[e.source]} => {names[e.sink]}  next step {e.state}@{e.version}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,174 @@
+"""Loop distribution, second half: when the flat statements of a nest may run one after the other,
+each over all its loops.
+
+Legal when no instance of a later statement must run before an instance of an earlier one: for
+every conflicting pair the iteration of the earlier statement is not after that of the later one on
+their shared loops, and a statement conflicts with itself only within one iteration, recognised
+reductions aside (Kennedy and Allen's distribution theorem without cycles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..analysis.conflicts import meet_at, meet_in
+from ..ir.access import AccessSet, maps_of
+from ..ir.affine import Affine, to_affine
+from ..ir.body import Closure
+from ..ir.domain import BOX
+from ..ir.kernel import NOWHERE, Expr, Load, Location, ReduceOp, Select
+from ..ir.walk import loads
+from .distribute import (
+    Assign,
+    Flat,
+    NotStructuredError,
+    Path,
+    Reduce,
+    full_path,
+    reads_of,
+    user_loop,
+)
+from .guards import Conditions, guard_of, negated
+
+
+@dataclass(frozen=True)
+class Use:
+    """One access of a flat statement under its loops."""
+
+    array: str
+    axes: tuple[Affine, ...]
+    path: Path
+    is_write: bool
+    op: ReduceOp | None = None  # of an update
+    conditions: Conditions = ()
+
+    @property
+    def elements(self) -> AccessSet:
+        return AccessSet(BOX, self.path, maps_of(self.axes), guard_of(self.conditions, self.path))
+
+
+def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[Affine, ...]:
+    """Affine forms of index expressions. Raises NotStructuredError."""
+    axes = tuple(to_affine(i) for i in indices)
+    found = tuple(a for a in axes if a is not None)
+    if len(found) != len(axes):
+        raise NotStructuredError(
+            Closure.INDEX, "an index that is not affine in the loop indices", where
+        )
+    return found
+
+
+def uses_of(s: Flat) -> tuple[Use, ...]:
+    """All accesses of a flat statement. Raises NotStructuredError."""
+    path = full_path(s)
+    result = [
+        Use(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
+        for e in reads_of(s)
+        for x, conditions in _wanted_loads(e, s)
+    ]
+    if isinstance(s, Assign):
+        axes = affine_axes(s.indices, s.where)
+        result.append(Use(s.array, axes, path, True, s.op, s.conditions))
+    return tuple(dict.fromkeys(result))
+
+
+def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
+    """The loads of an expression that a statement evaluates, and where their values are wanted: of what is added to a sum in some
+    iterations the others may read what they like.
+    """
+    match e:
+        case Select(condition, a, b) if isinstance(s, Reduce):
+            for x in loads(condition):
+                yield x, s.conditions
+            for x in loads(a):
+                yield x, (*s.conditions, condition)
+            for x in loads(b):
+                yield x, (*s.conditions, negated(condition))
+        case _:
+            for x in loads(e):
+                yield x, s.conditions
+
+
+def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
+    """Raises NotStructuredError where the flat statements may not be distributed."""
+    uses = [uses_of(s) for s in flat]
+    for first, earlier in enumerate(uses):
+        for second in range(first + 1, len(uses)):
+            for a in earlier:
+                for b in uses[second]:
+                    _check_pair(a, b, fast_math, flat[second].where)
+        statement = flat[first]
+        if isinstance(statement, Assign):
+            _check_self(statement, earlier)
+
+
+def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
+    if a.array != b.array or not (a.is_write or b.is_write):
+        return
+    if a.op is not None and a.op == b.op and (fast_math or a.op in ("min", "max")):
+        return  # updates by one operator commute
+    shared = _shared(a.path, b.path)
+    for level, loop in enumerate(shared):
+        if not loop.is_step and meet_at(b.elements, a.elements, shared, level):
+            name = user_loop(loop.name)
+            raise NotStructuredError(
+                Closure.CARRIED, f"{a.array}, of which the loop {name} needs older values", where
+            )
+
+
+def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
+    write = next(u for u in uses if u.is_write)
+    over = reduction_loops(s)
+    reads_own = any(u.array == s.array and not u.is_write for u in uses)
+    if over and reads_own:
+        raise NotStructuredError(
+            Closure.CARRIED, f"a reduction into {s.array} that reads {s.array}", s.where
+        )
+    path = tuple(loop for loop in s.path if loop not in over)
+    write = replace(write, path=path, op=None)
+    for u in uses:
+        if u.array == s.array and carried(replace(u, path=path, op=None), write, path):
+            raise NotStructuredError(
+                Closure.CARRIED, f"iterations of one statement that meet in {s.array}", s.where
+            )
+
+
+def carried(read: Use, write: Use, path: Path) -> bool:
+    """Whether two iterations that differ on the shared loops `path` may touch one element."""
+    return meet_in(read.elements, write.elements, path)
+
+
+def reduction_loops(s: Assign) -> Path:
+    """Loops of an update that its target does not name: the ones reduced over."""
+    if s.op is None:
+        return ()
+    named = {name for axis in affine_axes(s.indices) for name, _ in axis.terms}
+    return tuple(loop for loop in s.path if loop.name not in named and not loop.is_step)
+
+
+def _shared(a: Path, b: Path) -> Path:
+    n = 0
+    while n < min(len(a), len(b)) and a[n].name == b[n].name:
+        n += 1
+    return a[:n]
+
+
+def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
+    """Whether moving a read from statement `start` to statement `use` may pass a write of
+    `arrays`.
+
+    Counts the statements between, and all of the loops that hold the use but not the start: they
+    come round again.
+    """
+    at, to = full_path(flat[start]), full_path(flat[use])
+    if isinstance(flat[start], Reduce):
+        at = flat[start].path
+    around = {loop.name for loop in to[len(_shared(at, to)) :]}
+    for k, s in enumerate(flat):
+        if k == start:
+            continue
+        inside = start < k < use or any(loop.name in around for loop in full_path(s))
+        if isinstance(s, Assign) and s.array in arrays and inside:
+            return True
+    return False

@@ -1,0 +1,42 @@
+"""Recordings as references run them: kernels on sparse fields make cells active wherever they write.
+
+What kernels that are called by themselves leave out, and candidates with them, is so compared with what they leave it out of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..language.record import Call, Recording
+from ..sparse.default import lower_by_default
+from ..sparse.hoisted_activation import once_a_leaf
+from ..sparse.recorded import layouts_of
+
+
+def cell_by_cell(recording: Recording) -> Recording:
+    """The recording, with the activations that are made once an element in each of its cells."""
+    known: dict[tuple[int, tuple[str, ...]], Call] = {}  # references compile equal kernels once
+    made = []
+    for call in recording.calls:
+        key = id(call.ir), call.arrays
+        if key not in known:
+            known[key] = _cell_by_cell(call, recording)
+        made.append(replace(call, ir=known[key].ir, arrays=known[key].arrays))
+    return replace(recording, calls=tuple(made))
+
+
+def _cell_by_cell(call: Call, recording: Recording) -> Call:
+    logical = call.logical
+    if logical is None:
+        return call
+    layouts = layouts_of(recording.trees)
+    trees = {name: layout.tree for name, layout in layouts.items()}
+    if not once_a_leaf(logical.ir, trees):
+        return call
+    lowered = lower_by_default(logical.ir, layouts, logical.numbers, activates_once=False)
+    of_tree = {t.tree.name: t.arrays for t in recording.trees}
+    arrays = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
+    arrays |= {n: of_tree[t][key] for n, t, key in lowered.sections if key in of_tree[t]}
+    if any(p.name not in arrays for p in lowered.ir.arrays):
+        return call  # it looks at what nothing else of the sequence touches
+    return replace(call, ir=lowered.ir, arrays=tuple(arrays[p.name] for p in lowered.ir.arrays))

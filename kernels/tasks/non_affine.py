@@ -1,0 +1,290 @@
+"""Closed tasks: statements kept whole under their outermost loop, of which bound and search know nothing; and what of a problem
+is closed, for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from ..analysis.accesses import analyse, longest
+from ..analysis.conflicts import conflicting
+from ..ir.affine import index_range, to_affine, unclamped
+from ..ir.body import Body, Closure, Reason, access_at, count_of
+from ..ir.domain import Loop
+from ..ir.kernel import (
+    ArrayParam,
+    Binary,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    LoopIndex,
+    Print,
+    Stmt,
+    Update,
+)
+from ..ir.on_trees import EACH, NEEDED, ONCE
+from ..ir.task import Problem, Task
+from ..ir.walk import (
+    Renaming,
+    coerced,
+    loads,
+    locals_read,
+    nested_statements,
+    with_blocks,
+    written_in,
+)
+from .distribute import constant_extent
+from .parts import TreeLoop
+from .scalar_replacement import summed
+
+_NAMED = 3  # reasons in a sentence
+# How often something was printed: as an array that each print updates, it keeps what prints in order.
+PRINTED = ArrayParam("print.count", DType.i64, (1,))
+
+
+def closed_task(
+    body: tuple[Stmt, ...],
+    kernel: str,
+    arrays: Mapping[str, ArrayParam],
+    fast_math: bool,
+    reason: Reason,
+    *,
+    serial: bool = False,
+    steps: tuple[Loop, ...] = (),
+) -> Task | None:
+    """One task for `body`, inside of these steps of repeats: parallel over its outermost loop where it is one loop and it is known
+    how long it can be, else serial.
+
+    None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
+    """
+    body = _counting_prints(_plain(body))
+    lists = frozenset(name for name, a in arrays.items() if a.is_list)
+    loops: tuple[Loop, ...] = ()
+    if not serial and len(body) == 1 and isinstance(body[0], For):
+        known = _known_loop(body[0], arrays, reason, steps)
+        if known is not None:
+            loops, body = _nest((known[0],), known[1], reason, steps)
+    inside = analyse(summed(body, arrays, fast_math), (*steps, *loops), reason, lists)
+    first = next((site for site in inside.sites if site.writes), None)
+    if first is None:
+        return None
+    target = access_at(first, (*steps, *loops))
+    dtype = {**arrays, PRINTED.name: PRINTED}[target.array].dtype
+    return Task(
+        target.array,
+        kernel,
+        loops,
+        target,
+        dtype,
+        None,
+        body=inside,
+        fast_math=fast_math,
+        where=reason.where,
+        repeats=steps,
+    )
+
+
+def with_trees(
+    task: Task, found: TreeLoop, whole: Stmt | None, arrays: Mapping[str, ArrayParam]
+) -> Task:
+    """A loop on sparse fields with what is known of it; `whole`: the same with all of its activations, in each iteration."""
+    body = task.body
+    if body is None or not task.loops:
+        return task
+    trees = replace(
+        body.trees, apart=found.apart, shared=found.shared, way=EACH if found.activates else ""
+    )
+    if whole is not None:
+        other = _under(task, _plain((whole,)), arrays)
+        if other is None:
+            return task
+        other = replace(other, trees=trees)
+        trees = replace(trees, way=ONCE if found.is_once else NEEDED, others=((EACH, other),))
+    return replace(task, body=replace(body, trees=trees))
+
+
+def with_known_arrays(task: Task, known: set[str]) -> Task:
+    """The task with those forms of its body that touch no other arrays."""
+    body = task.body
+    if body is None or not body.trees.others:
+        return task
+    kept = tuple(
+        (way, other)
+        for way, other in body.trees.others
+        if all(s.state.name in known for s in other.sites)
+    )
+    return replace(task, body=replace(body, trees=replace(body.trees, others=kept)))
+
+
+def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam]) -> Body | None:
+    """A nest under the loops of a task, of which it has others of the same lengths; None where it has not."""
+    for loop in task.loops:
+        s = body[0] if len(body) == 1 else None
+        if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
+            return None
+        renaming = Renaming(loops={s.loop: LoopIndex(loop.name)})
+        inner = tuple(renaming.apply_stmt(x) for x in s.body)
+        if not loop.is_known:
+            index = LoopIndex(loop.name)
+            inner = (If(Compare("lt", index, coerced(s.extent, index.dtype)), inner, (), s.where),)
+        body = inner
+    assert task.body is not None
+    lists = frozenset(name for name, a in arrays.items() if a.is_list)
+    body = summed(body, arrays, task.fast_math)
+    return analyse(body, (*task.repeats, *task.loops), task.body.reason, lists)
+
+
+def _nest(
+    loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason, steps: tuple[Loop, ...]
+) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+    """The loops of a perfect nest as far as no two of their iterations meet in an element that one of them writes."""
+    while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
+        extent = constant_extent(body[0].extent)
+        if not extent:
+            break
+        more = (*loops, Loop(body[0].loop, extent, False))
+        around = (*steps, *more)
+        if conflicting(analyse(body[0].body, around, reason).sites, around):
+            break
+        loops, body = more, body[0].body
+    return loops, body
+
+
+def _known_loop(
+    s: For, arrays: Mapping[str, ArrayParam], reason: Reason, steps: tuple[Loop, ...]
+) -> tuple[Loop, tuple[Stmt, ...]] | None:
+    """A loop of constant extent with its statements. Where only a run knows its length it is one as long as it can be, whose
+    iterations look whether they are wanted; None where it is not known how long it can be.
+    """
+    extent = constant_extent(s.extent)
+    if extent is not None:
+        return Loop(s.loop, extent, False), s.body
+    written = written_in(s.body)
+    if locals_read(s.extent) or any(x.array in written for x in loads(s.extent)):
+        return None
+    shapes = {name: a.shape for name, a in arrays.items()}
+    most = _most_of_steps(s, steps)
+    if most is None:
+        most = longest(s, shapes, reason, steps)
+    if most is None:
+        return None
+    index = LoopIndex(s.loop)
+    wanted = Compare("lt", index, coerced(s.extent, index.dtype))
+    return Loop(s.loop, most, False, count_of(s)), (If(wanted, s.body, (), s.where),)
+
+
+def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
+    """How long a loop is in that step in which it is longest; None where others than steps decide."""
+    extent = to_affine(unclamped(s.extent))
+    lengths = {loop.name: loop.extent for loop in steps}
+    if extent is None or any(name not in lengths for name, _ in extent.terms):
+        return None
+    return max(0, index_range(extent, lengths)[1])
+
+
+def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with an update of PRINTED behind each print."""
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, Print):
+            one, zero = Const(1, DType.i64), Const(0, DType.i64)
+            made += [s, Update(PRINTED.name, (zero,), "add", one, s.where)]
+        else:
+            made.append(with_blocks(s, _counting_prints))
+    return tuple(made)
+
+
+def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The user's loop names again, numbered where the body repeats one."""
+    names: dict[str, Expr] = {}
+    used: set[str] = set()
+    for s in nested_statements(body):
+        if isinstance(s, For):
+            base = s.loop.split("@")[0]
+            n, name = 1, base
+            while name in used:
+                n += 1
+                name = f"{base}{n}"
+            used.add(name)
+            names[s.loop] = LoopIndex(name)
+    renaming = Renaming(loops=names)
+    return tuple(renaming.apply_stmt(s) for s in body)
+
+
+def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
+    """A structured `target op= value` as a closed task that keeps the order of its updates."""
+    assert task.op is not None
+    assert task.value is not None
+    assert isinstance(task.finish, Binary)
+    own = task.finish.a
+    assert isinstance(own, Load)
+    body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
+    for loop in reversed(task.loops):
+        body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
+    serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
+    text = f"the updates of {own.array} in their order (fast_math=False)"
+    reason = Reason(Closure.ORDER, text, task.where)
+    made = closed_task(body, task.kernel, arrays, False, reason, serial=serial, steps=task.repeats)
+    assert made is not None
+    return replace(made, name=task.name)
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClosedTask:
+    """A task of a problem that is not opened, and why."""
+
+    task: str
+    reason: Reason
+
+    def __str__(self) -> str:
+        """`an if around a store, line 12 of relu.py`."""
+        where = self.reason.where
+        place = f", line {where.line} of {PurePath(where.file).name}" if where.line else ""
+        return f"{self.reason.text}{place}"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The tasks of a problem that are not opened; false where all are open."""
+
+    tasks: tuple[ClosedTask, ...]
+    n_tasks: int  # of the whole problem
+
+    def __bool__(self) -> bool:
+        return bool(self.tasks)
+
+    def __str__(self) -> str:
+        """`1 of 2 tasks is closed: an if around a store, line 12 of relu.py`; "" where none is."""
+        if not self.tasks:
+            return ""
+        n = len(self.tasks)
+        reasons = list(dict.fromkeys(map(str, self.tasks)))
+        named = "; ".join(reasons[:_NAMED])
+        more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+        verb = "is" if n == 1 else "are"
+        return f"{n} of {self.n_tasks} tasks {verb} closed: {named}{more}"
+
+
+def counted_text(is_profiled: bool) -> str:
+    """What bounds count of closed tasks."""
+    if is_profiled:
+        return "what their bodies surely do for this input"
+    return "what their bodies surely do for any input"
+
+
+NOTHING_CLOSED = Closed((), 0)
+
+
+def closed_tasks(problem: Problem) -> Closed:
+    """What of a problem is not opened, in program order."""
+    found = tuple(ClosedTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
+    return Closed(found, len(problem.tasks))

@@ -1,0 +1,386 @@
+"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal
+form of kernels/ir/task.py.
+
+Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no
+locals, and each nest is distributed into structured tasks (distribute, legality, reductions) or
+kept as the body of one closed task. Then the tasks of the whole sequence are cleaned up (absorb).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..analysis.effects import are_independent, arrays_read, arrays_written, overwrites
+from ..ir.affine import Affine, rename
+from ..ir.arrays import ArrayInfo
+from ..ir.body import Closure, Reason
+from ..ir.domain import Loop
+from ..ir.kernel import ArrayParam, Assert, Expr, For, LoopIndex, SetLocal, Stmt
+from ..ir.task import Problem, Task, TreeParts
+from ..ir.text import problem_key
+from ..ir.walk import (
+    Renaming,
+    children,
+    coerced,
+    loads,
+    local_changed,
+    locals_read,
+    nested_statements,
+    rewrite,
+    without,
+    written_in,
+)
+from ..sparse.leaves import leaves_of
+from ..sparse.list_records import lists_of
+from ..sparse.naming import shared_parts
+from ..sparse.redundancy import Facts
+from ..sparse.tables import tables_of
+from .distribute import (
+    NotStructuredError,
+    constant_extent,
+    first_branch,
+    flatten,
+    unique_loops,
+)
+from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
+from .interleaved_stores import in_turn
+from .non_affine import PRINTED, closed_task, with_known_arrays, with_trees
+from .parts import Parts, parts_of
+from .reductions import Split, split
+from .residues import by_residue
+from .splitting import split_at_steps
+from .taken import TakenLists
+from .tiled import with_tiles
+from .triangles import boxed, first_range
+
+if TYPE_CHECKING:
+    from ..language.record import Recording
+
+_MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one by one
+
+
+def normalise(recording: Recording, formula: str = "") -> Problem:
+    """The tasks of a recorded sequence: meaning kept, machine-independent,
+    equal for equal spellings. Assertions are left to the reference, which runs them.
+    """
+    recording = by_residue(recording)
+    known = {a.name: a for a in (*recording.arrays, *recording.temps, PRINTED)}
+    lists = [array for t in recording.trees for key, array in t.sections if key.startswith("list")]
+    known |= {name: replace(known[name], is_list=True) for name in lists}
+    made: list[ArrayParam] = []
+    tasks: list[Task] = []
+    facts = Facts({t.tree.name: t.tree for t in recording.trees})
+    taken = TakenLists()
+    around, begins = _loops_around(recording), {r.first for r in recording.repeats}
+    for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
+        if k in begins:  # what holds before the first step may not before the second
+            facts = Facts(facts.trees)
+        parts = parts_of(call, recording, facts)
+        new, temps = _call_tasks(parts, label, known, around[k])
+        forms = [
+            (f, _call_tasks(replace(parts, body=f.body), label, known, around[k])[0])
+            for f in parts.forms
+        ]
+        tasks.extend(with_tiles(new, forms, label))
+        taken.add(tasks, len(new), parts.lists, label)
+        made.extend(temps)
+        known |= {t.name: t for t in temps}
+    temporaries = {t.name: t for t in (*recording.temps, *made)}
+    done = zero_temporaries(tuple(tasks), recording.temps)
+    done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
+    done = _named(drop_dead(done, known, temporaries))
+    done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
+    temporaries[PRINTED.name] = PRINTED
+    arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
+    done = tuple(with_known_arrays(t, {a.name for a in arrays}) for t in done)
+    leaves = leaves_of(recording.trees, arrays, done)
+    logical = [x.logical.ir for x in recording.calls if x.logical is not None]
+    records = lists_of(recording.trees, logical, arrays, done)
+    shared = tuple((x, n) for x, (n, _) in shared_parts(recording.trees).items())
+    sections = [x for t in recording.trees for x in t.sections]
+    structure = frozenset(array for key, array in sections if not key.startswith("field"))
+    tables = tables_of(recording.trees, arrays, done)
+    of_trees = TreeParts(leaves, records, tables, shared, structure)
+    problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
+    return replace(problem, key=problem_key(problem))
+
+
+def _labels(recording: Recording) -> list[str]:
+    """`gemv0`, `gemv1`: the kernel's name and which call of it this is."""
+    counts: dict[str, int] = {}
+    labels = []
+    for call in recording.calls:
+        n = counts.get(call.ir.name, 0)
+        counts[call.ir.name] = n + 1
+        labels.append(f"{call.ir.name}{n}")
+    return labels
+
+
+def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
+    """Of each call the loops that repeat it, outermost first."""
+    loops = [
+        (r, Loop(r.index or f"/{n}", r.count, False, is_step=True))
+        for n, r in enumerate(recording.repeats)
+    ]
+    return [tuple(loop for r, loop in loops if k in r.members) for k in range(len(recording.calls))]
+
+
+def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
+    """The tasks with their repeats called t, t2 and so on: as nothing `taken`, and no loop of theirs."""
+    every = dict.fromkeys(loop.name for t in tasks for loop in t.repeats)
+    taken = taken | {loop.name for t in tasks for loop in t.loops}
+    taken |= {
+        site.name for t in tasks if t.body is not None for s in t.body.sites for site in s.loops
+    }
+    free = (n for k in itertools.count(1) if (n := f"t{k}" if k > 1 else "t") not in taken)
+    names = dict(zip(every, free, strict=False))
+    return tuple(_with_steps(t, names) for t in tasks)
+
+
+def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
+    """The task with its steps renamed."""
+
+    def change(x: Any) -> Any:
+        match x:
+            case Loop(name=name) if x.is_step:
+                return replace(x, name=names.get(name, name))
+            case LoopIndex(loop=name):
+                return replace(x, loop=names.get(name, name))
+            case Affine():
+                return rename(x, names)
+        return x
+
+    repeats = tuple(map(change, task.repeats))
+    return replace(rewrite(task, change) if task.steps else task, repeats=repeats)
+
+
+def _call_tasks(
+    parts: Parts, label: str, known: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
+) -> tuple[list[Task], list[ArrayParam]]:
+    """Tasks of one call inside of these steps, and the temporaries they brought."""
+    ir, call, arrays = parts.ir, parts.call, parts.arrays
+    params: dict[str, Expr] = {
+        p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
+    }
+    renaming = Renaming(arrays=arrays, params=params)
+
+    def in_terms_of_sequence(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return unique_loops(tuple(renaming.apply_stmt(s) for s in without(body, Assert)))
+
+    tasks: list[Task] = []
+    temps: list[ArrayParam] = []
+    if parts.settling:
+        settled = in_terms_of_sequence(parts.settling)
+        reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
+        settling = closed_task(
+            settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
+        )
+        tasks += [settling] if settling is not None else []
+    on_trees = [  # of the loops that are left: some never run
+        parts.loops.get(k)
+        for k, s in enumerate(parts.body)
+        if isinstance(s, For) and in_terms_of_sequence((s,))
+    ]
+    for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
+        here = {**known, **{t.name: t for t in temps}}
+        loops = [on_trees.pop(0) for s in segment if isinstance(s, For)]
+        if any(here[name].is_list for name in written_in(segment) if name in here):
+            reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
+            listing = closed_task(
+                segment, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
+            )
+            tasks += [listing] if listing is not None else []
+            continue
+        found = _segment_tasks(segment, label, ir.name, here, ir.fast_math, steps)
+        loop = loops[0] if len(segment) == len(loops) == len(found.tasks) == 1 else None
+        if loop is not None:
+            whole = None if loop.whole is None else in_terms_of_sequence((loop.whole,))[0]
+            (task,) = found.tasks
+            tasks.append(with_trees(task, loop, whole, here))
+        else:
+            tasks.extend(found.tasks)
+        temps.extend(found.temps)
+    shown = {name: param for param, name in arrays.items()}
+    return [_marked(t, label, shown) for t in tasks], temps
+
+
+def _segment_tasks(
+    body: tuple[Stmt, ...],
+    label: str,
+    kernel: str,
+    known: Mapping[str, ArrayParam],
+    fast_math: bool,
+    steps: tuple[Loop, ...],
+) -> Split:
+    try:
+        flat = flatten(boxed(body, steps), fast_math, steps)
+        branch = first_branch(body) or first_range(body)
+        found = split(flat, label, kernel, known, fast_math, branch)
+        reason = None if found.temps else in_turn(found.tasks)
+        if reason is not None:
+            raise NotStructuredError(reason.kind, reason.text, reason.where)
+        return replace(found, tasks=tuple(replace(t, repeats=steps) for t in found.tasks))
+    except NotStructuredError as e:
+        parts = split_at_steps(boxed(body, steps), steps) if steps else None
+        if parts is not None and e.reason.kind is Closure.CARRIED:
+            apart = [_segment_tasks(x, label, kernel, known, fast_math, steps) for x in parts]
+            tasks = tuple(t for found in apart for t in found.tasks)
+            if all(t.is_structured for t in tasks) and not any(found.temps for found in apart):
+                return Split(tasks, ())
+        task = closed_task(body, kernel, known, fast_math, e.reason, steps=steps)
+        stepped = _steps(body, task, label, kernel, known, fast_math, steps)
+        return stepped or Split((task,) if task is not None else (), ())
+
+
+def _steps(
+    body: tuple[Stmt, ...],
+    closed: Task | None,
+    label: str,
+    kernel: str,
+    known: Mapping[str, ArrayParam],
+    fast_math: bool,
+    steps: tuple[Loop, ...],
+) -> Split | None:
+    """The tasks of a loop whose iterations need one another, around loops of independent ones: a repeat. None where there is none.
+
+    `closed` is the task that it is otherwise.
+    """
+    loop = body[0] if len(body) == 1 else None
+    if (
+        closed is None
+        or not isinstance(loop, For)
+        or not any(isinstance(s, For) for s in loop.body)
+    ):
+        return None
+    count = constant_extent(loop.extent) or 0
+    if not 1 < count <= _MOST_STEPS or _has_independent(closed):
+        return None
+    tasks: list[Task] = []
+    temps: list[ArrayParam] = []
+    # Of each call its own: equal loops around neighbours would be one.
+    around = Loop(f"{label}/{loop.loop}", count, False, is_step=True)
+    inside = Renaming(loops={loop.loop: LoopIndex(around.name)})
+    body = tuple(inside.apply_stmt(s) for s in loop.body)
+    for segment in _segments(_without_plain_locals(body)):
+        here = {**known, **{t.name: t for t in temps}}
+        found = _segment_tasks(segment, label, kernel, here, fast_math, (*steps, around))
+        tasks.extend(found.tasks)
+        temps.extend(found.temps)
+    if not any(map(_has_independent, tasks)):
+        return None
+    return Split(tuple(tasks), tuple(temps))
+
+
+def _has_independent(task: Task) -> bool:
+    return any(not x.is_reduction and are_independent(task, x) for x in task.loops if x.extent > 1)
+
+
+def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:
+    """The task with `call/what it writes` for a name, until all tasks of the call are known."""
+    array = task.target.array
+    written = array.removeprefix(label + ".") if array not in shown else shown[array]
+    return replace(task, name=f"{label}/{written}")
+
+
+def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The call's label alone, or with what the task writes where its call has several tasks."""
+    n_of_call: dict[str, int] = {}
+    for task in tasks:
+        call = task.name.split("/")[0]
+        n_of_call[call] = n_of_call.get(call, 0) + 1
+    names: set[str] = set()
+    result = []
+    for task in tasks:
+        call, _, written = task.name.partition("/")
+        base = call if n_of_call[call] == 1 else f"{call}.{written}"
+        n, name = 1, base
+        while name in names:
+            n += 1
+            name = f"{base}_{n}"
+        names.add(name)
+        result.append(replace(task, name=name))
+    return tuple(result)
+
+
+def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Put top-level locals that are set once, from scalars alone, in place, so that they tie no
+    nests together.
+    """
+    every = list(nested_statements(body))
+    n_set: dict[str, int] = {}
+    for s in every:
+        n_set[local_changed(s)] = n_set.get(local_changed(s), 0) + 1
+    result: list[Stmt] = []
+    plain: dict[str, Expr] = {}
+    for s in body:
+        s = Renaming(locals=plain).apply_stmt(s)
+        once = isinstance(s, SetLocal) and n_set[s.name] == 1
+        if once and isinstance(s, SetLocal) and not loads(s.value) and not locals_read(s.value):
+            plain[s.name] = s.value
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _segments(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
+    """Runs of top-level statements that share no locals with one another."""
+    shared: set[str] = set()
+    for s in body:
+        if not isinstance(s, For):
+            shared |= _mentioned(s)
+    last = {name: k for k, s in enumerate(body) for name in _mentioned(s) & shared}
+    segments: list[tuple[Stmt, ...]] = []
+    current: list[Stmt] = []
+    end = -1
+    for k, s in enumerate(body):
+        current.append(s)
+        end = max([end, k, *(last[name] for name in _mentioned(s) & shared)])
+        if end == k:
+            segments.append(tuple(current))
+            current = []
+    return segments
+
+
+def _mentioned(s: Stmt) -> set[str]:
+    """Locals that a statement or those nested in it set, update or read."""
+    names: set[str] = set()
+    for x in nested_statements((s,)):
+        names |= {local_changed(x)} - {""}
+        for e in children(x):
+            names.update(locals_read(e))
+    return names
+
+
+def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:
+    """input: never written; output: wholly written before any read; inout: everything else."""
+    result = []
+    first: dict[str, Task] = {}  # that touches an array
+    written: set[str] = set()
+    for t in tasks:
+        written.update(arrays_written(t))
+        for name in (*arrays_read(t), *arrays_written(t)):
+            first.setdefault(name, t)
+    for a in arrays:
+        if a.name not in written:
+            role = "input"
+        elif a.name not in arrays_read(first[a.name]) and overwrites(
+            first[a.name], a.name, a.shape
+        ):
+            role = "output"
+        else:
+            role = "inout"
+        result.append(ArrayInfo(a.name, a.dtype, a.shape, role))
+    return tuple(result)
+
+
+def _used_temporaries(
+    temps: Mapping[str, ArrayParam], tasks: tuple[Task, ...]
+) -> tuple[ArrayInfo, ...]:
+    """Temporaries that are left, in order of first use."""
+    used = dict.fromkeys(
+        name for t in tasks for name in (*arrays_read(t), *arrays_written(t)) if name in temps
+    )
+    return tuple(ArrayInfo(n, temps[n].dtype, temps[n].shape, "temp") for n in used)

@@ -1,0 +1,131 @@
+"""About how long loops take on one core, and whether threads share them: of kernels that are called by themselves, and of first
+candidates of sequences.
+
+Nothing is timed. The numbers are nanoseconds, rough on purpose: they only have to tell a loop of microseconds from one of
+milliseconds, and an update that waits for a lock from one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, prod
+
+from ..analysis.must_execute import blocks_of
+from ..ir.kernel import Const, DType, Expr, For, Stmt, Unary, Update, While
+from ..ir.task import Task
+from ..ir.walk import blocks, children, walk
+from .guarded_bodies import followed
+from .profile import Profile
+
+# A team is awake within 1 us and asleep after 200; from then on it comes after 5 to 50 us (runtime/cpu/team.c).
+TEAM_PAYS_NS = 30_000.0
+NODE_NS = 0.25  # an operation or access, some of them in vectors
+FUNCTION_NS = 4.0  # sin, exp and the like
+UNKNOWN_TRIPS = 8.0  # of a loop whose extent is not known
+# Measured on two cores: 27 x 4 adds a particle took 44 to 63 ns plain and 580 to 625 by compare and swap.
+PLAIN_UPDATE_NS = 0.5
+CAS_NS = 5.6
+FETCH_ADD_NS = 4.0
+# A copy of an array is cleared, comes into a cache, and is added up: 1.3 ms for 4 MiB on two cores.
+COPY_NS_PER_BYTE = 0.3
+MOST_COPY_BYTES = 64 << 20  # of all copies of a loop
+# Of the operations between such updates compilers leave a tenth: the same terms of several are computed once, and in vectors.
+# A particle of mpm88 takes 25 ns on one core where its nodes say 478, one of mpm128 63 where they say 708.
+LEFT = 0.1
+BY_ONE, BY_ATOMICS, IN_COPIES = "SERIAL", "ATOMIC", "PRIVATE"  # values of the choice `scatter`
+_CHEAP = ("neg", "abs", "floor")
+
+
+def pays(work_ns: float) -> bool:
+    """Whether a team of threads is worth it for so much work."""
+    return work_ns >= TEAM_PAYS_NS
+
+
+def first_that_pays(iteration_ns: float) -> int:
+    """The number of iterations from which on a team is worth it."""
+    return max(2, int(TEAM_PAYS_NS / max(iteration_ns, 0.1)))
+
+
+def iteration_ns(body: Sequence[Stmt]) -> float:
+    """Of one iteration of a loop with this body."""
+    return sum(_own_ns(s) + _trips(s) * sum(map(iteration_ns, blocks(s))) for s in body)
+
+
+def task_ns(task: Task, profile: Profile | None = None) -> float:
+    """Of one run of a task: with its profile as often as each block ran there, else as often as loops can run at most."""
+    task = followed(task)
+    if task.body is None:
+        parts = (task.value, task.condition)
+        each_ns = NODE_NS + sum(_expression_ns(e) for e in parts if e is not None)
+        n_finished = prod(x.extent for x in task.loops if not x.is_reduction)
+        finish_ns = 0.0 if task.finish is None else n_finished * _expression_ns(task.finish)
+        return prod(x.extent for x in task.loops) * each_ns + finish_ns
+    known = None if profile is None else profile.about(task)
+    if known is not None:
+        found = blocks_of(task.body.statements)
+        counted = zip(found, known.entered, strict=True)
+        return sum(n * sum(map(_own_ns, block.statements)) for block, n in counted)
+    return prod(x.extent for x in task.loops) * iteration_ns(task.body.statements)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Those of elements that iterations share, in one iteration: what they take on one core, and by atomic operations.
+
+    `n_bytes` are those of their arrays, where threads may add to copies; else 0.
+    """
+
+    plain_ns: float
+    atomic_ns: float
+    n_bytes: int
+
+    def way(self, between_ns: float, iterations: float | None, cores: int) -> str:
+        """The value of `scatter` that takes least; `between_ns`: of one iteration, without updates."""
+        between_ns *= LEFT
+        by_one_ns = between_ns + self.plain_ns
+        by_atomics_ns = (between_ns + self.atomic_ns) / cores
+        copied = self.n_bytes * (cores - 1)
+        in_copies_ns = inf
+        if iterations and 0 < copied <= MOST_COPY_BYTES:
+            in_copies_ns = by_one_ns / cores + COPY_NS_PER_BYTE * copied / iterations
+        if min(by_atomics_ns, in_copies_ns) > by_one_ns:
+            return BY_ONE
+        return IN_COPIES if in_copies_ns < by_atomics_ns else BY_ATOMICS
+
+
+def updates_of(
+    body: Sequence[Stmt], updates: Sequence[Update], dtypes: dict[str, DType], n_bytes: int
+) -> Updates:
+    """Some updates in a body of a loop. `dtypes`: of their arrays, by name."""
+    plain_ns = sum(_times(body, u) * PLAIN_UPDATE_NS for u in updates)
+    atomic_ns = sum(_times(body, u) * _atomic_ns(u, dtypes[u.array]) for u in updates)
+    return Updates(plain_ns, atomic_ns, n_bytes)
+
+
+def _atomic_ns(u: Update, dtype: DType) -> float:
+    return FETCH_ADD_NS if dtype.is_integer and u.op == "add" else CAS_NS
+
+
+def _own_ns(s: Stmt) -> float:
+    """Without the statements inside."""
+    return NODE_NS + sum(map(_expression_ns, children(s)))
+
+
+def _trips(s: Stmt) -> float:
+    if isinstance(s, For):
+        return max(0, int(s.extent.value)) if isinstance(s.extent, Const) else UNKNOWN_TRIPS
+    return UNKNOWN_TRIPS if isinstance(s, While) else 1.0
+
+
+def _expression_ns(e: Expr) -> float:
+    return sum(
+        FUNCTION_NS if isinstance(x, Unary) and x.dtype.is_float and x.op not in _CHEAP else NODE_NS
+        for x in walk(e)
+    )
+
+
+def _times(body: Sequence[Stmt], update: Update) -> float:
+    """How often an update is made in an iteration of the body."""
+    inside = sum(_trips(s) * sum(_times(b, update) for b in blocks(s)) for s in body)
+    return inside + sum(s is update for s in body)

@@ -1,0 +1,80 @@
+"""Statements that nobody sees the effect of: dead stores, and locals that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..ir.kernel import Assert, For, If, Load, Stmt, Store, Update
+from ..ir.walk import (
+    blocks,
+    children,
+    loads,
+    local_changed,
+    locals_read,
+    nested_statements,
+    with_blocks,
+    written_in,
+)
+
+Statements = tuple[Stmt, ...]
+
+
+Index = tuple[int, ...]
+
+
+def without_dead_stores(
+    body: Statements,
+    places: Mapping[int, tuple[Stmt | Load, Index]],
+    differ: Callable[[Sequence[int], Sequence[int]], bool],
+) -> Statements:
+    """The statements without stores that a later one of the same block surely writes over, and no load between may see.
+
+    `places`: the index of stores and loads, by identity, in numbers of values. `differ`: whether two surely are of two elements.
+    """
+    kept: list[Stmt] = []
+    over: set[tuple[str, Index]] = set()
+    for s in reversed(body):
+        found = places.get(id(s))
+        if isinstance(s, Store) and found is not None:
+            if (s.array, found[1]) in over:
+                continue
+            over.add((s.array, found[1]))
+        if isinstance(s, Assert):
+            over = set()
+        for t in nested_statements((s,)):
+            for x in (x for e in children(t) for x in loads(e)):
+                at = places[id(x)][1] if id(x) in places else None
+                over = {
+                    (array, index)
+                    for array, index in over
+                    if array != x.array or (at is not None and differ(index, at))
+                }
+        if not isinstance(s, Store):
+            written = written_in((s,))
+            over = {x for x in over if x[0] not in written}
+        inner = with_blocks(s, lambda block: without_dead_stores(block, places, differ))
+        kept.append(inner if blocks(s) else s)
+    return tuple(reversed(kept))
+
+
+def without_unread(body: Statements) -> Statements:
+    """The statements without those that set locals which nobody reads, and without branches and loops that do nothing."""
+    while True:
+        read = {n for s in nested_statements(body) for e in children(s) for n in locals_read(e)}
+        made = _kept(body, read)
+        if made == body:
+            return body
+        body = made
+
+
+def _kept(body: Statements, read: set[str]) -> Statements:
+    made = []
+    for s in body:
+        name = local_changed(s)
+        if name and name not in read and not isinstance(s, Update):
+            continue
+        s = with_blocks(s, lambda block: _kept(block, read))
+        if isinstance(s, If | For) and not any(blocks(s)):
+            continue
+        made.append(s)
+    return tuple(made)

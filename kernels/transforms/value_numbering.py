@@ -1,0 +1,393 @@
+"""Value numbering: statements that compute equal values once.
+
+After Cocke and Schwartz (Programming Languages and Their Compilers, 1970) and Alpern, Wegman and Zadeck (Detecting Equality of
+Variables in Programs, POPL 1988). Every value gets a number; equal numbers are surely equal values. Numbers of an expression follow
+from its operator and the numbers of its operands, those of a branch's results from its condition and both sides. A load has the
+number of what was stored there last in this iteration, or of earlier loads of the element. Different arrays never share memory; of
+one array two elements are different where their indices surely differ, by a constant.
+
+Of an expression that is needed twice the first evaluation becomes a local, in the block where it stands. Nothing is evaluated
+earlier, or in more iterations, than before. Stores that are surely written over in the same block, with no load between that may
+see them, are left out, and so are locals that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from ..ir.affine import Affine, combine, constant, to_affine
+from ..ir.kernel import (
+    NOWHERE,
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    Load,
+    Local,
+    LocalElement,
+    LoopIndex,
+    Param,
+    Select,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    UpdateLocal,
+    While,
+)
+from ..ir.walk import (
+    children,
+    local_changed,
+    locals_read,
+    mapped,
+    nested_statements,
+    rebuild,
+    written_in,
+)
+from .dead_stores import without_dead_stores, without_unread
+
+Statements = tuple[Stmt, ...]
+_COMMUTE = ("add", "mul")  # in either order the same bits
+
+
+def numbered(body: Statements, arrays: Mapping[str, DType]) -> Statements:
+    """`body` with equal values computed once; `arrays` are the types of elements. Equal results, bit by bit."""
+    wanted = _Numbering(body, arrays, frozenset())
+    wanted.block(body)
+    made = _Numbering(body, arrays, frozenset(wanted.used))
+    return without_unread(without_dead_stores(made.block(body), made.places, made.differ))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is known of one store: the numbers of its index, none where it may be anywhere, and of its value."""
+
+    number: int
+    index: tuple[int, ...] | None
+    value: int | None
+
+
+@dataclass
+class _Known:
+    """What holds at a place of the program."""
+
+    locals: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, tuple[_Stored, ...]] = field(default_factory=dict)
+    # By value: locals that hold it, or numbers of evaluations that could become one.
+    held: dict[int, tuple[str | int, ...]] = field(default_factory=dict)
+
+    def copy(self) -> _Known:
+        return _Known(dict(self.locals), dict(self.stored), dict(self.held))
+
+
+class _Numbering:
+    """One pass over a body. Evaluations are counted in the order of the text: those that are `wanted` again become locals;
+    `used` are those that were.
+    """
+
+    def __init__(
+        self, body: Statements, arrays: Mapping[str, DType], wanted: frozenset[int]
+    ) -> None:
+        self.arrays, self.wanted = arrays, wanted
+        self.used: set[int] = set()
+        # Of stores and loads that are left, by identity.
+        self.places: dict[int, tuple[Stmt | Load, tuple[int, ...]]] = {}
+        self.forms: dict[int, Affine] = {}  # of integers
+        self.plain: dict[int, Expr] = {}  # values that are constants and arguments
+        self.known = _Known()
+        self._numbers: dict[Hashable, int] = {}
+        self._n_numbers = self._n_evaluations = 0
+        self._out: list[Stmt] = []
+        self._types: dict[str, DType] = {}
+        for s in nested_statements(body):
+            if isinstance(s, SetLocal):
+                self._types.setdefault(s.name, s.value.dtype)
+        self._taken = {local_changed(s) for s in nested_statements(body)}
+        self._taken.update(
+            n for s in nested_statements(body) for e in children(s) for n in locals_read(e)
+        )
+
+    # --- numbers
+
+    def fresh(self) -> int:
+        self._n_numbers += 1
+        return self._n_numbers
+
+    def number_of(self, key: Hashable) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = self.fresh()
+        return self._numbers[key]
+
+    def local(self, name: str) -> int:
+        found = self.known.locals.get(name)
+        if found is None:  # an iteration begins with zeros
+            dtype = self._types.get(name)
+            found = self.fresh() if dtype is None else self.number_of(("zero", dtype))
+            self.known.locals[name] = found
+        return found
+
+    def number(self, e: Expr) -> int:
+        """The number of an expression's value where it stands."""
+        match e:
+            case Const():
+                key: Hashable = ("const", repr(e.value), e.dtype)
+            case LoopIndex():
+                key = ("loop", e.loop, e.dtype)
+            case Param():
+                key = ("param", e.name, e.dtype)
+            case Local():
+                return self.local(e.name)
+            case LocalElement():
+                key = ("element", e.name, self.local(e.name), self.number(e.index))
+            case Load():
+                return self.loaded(e)
+            case Binary():
+                a, b = self.number(e.a), self.number(e.b)
+                if e.op in _COMMUTE and b < a:
+                    a, b = b, a
+                key = ("binary", e.op, e.dtype, a, b)
+            case Unary():
+                key = ("unary", e.op, e.dtype, self.number(e.x))
+            case Compare():
+                key = ("compare", e.op, self.number(e.a), self.number(e.b))
+            case Select():
+                parts = (self.number(e.condition), self.number(e.a), self.number(e.b))
+                key = ("select", e.dtype, *parts)
+            case Cast() | Bitcast():
+                key = (type(e).__name__, e.dtype, self.number(e.x))
+            case _:
+                return self.fresh()
+        found = self.number_of(key)
+        if isinstance(e, Const | Param):
+            self.plain[found] = e
+        if found not in self.forms and e.dtype.is_index:
+            self.forms[found] = self.form(e, found)
+        return found
+
+    def loaded(self, e: Load) -> int:
+        """The number of a load: of what was stored there, or one for this element as the last store that may meet it left it."""
+        index = tuple(self.number(i) for i in e.indices)
+        before = 0
+        for s in reversed(self.known.stored.get(e.array, ())):
+            if s.index == index and s.value is not None and self.arrays[e.array] is e.dtype:
+                return s.value
+            if s.index is None or not self.differ(s.index, index):
+                before = s.number
+                break
+        return self.number_of(("load", e.array, index, before))
+
+    def form(self, e: Expr, number: int) -> Affine:
+        """An integer as a sum of multiples of values that are no sums themselves."""
+        match e:
+            case Const():
+                return constant(int(e.value))
+            case Cast() if e.x.dtype.is_index and e.dtype.size_bytes >= e.x.dtype.size_bytes:
+                return self.form_of(e.x)
+            case Binary(op="add" | "sub"):
+                factor = 1 if e.op == "add" else -1
+                return combine([(1, self.form_of(e.a)), (factor, self.form_of(e.b))])
+            case Binary(op="mul", a=a, b=Const(value=int(factor))):
+                return combine([(factor, self.form_of(a))])
+            case Binary(op="mul", a=Const(value=int(factor)), b=b):
+                return combine([(factor, self.form_of(b))])
+        return Affine(0, ((f"{number}", 1),))
+
+    def form_of(self, e: Expr) -> Affine:
+        return self.form_at(self.number(e))
+
+    def form_at(self, number: int) -> Affine:
+        return self.forms.get(number) or Affine(0, ((f"{number}", 1),))
+
+    def differ(self, a: Sequence[int], b: Sequence[int]) -> bool:
+        """Whether two indices of one array surely name different elements."""
+        for x, y in zip(a, b, strict=True):
+            distance = combine([(1, self.form_at(x)), (-1, self.form_at(y))])
+            if not distance.terms and distance.const:
+                return True
+        return False
+
+    # --- expressions
+
+    def evaluated(self, e: Expr, is_certain: bool = True) -> Expr:
+        """The expression with what is known in place of what would be computed again. `is_certain`: it is evaluated whenever the
+        statement is, so that what it computes may be kept.
+        """
+        if isinstance(e, Const | LoopIndex | Param) or to_affine(e) is not None:
+            return e
+        number = self.number(e)
+        if number in self.plain:
+            return self.plain[number]
+        name = self.holder(number)
+        if name is not None:
+            return Local(name, e.dtype)
+        if isinstance(e, Local):
+            return e
+        found = next((x for x in self.known.held.get(number, ()) if isinstance(x, int)), None)
+        if found is not None:
+            self.used.add(found)
+            return e
+        made = rebuild(e, tuple(self.operands(e, is_certain)))
+        if isinstance(made, Load) and isinstance(e, Load):
+            self.places[id(made)] = made, tuple(self.number(i) for i in e.indices)
+        if not is_certain or isinstance(e, LocalElement):
+            return made
+        self._n_evaluations += 1
+        if self._n_evaluations not in self.wanted:
+            self.hold(number, self._n_evaluations)
+            return made
+        local = self.new_name()
+        self.known.locals[local] = number
+        self.hold(number, local)
+        self._out.append(SetLocal(local, made, NOWHERE))
+        return Local(local, e.dtype)
+
+    def operands(self, e: Expr, is_certain: bool) -> Iterator[Expr]:
+        """The operands; sides of a choice are not always evaluated."""
+        may_be_left = isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
+        for k, x in enumerate(children(e)):
+            yield self.evaluated(x, is_certain and not (may_be_left and k > 0))
+
+    def holder(self, number: int) -> str | None:
+        """A local that has this value."""
+        for x in self.known.held.get(number, ()):
+            if isinstance(x, str) and self.known.locals.get(x) == number:
+                return x
+        return None
+
+    def hold(self, number: int, what: str | int) -> None:
+        self.known.held[number] = (*self.known.held.get(number, ()), what)
+
+    def new_name(self) -> str:
+        k = 1
+        while f"value{k}" in self._taken:
+            k += 1
+        self._taken.add(f"value{k}")
+        return f"value{k}"
+
+    # --- statements
+
+    def block(self, body: Statements) -> Statements:
+        outer, self._out = self._out, []
+        for s in body:
+            self.statement(s)
+        made, self._out = tuple(self._out), outer
+        return made
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case SetLocal():
+                self.set(s)
+            case UpdateLocal():
+                self.update(s)
+            case Store():
+                self.store(s)
+            case If():
+                self.branch(s)
+            case For():
+                extent = self.evaluated(s.extent)
+                self._out.append(replace(s, extent=extent, body=self.repeated(s.body)))
+            case While():
+                with self.changing(s.body):
+                    condition = self.evaluated(s.condition, is_certain=False)
+                    body = self.block(s.body)
+                self._out.append(replace(s, condition=condition, body=body))
+            case _:
+                self.other(s)
+
+    def set(self, s: SetLocal) -> None:
+        number = self.number(s.value)
+        value = self.evaluated(s.value)
+        self._out.append(replace(s, value=value))
+        if self._types[s.name] is not s.value.dtype:  # it is converted
+            number = self.fresh()
+        self.known.locals[s.name] = number
+        self.hold(number, s.name)
+
+    def update(self, s: UpdateLocal) -> None:
+        before, by = self.local(s.name), self.number(s.value)
+        self._out.append(replace(s, value=self.evaluated(s.value)))
+        dtype = self._types.get(s.name)
+        number = self.fresh()
+        if dtype is s.value.dtype:
+            number = self.number_of(("update", s.op, dtype, before, by))
+        self.known.locals[s.name] = number
+        self.hold(number, s.name)
+
+    def store(self, s: Store) -> None:
+        index = tuple(self.number(i) for i in s.indices)
+        number: int | None = self.number(s.value)
+        indices = tuple(self.evaluated(i) for i in s.indices)
+        made = replace(s, indices=indices, value=self.evaluated(s.value))
+        if self.arrays.get(s.array) is not s.value.dtype:
+            number = None
+        self.places[id(made)] = (made, index)
+        self._out.append(made)
+        self.put(s.array, _Stored(self.fresh(), index, number))
+
+    def put(self, array: str, what: _Stored) -> None:
+        self.known.stored[array] = (*self.known.stored.get(array, ()), what)
+
+    def branch(self, s: If) -> None:
+        condition_number = self.number(s.condition)
+        condition = self.evaluated(s.condition)
+        before = self.known
+        sides, made = [], []
+        for body in (s.then, s.orelse):
+            self.known = before.copy()
+            made.append(self.block(body))
+            sides.append(self.known)
+        self.known = before
+        self._out.append(replace(s, condition=condition, then=made[0], orelse=made[1]))
+        for name in sorted(_changed((*s.then, *s.orelse))):
+            numbers = []
+            for side in sides:
+                self.known = side
+                numbers.append(self.local(name))
+            self.known = before
+            a, b = numbers
+            number = a if a == b else self.number_of(("either", condition_number, a, b))
+            self.known.locals[name] = number
+            self.hold(number, name)
+        self.unknown((), written_in((*s.then, *s.orelse)))
+
+    def repeated(self, body: Statements) -> Statements:
+        with self.changing(body):
+            return self.block(body)
+
+    @contextmanager
+    def changing(self, body: Statements) -> Iterator[None]:
+        """Inside of a loop with this body, and behind it, nothing is known of what it changes."""
+        self.unknown(_changed(body), written_in(body))
+        before = self.known
+        self.known = before.copy()
+        yield
+        self.known = before
+        self.unknown(_changed(body), written_in(body))
+
+    def unknown(self, names: Sequence[str] | frozenset[str], arrays: frozenset[str]) -> None:
+        for name in names:
+            self.known.locals[name] = self.fresh()
+        for array in arrays:
+            self.put(array, _Stored(self.fresh(), None, None))
+
+    def other(self, s: Stmt) -> None:
+        """A statement of which only its effects are known."""
+        operands = iter([self.evaluated(e) for e in children(s)])
+        self._out.append(_with_operands(s, operands))
+        name = local_changed(s)
+        self.unknown((name,) if name else (), written_in((s,)))
+
+
+def _with_operands(s: Stmt, operands: Iterator[Expr]) -> Stmt:
+    return mapped(s, lambda _: next(operands), lambda x: x)
+
+
+def _changed(body: Statements) -> frozenset[str]:
+    return frozenset(local_changed(s) for s in nested_statements(body)) - {""}

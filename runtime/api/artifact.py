@@ -1,0 +1,75 @@
+"""What building makes of a source: the artifact, and what a compiler reports of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...codegen.text.source import Argument, KernelLaunch, Source
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A built source: a file, and what is needed to call it. `key` names source, flags and
+    compiler together.
+    """
+
+    key: str
+    source_key: str
+    path: str
+    entry: str
+    arguments: tuple[Argument, ...]
+    n_threads: int
+    build_ns: int  # 0 when it was already there
+    launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
+    # From when to when the compiler was about it and what it built with it, by time.monotonic(); None where that is not known.
+    compiling_s: tuple[float, float] | None = field(default=None, compare=False)
+
+    @staticmethod
+    def of(source: Source, key: str, path: Path, build_ns: int, entry: str = "") -> Artifact:
+        """The artifact of a source that was built to `path` under the key of its build; `entry` where it has another name there."""
+        entry = entry or source.entry
+        return Artifact(
+            key=f"{key}-{entry}",
+            source_key=source.key,
+            path=str(path),
+            entry=entry,
+            arguments=source.arguments,
+            n_threads=source.n_threads,
+            build_ns=build_ns,
+            launches=source.launches,
+        )
+
+    @property
+    def workspace_bytes(self) -> int:
+        return sum(a.shape[0] for a in self.arguments if a.kind == "workspace")
+
+
+@dataclass(frozen=True)
+class LaunchResources:
+    """One launch: what its kernel takes, and the blocks of it that one multiprocessor holds at once."""
+
+    kernel: str
+    block: tuple[int, int, int]
+    registers: int  # per thread
+    shared_bytes: int  # per block, static and dynamic
+    spill_bytes: int  # stored per thread
+    stack_bytes: int  # per thread
+    blocks_per_core: int  # 0: it cannot be launched
+    occupancy: float  # warps held of the warps there is room for
+    limit: str  # what keeps it from more: "threads", "registers", "shared memory" or "blocks"
+
+    @property
+    def shape(self) -> str:
+        """The threads of a block along the axes that it has, as in 32x8."""
+        n_axes = max((k + 1 for k, n in enumerate(self.block) if n > 1), default=1)
+        return "x".join(map(str, self.block[:n_axes]))
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """A source that compiled: every launch, in order, and what the compiler warned of ("" for nothing)."""
+
+    launches: tuple[LaunchResources, ...]
+    warnings: str
+    build_ns: int

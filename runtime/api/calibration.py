@@ -1,0 +1,18 @@
+"""The measured facts of a machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...space.targets.target import Target
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A target with what is known about how sure its numbers are."""
+
+    schema: int
+    machine: str
+    target: Target
+    # By sample name: half the inter-quartile range over the median, the largest seen.
+    spreads: dict[str, float]
+    n_calibrations: int

@@ -1,0 +1,67 @@
+"""Input sets made in a child of their own: nobody knows how long a reference takes, or whether it ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...kernels.ir.task import Problem
+from ...kernels.language.record import Recording
+from ..forked import Stopped, run_apart, shared_empty
+from ..reference import Reference
+from .input_sets import InputSets
+from .inputs import Arguments, unrounded_input_sets, with_rounding
+from .rounding import UNDECIDED
+
+CALL_S = 60.0  # that a call of a reference may take where nobody gave a limit
+
+
+class SlowReferenceError(Exception):
+    """A call of the reference takes too long; one sentence."""
+
+
+def input_sets_apart(
+    recording: Recording,
+    problem: Problem,
+    first: Arguments,
+    rng: np.random.Generator,
+    n_sets: int = 3,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+    is_enough: Callable[[], bool] = lambda: False,
+    call_s: float = CALL_S,
+    more: Sequence[Arguments] = (),
+    undecided: float = UNDECIDED,
+) -> InputSets:
+    """As `make_input_sets`. Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and
+    MemoryError.
+    """
+    began_s = shared_empty((1,), np.float64)
+    began_s[0] = math.inf
+
+    def begin() -> None:
+        began_s[0] = time.monotonic()
+
+    def is_slow() -> bool:
+        return time.monotonic() - float(began_s[0]) > call_s
+
+    def make() -> InputSets:
+        reference = Reference(begin)
+        return unrounded_input_sets(
+            recording, problem, first, rng, n_sets, reference, is_enough, more
+        )
+
+    kept = [array for given in (first, *more) for array in given.arrays.values()]
+    try:
+        made = run_apart(make, lambda: is_over() or is_slow(), kept)
+    except Stopped as e:
+        if is_over() or not is_slow():
+            raise
+        raise SlowReferenceError(
+            f"a call of the reference of {recording.name} takes longer than {call_s:g} s on these arguments: a loop may never end;"
+            " give other arguments, or smaller sizes"
+        ) from e
+    return with_rounding(recording, made, Reference(), undecided, is_over)
