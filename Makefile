@@ -21,11 +21,12 @@ demo: .venv/installed
 	$(BIN)/explore run bicgk --size n=4096 --time-limit 30s
 
 # Most that numba compiles is there before tests begin, where each process would compile it for itself.
-# Two processes: a test that waits for one compiler leaves the other core idle. In the order of one: some tests run
-# libraries in forked children, which hang where an earlier test has left a team of OpenMP threads behind.
+# A process a core, of two: a test that waits for one compiler leaves the other core idle. Expensive files come first
+# (tests/budget.toml), and a file is run by one process, which makes its fixtures once.
+PROCESSES ?= 2
 test: .venv/tools
 	@$(MAKE) --no-print-directory -j2 check compiled
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The table of experiments/gpu_table.py, in under 20 minutes; in pieces: make gpu GPU_ARGS="--minutes 9". With GPU_PYTHON=python3
 # nothing is installed: that one has PyCUDA, NVRTC, pytest, Hypothesis and what the package needs, and CuPy or torch to compare with.

@@ -162,11 +162,11 @@ _PUBLIC = {
     "empty": "runtime.cpu.memory",
     "LanguageError": "kernels.ir.errors",
     "interpret": "kernels.interpret.kernel",
-    "explore": "explorer",
-    "replay": "explorer",
-    "load": "explorer",
+    "explore": "explorer.entry",
+    "replay": "explorer.results",
+    "load": "explorer.results",
     "plot": "report",
-    "load_tuned": "explorer",
+    "load_tuned": "explorer.family",
 }
 
 _MODULES = {"math": "kernels.math", "errors": "errors", "compat": "compat"}

@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """The `explore` command; ends the process."""
     try:
-        from .commands import main as run  # takes a second, in which Ctrl-C is no error either
+        from .commands import main as run  # in which time Ctrl-C is no error either
     except KeyboardInterrupt:
         sys.stderr.write("explore: stopped\n")
         sys.exit(130)

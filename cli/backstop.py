@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from ..runtime.cpu.compiler import end_compilers
 from ..runtime.cutting import last_resort
 from .exits import Exit
 from .speaking import say
@@ -76,6 +75,8 @@ _STEPS: list[Any] = []
 
 
 def _end(sentence: str, code: Exit) -> NoReturn:
+    from ..runtime.cpu.compiler import end_compilers
+
     with suppress(OSError, ValueError):
         say(f"explore: {sentence}", err=True)
     end_compilers()  # other children see that this process is gone

@@ -7,19 +7,9 @@ import signal
 from enum import IntEnum
 from typing import Any
 
-from ..explorer.sitting import TooLateError
-from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
-from ..kernels.language.errors import LanguageError
-from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import Failure
-from ..runtime.records.record import RecordError
-from ..runtime.records.replay import StaleError
-from ..runtime.worker.forked_inputs import SlowReferenceError
-from ..runtime.worker.inputs import ArgumentsError
-from ..runtime.worker.worker import WorkerError
-from ..space.decisions import DecisionError
+from .sequence_name import WorkloadError
 from .settings import SettingsError
-from .user_file import WorkloadError
 
 
 class Exit(IntEnum):
@@ -38,30 +28,14 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
-ERROR_EXITS: tuple[tuple[type[Exception], Exit], ...] = (
-    (SettingsError, Exit.USAGE),
-    (WorkloadError, Exit.USAGE),
-    (LanguageError, Exit.USAGE),
-    (DecisionError, Exit.USAGE),
-    (ArgumentsError, Exit.USAGE),
-    (RecordError, Exit.USAGE),
-    (DeviceError, Exit.ENVIRONMENT),
-    (WorkerError, Exit.ENVIRONMENT),
-    (SlowReferenceError, Exit.NOTHING_VALID),
-    (TooLateError, Exit.NOTHING_VALID),
-    (StaleError, Exit.STALE),
-    (FailedReferenceError, Exit.USAGE),
-    (WrongReferenceError, Exit.WRONG_REFERENCE),
-)
 # Of the system, whatever was being written: the device is full or broken.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def explain_error(error: Exception) -> tuple[str, Exit] | None:
     """What a user is told of an error, in one sentence, and the exit code; None for a bug."""
-    for kind, code in ERROR_EXITS:
-        if isinstance(error, kind):
-            return str(error), code
+    if isinstance(error, SettingsError | WorkloadError):
+        return str(error), Exit.USAGE
     if isinstance(error, MemoryError):
         said = f": {error}" if str(error) else ""
         return f"there is not enough memory{said}", Exit.ENVIRONMENT
@@ -69,7 +43,38 @@ def explain_error(error: Exception) -> tuple[str, Exit] | None:
         return f"{error.filename}: {error.strerror}", Exit.USAGE
     if isinstance(error, OSError) and error.errno in FULL:
         return f"nothing more can be written: {error.strerror}", Exit.ENVIRONMENT
+    for kind, code in _deeper_errors():
+        if isinstance(error, kind):
+            return str(error), code
     return None
+
+
+def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
+    """Errors of the layers below, which a command that goes well need not load."""
+    from ..explorer.sitting import TooLateError
+    from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
+    from ..kernels.language.errors import LanguageError
+    from ..runtime.api.errors import DeviceError
+    from ..runtime.records.record import RecordError
+    from ..runtime.records.replay import StaleError
+    from ..runtime.worker.forked_inputs import SlowReferenceError
+    from ..runtime.worker.inputs import ArgumentsError
+    from ..runtime.worker.worker import WorkerError
+    from ..space.decisions import DecisionError
+
+    return (
+        (LanguageError, Exit.USAGE),
+        (DecisionError, Exit.USAGE),
+        (ArgumentsError, Exit.USAGE),
+        (RecordError, Exit.USAGE),
+        (DeviceError, Exit.ENVIRONMENT),
+        (WorkerError, Exit.ENVIRONMENT),
+        (SlowReferenceError, Exit.NOTHING_VALID),
+        (TooLateError, Exit.NOTHING_VALID),
+        (StaleError, Exit.STALE),
+        (FailedReferenceError, Exit.USAGE),
+        (WrongReferenceError, Exit.WRONG_REFERENCE),
+    )
 
 
 def exit_of(found: Any) -> int:

@@ -7,16 +7,18 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from ..explorer.workload import Options, Workload
-from ..space.engine.jit import tell_when_compiling
+from ..space.engine.compiling import tell_when_compiling
+from .sequence_name import Named
 from .settings import Settings, SettingsError, load_settings, parse_sizes
 from .speaking import say
-from .user_file import Named, find_workload
+
+if TYPE_CHECKING:
+    from ..explorer.workload import Options, Workload
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def workload_of(
     measures: bool = True,
 ) -> Workload:
     """The sequence that a command names, with its arguments. Raises WorkloadError and LanguageError."""
+    from .user_file import find_workload
 
     def tell(sentence: str) -> None:
         if talk.verbosity:
@@ -167,6 +170,8 @@ def options_of(settings: Settings, fixed: tuple[tuple[str, str], ...] = ()) -> O
 
 
 def _options(settings: Settings) -> Options:
+    from ..explorer.workload import Options
+
     return Options(
         time_limit_s=settings.time_limit_s,
         max_evals=settings.max_evals,

@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ..runtime.api.outcome import UNDECIDED
 from ..runtime.files import NOTE_BYTES, read_regular
-from ..runtime.worker.rounding import UNDECIDED
-from ..search.run import STRATEGIES
+from ..search.options import STRATEGIES
 
 _PREFIX = "KERNELSCAPE_"
 _SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?")

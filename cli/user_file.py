@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -20,26 +19,9 @@ from ..explorer.entry import library_workload
 from ..explorer.workload import Workload, make_workload
 from ..kernels.language.errors import LanguageError
 from ..kernels.library import load, names
+from .sequence_name import Named, WorkloadError
 
 _DTYPES = {"f32": np.float32, "f64": np.float64}
-
-
-class WorkloadError(Exception):
-    """There is no such sequence, or it cannot be called; one sentence."""
-
-
-@dataclass(frozen=True)
-class Named:
-    """A sequence as a command names it: of the library, or FILE.py:function; functions of the file run `before` it."""
-
-    text: str
-    before: tuple[str, ...] = ()
-
-    @property
-    def file(self) -> Path | None:
-        """The file of its own; None for one of the library."""
-        path = self.text.partition(":")[0]
-        return Path(path) if ":" in self.text or path.endswith(".py") else None
 
 
 def find_workload(

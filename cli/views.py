@@ -1,4 +1,4 @@
-"""What the commands that look print: lists, spaces, calibrations, replays; as lines or JSON."""
+"""What the commands that look print: spaces, calibrations, replays; as lines or JSON."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ import numpy as np
 from ..explorer.results import Again
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
-from ..kernels.library import load, names
 from ..kernels.tasks.graph import build_graph, show_graph
 from ..kernels.tasks.non_affine import closed_tasks
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.calibration import Calibration
 from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import Failure
-from ..runtime.device import DeviceOptions, backends, open_device
+from ..runtime.device import DeviceOptions, open_device
 from ..search.bound.bounder import Bounder
 from ..search.bound.explain import explain
 from ..search.precompile import precompile
@@ -35,33 +34,6 @@ from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, 
 
 _IN_BODY = " " * 6  # before each line of the body of a task
 _BODY_LINES = 12  # of a body that are shown without -v
-
-# --- explore list --------------------------------------------------------------------------------
-
-
-def list_fields() -> Iterator[dict[str, Any]]:
-    """One object a library sequence."""
-    for name in names():
-        entry = load(name)
-        yield {
-            "event": "sequence",
-            "name": entry.name,
-            "formula": entry.formula,
-            "sizes": dict(entry.sizes),
-            "targets": list(backends()),
-        }
-
-
-def list_lines() -> Iterator[str]:
-    """A table of the library sequences."""
-    rows = list(list_fields())
-    sizes = [", ".join(f"{n}={x}" for n, x in row["sizes"].items()) for row in rows]
-    wide = max(len(s) for s in sizes)
-    yield f"{'sequence':<15} {'targets':<17} {'default size':<{wide}}  formula"
-    for row, size in zip(rows, sizes, strict=True):
-        targets = ",".join(row["targets"])
-        yield f"{row['name']:<15} {targets:<17} {size:<{wide}}  {row['formula']}"
-
 
 # --- explore show --------------------------------------------------------------------------------
 

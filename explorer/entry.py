@@ -20,6 +20,7 @@ from ..kernels.library import LibrarySequence, names
 from ..kernels.library import load as load_sequence
 from ..kernels.tasks.non_affine import Closed
 from ..report import Report, frame, report_of
+from ..runtime.api.outcome import UNDECIDED
 from ..runtime.cpu.compiler import PLAIN
 from ..runtime.files import is_there
 from ..runtime.free_memory import within_free_memory
@@ -36,7 +37,6 @@ from ..runtime.records.known_inputs import known_arrays
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
 from ..runtime.records.replay import StaleError, rebuild_problem
-from ..runtime.worker.rounding import UNDECIDED
 from ..space.decisions import DecisionError
 from . import stages as st
 from .results import Best, load

@@ -15,7 +15,7 @@ from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.api.backend import AbstractDevice
-from ..runtime.api.outcome import Failure, Protocol
+from ..runtime.api.outcome import UNDECIDED, Failure, Protocol
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
@@ -23,7 +23,6 @@ from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
 from ..runtime.worker.forked_inputs import input_sets_apart
-from ..runtime.worker.rounding import UNDECIDED
 from ..search.starts.complete import first_candidates
 from ..search.starts.transfer import complete_near, n_alike
 from ..space.build import build_space

@@ -13,10 +13,10 @@ from ..kernels.ir.task import Problem
 from ..kernels.language.errors import LanguageError
 from ..kernels.language.record import Recording, record_program
 from ..kernels.tasks.pipeline import normalise
+from ..runtime.api.outcome import UNDECIDED
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
 from ..runtime.worker.inputs import Arguments
-from ..runtime.worker.rounding import UNDECIDED
-from ..search.run import STRATEGIES
+from ..search.options import STRATEGIES
 from .user_reference import UserReference
 
 

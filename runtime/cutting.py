@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .forked import Stopped
-
 _LOOK_S = 0.05
 _AGAIN_S = 1.0  # what is raised in the middle of a finaliser is lost: it is raised again
 _resorts: list[Callable[[], None]] = []
@@ -27,6 +25,8 @@ def last_resort(end: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
     """Raises Stopped within the block, in this thread and between two steps of Python, once `is_over`."""
+    from .forked import Stopped  # which loads NumPy: a last resort does without
+
     thread, is_left = ctypes.c_ulong(threading.get_ident()), threading.Event()
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+STRATEGIES = ("mcts", "random", "beam", "bound", "exhaustive")  # by name; run.py makes them
+
 
 def _check_positive(options: object, *names: str) -> None:
     for name in names:

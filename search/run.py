@@ -14,7 +14,7 @@ from . import events as ev
 from .budget import Budget
 from .candidate import SearchCandidate
 from .inputs import C, Guidance, History, Oracle
-from .options import SearchOptions
+from .options import STRATEGIES, SearchOptions
 from .tree.baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .tree.exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
 from .tree.mcts import Mcts
@@ -22,7 +22,7 @@ from .tree.mcts import Mcts
 # Warm starts: one of them is hardly ever as slow as what a plain compiler makes.
 _BEFORE_INCUMBENTS = 3
 
-STRATEGIES: dict[str, Callable[[SearchOptions], AbstractStrategy]] = {
+_MAKERS: dict[str, Callable[[SearchOptions], AbstractStrategy]] = {
     "mcts": lambda options: Mcts(options.policy, options.focus),
     "random": lambda options: RandomSampling(),
     "beam": lambda options: Beam(),
@@ -53,7 +53,7 @@ def search(
     strategy = options.strategy
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(STRATEGIES)}")
-    make = partial(STRATEGIES[strategy], options)
+    make = partial(_MAKERS[strategy], options)
     chosen = make()  # an unknown policy is an error of the caller, at once
     for candidate in history.incumbents:
         _check_complete(candidate)

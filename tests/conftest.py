@@ -1,5 +1,5 @@
-"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`, the command called in this process, and how
-Hypothesis draws.
+"""Shared by all tests: golden text files, rewritten with `pytest --update-golden`, the command called in this process, CPU times
+(cpu_times.py), and how Hypothesis draws.
 
 Examples are the same in every run, so that a run says something about the change and not about its luck;
 `pytest --hypothesis-profile=explore` draws new ones.
@@ -16,6 +16,8 @@ from hypothesis import settings
 from kernelscape.cli import commands as cli
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.runtime.scratch import Scratch
+
+from .cpu_times import Meter, Table, read_budget
 
 gc.set_threshold(100_000, 20, 20)  # what is imported is looked through again and again otherwise
 
@@ -35,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the tests produce",
     )
+    parser.addoption(
+        "--cpu-times", type=Path, metavar="FILE", help="write the CPU seconds of each test to FILE"
+    )
+    parser.addoption(
+        "--hold-budget", action="store_true", help="fail if a test exceeds tests/budget.toml"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,6 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     config.stash[_TEMPORARY] = scratch
+    budget = read_budget()
+    config.pluginmanager.register(Meter(budget.most_s))
+    if not hasattr(config, "workerinput"):  # the process that hears of all tests
+        file, is_held = config.getoption("--cpu-times"), config.getoption("--hold-budget")
+        config.pluginmanager.register(Table(budget, file, is_held=is_held))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest come first."""
+    items[:] = [items[k] for k in read_budget().in_order([item.nodeid for item in items])]
 
 
 @pytest.hookimpl(trylast=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import kernelscape
 import pytest
 from kernelscape.cli import commands as cli
@@ -29,7 +30,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_command_has_its_section(built: Path) -> None:
     page = (built / "commands.html").read_text()
-    for name, command in cli.explore.commands.items():
+    context = click.Context(cli.explore)
+    for name in cli.explore.list_commands(context):
+        command = cli.explore.get_command(context, name)
+        assert command is not None
         assert f'id="explore-{name}"' in page
         for option in (o for p in command.params for o in p.opts if o.startswith("--")):
             assert option in page, (name, option)

@@ -73,7 +73,8 @@ def test_contracts_of_import_linter() -> None:
 
 def test_compilers_of_this_process_come_through_doors() -> None:
     for package, doors in DOORS.items():
-        found = {name_of(p) for p in SOURCES if package in {m.split(".")[0] for m in imported(p)}}
+        naming = [p for p in SOURCES if package in p.read_text()]
+        found = {name_of(p) for p in naming if package in {m.split(".")[0] for m in imported(p)}}
         assert found <= doors, package
 
 
@@ -121,7 +122,7 @@ def test_backends_for_gpus_can_be_removed(backend: str) -> None:
     for path in ROOT.glob("*/**/*.py"):
         if path.relative_to(ROOT).parts[0].startswith(".") or path.parent in own:
             continue
-        if path.name not in own_tests:
+        if path.name not in own_tests and backend in path.read_text():
             assert not [m for m in all_imported(path) if backend in m.split(".")], path
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 Status = Literal["ok", "compile", "launch", "crash", "timeout", "wrong", "memory"]
 FailureKind = Literal["compile", "launch", "crash", "timeout", "wrong", "memory"]
+UNDECIDED = 1e-5  # share of the elements of an array that may lie on a branch: rounding.py
 FIRST_RUN_NS = 20e6  # a first run may take so much longer than later ones, whatever its speed
 STATUSES: tuple[str, ...] = get_args(Status)
 

@@ -13,9 +13,8 @@ import msgspec
 
 from ...kernels.tasks.profile import Profile
 from ...space.renamed import renamed
-from ..api.outcome import Status
+from ..api.outcome import UNDECIDED, Status
 from ..measure.conditions import Conditions
-from ..worker.rounding import UNDECIDED
 from .stored import StoredSequence
 
 SCHEMA = 3  # what is written

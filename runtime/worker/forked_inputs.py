@@ -10,11 +10,11 @@ import numpy as np
 
 from ...kernels.ir.task import Problem
 from ...kernels.language.record import Recording
+from ..api.outcome import UNDECIDED
 from ..forked import Stopped, run_apart, shared_empty
 from ..reference import Reference
 from .input_sets import InputSets
 from .inputs import Arguments, unrounded_input_sets, with_rounding
-from .rounding import UNDECIDED
 
 CALL_S = 60.0  # that a call of a reference may take where nobody gave a limit
 

@@ -29,8 +29,9 @@ from ...kernels.ir.walk import rewrite
 from ...kernels.language.record import Recording
 from ...kernels.tasks.flow import Flow, flow_of
 from ...kernels.tasks.naive_activation import cell_by_cell
+from ..api.outcome import UNDECIDED
 from .input_sets import InputSet, InputSets
-from .rounding import UNDECIDED, Rounding
+from .rounding import Rounding
 from .verify import (
     Expected,
     integers_like,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..api.outcome import Disagreement
+from ..api.outcome import UNDECIDED, Disagreement
 from ..forked import Stopped
 from .verify import Branches, Expected, allowed_error
 
@@ -39,7 +39,6 @@ Run = Callable[[int | None], Mapping[str, Array]]
 """The results in the types of the sequence, moved by a seed or not. Raises Stopped, IndexError and AssertionError."""
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
-UNDECIDED = 1e-5  # share of the elements of an array that may be so
 _SAMPLES = (4, 16)  # runs that are moved, of each level
 _NEIGHBOURS = (
     64  # elements that are looked at together: a few samples of one may lie near by chance

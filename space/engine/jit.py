@@ -15,6 +15,7 @@ import numba
 from numba.core import config as numba_config
 from numba.core.options import DefaultOptions
 
+from .compiling import announce_compiling
 from .own_folders import make_own_folder, private_folder, user_cache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -117,9 +118,8 @@ def compile_for(function: Any, arguments: tuple[Any, ...]) -> None:
     function.compile(tuple(type_of(x) for x in arguments))
 
 
-@cache
-def tell_when_compiling(tell: Callable[[], None]) -> None:
-    """Call `tell` once, before this process compiles the first function that no earlier one has left in the cache."""
+def _announce_first() -> None:
+    """Has it announced once that this process compiles a function that no earlier one has left in the cache."""
     try:
         from numba.core import event as events
     except ImportError:  # it is of numba's developers: without it nobody is told
@@ -131,7 +131,7 @@ def tell_when_compiling(tell: Callable[[], None]) -> None:
     class First(events.Listener):
         def on_start(self, event: object) -> None:
             unregister(_COMPILING, self)
-            tell()
+            announce_compiling()
 
         def on_end(self, event: object) -> None:
             pass
@@ -158,3 +158,6 @@ def _compile(function: _Function, options: dict[str, bool]) -> _Function:
     finally:
         _CONFIG.CACHE_DIR = before
     return cast(_Function, compiled)
+
+
+_announce_first()

@@ -105,7 +105,7 @@ def test_a_machine_without_room_is_no_bug(explore, monkeypatch, error, sentence:
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("kernelscape.cli.views.list_lines", fail)
+    monkeypatch.setattr("kernelscape.cli.list_view.list_lines", fail)
     code, _, err = explore("list")
     assert code == cli.Exit.ENVIRONMENT
     assert sentence in err
@@ -119,7 +119,7 @@ def test_a_run_that_does_not_begin_leaves_no_folder(explore) -> None:
 
 
 def test_a_bug_is_called_a_bug(explore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelscape.cli.views.list_lines", lambda: 1 // 0)
+    monkeypatch.setattr("kernelscape.cli.list_view.list_lines", lambda: 1 // 0)
     code, _, err = explore("list")
     assert code == cli.Exit.INTERNAL
     assert "ZeroDivisionError" in err

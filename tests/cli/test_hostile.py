@@ -276,5 +276,5 @@ def test_what_is_printed_steers_no_terminal() -> None:
 
 def test_there_is_one_way_to_print() -> None:
     folder = Path(cli.__file__).parent
-    prints = {p.name for p in folder.glob("*.py") if "click.echo" in p.read_text()}
+    prints = {p.name for p in folder.rglob("*.py") if "click.echo" in p.read_text()}
     assert prints == {"speaking.py"}

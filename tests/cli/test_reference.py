@@ -8,7 +8,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.schema import read_line
-from kernelscape.cli.user_file import Named, find_workload
+from kernelscape.cli.sequence_name import Named
+from kernelscape.cli.user_file import find_workload
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.user_reference import (
     FailedReferenceError,

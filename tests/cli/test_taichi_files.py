@@ -8,7 +8,8 @@ from pathlib import Path
 
 import kernelscape as ks
 import pytest
-from kernelscape.cli.user_file import Named, find_workload
+from kernelscape.cli.sequence_name import Named
+from kernelscape.cli.user_file import find_workload
 from kernelscape.kernels.language.calling import interpreted
 
 from .command import objects

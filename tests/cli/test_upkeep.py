@@ -125,7 +125,7 @@ def test_every_event_is_in_the_schema() -> None:
     """Also those that no test can make happen: all that the command's texts name."""
     folder = Path(kernelscape.__file__).parent / "cli"
     told = set()
-    for file in folder.glob("*.py"):
+    for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Dict):
                 pairs = zip(node.keys, node.values, strict=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.search.budget import Budget
 from kernelscape.search.events import Finished, Outcome
-from kernelscape.search.run import STRATEGIES
+from kernelscape.search.options import STRATEGIES
 from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.engine.builder import ModelBuilder

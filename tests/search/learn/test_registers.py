@@ -13,7 +13,7 @@ from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
 from kernelscape.search.learn.registers import Compiled, RegisterModel
-from kernelscape.search.run import STRATEGIES
+from kernelscape.search.options import STRATEGIES
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.values import REGISTER_ROOMS
 from kernelscape.testing.checking import random_candidate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import (
+from ..options import (
     Talk,
     beginning,
     options_of,
@@ -19,14 +19,14 @@ from .options import (
     verifying,
     workload_of,
 )
-from .speaking import say
-from .user_file import Named
+from ..sequence_name import Named
+from ..speaking import say
 
 if TYPE_CHECKING:
-    from ..explorer.external_function import Launch
+    from ...explorer.external_function import Launch
 
 
-@click.command()
+@click.command("check")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--as", "sequence", required=True, help="The sequence that it computes.")
 @beginning
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--compiler", help="C compiler, name or path.")
 @verifying
 @talks
-def check(
+def command(
     talk: Talk,
     source: Path,
     sequence: str,
@@ -61,9 +61,9 @@ def check(
     It takes the arguments of the sequence in order: arrays as pointers, numbers by value; sizes are constants of it, which it may
     call by their names in capitals (N).
     """
-    from ..explorer.check import Foreign, check_source
-    from ..explorer.sitting import made_within
-    from .check_view import check_fields, check_lines, exit_of_check
+    from ...explorer.check import Foreign, check_source
+    from ...explorer.sitting import made_within
+    from ..check_view import check_fields, check_lines, exit_of_check
 
     settings = settings_of(talk, **given)
     named, extents = Named(sequence, before), sizes_of(sizes)
@@ -90,7 +90,7 @@ def _launch(grid: str | None, block: str | None, shared: int) -> Launch | None:
         if shared:
             raise click.UsageError("--shared goes with --grid and --block")
         return None
-    from ..explorer.external_function import Launch
+    from ...explorer.external_function import Launch
 
     return Launch(_extents("--grid", grid), _extents("--block", block), shared)
 

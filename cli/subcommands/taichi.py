@@ -11,15 +11,14 @@ from typing import Final
 
 import click
 
-from ..kernels.ir.errors import LanguageError
-from .options import Talk, put_json, talks
-from .speaking import say
-from .user_file import WorkloadError
+from ..options import Talk, put_json, talks
+from ..sequence_name import WorkloadError
+from ..speaking import say
 
-_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
+_PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command("taichi", context_settings={"ignore_unknown_options": True})
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
@@ -31,14 +30,15 @@ _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for its pictures.")
 @talks
-def taichi(
+def command(
     talk: Talk, path: Path, arguments: tuple[str, ...], frames: int, output: Path | None
 ) -> None:
     """Run PATH, a program that imports taichi, unchanged and without a screen. ARGUMENTS are its own; put -- before those that
     look like ours.
     """
-    from ..compat.display.frames import Reel
-    from ..compat.program import read_program, run_program
+    from ...compat.display.frames import Reel
+    from ...compat.program import read_program, run_program
+    from ...kernels.ir.errors import LanguageError
 
     if not path.is_file():
         raise WorkloadError(f"there is no file {path}")

@@ -1,21 +1,19 @@
-"""Commands about what kernelscape keeps and what it prints: `cache`, `schema`."""
+"""`explore cache`: caches on this machine."""
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from .options import Talk, put_json, talks
-from .speaking import say
+from ..options import Talk, put_json, talks
+from ..speaking import say
 
 
-@click.command()
+@click.command("cache")
 @click.option("--clear", metavar="NAME", help="Remove that one, or `all` that can be made again.")
 @talks
-def cache(talk: Talk, clear: str | None) -> None:
+def command(talk: Talk, clear: str | None) -> None:
     """What is kept on this machine, where, and how large it is; what can be made again can be cleared."""
-    from ..explorer.caches import clear_kept, kept_places
+    from ...explorer.caches import clear_kept, kept_places
 
     if clear is not None:
         try:
@@ -45,16 +43,3 @@ def cache(talk: Talk, clear: str | None) -> None:
             say(f"{place.name:<13} {size:<22} {place.path}")
             if talk.verbosity > 1:
                 say(f"{'':<13} {place.what}")
-
-
-@click.command()
-@talks
-def schema(talk: Talk) -> None:
-    """The JSON schema of a line that any command prints with --json."""
-    from .schema import line_schema
-
-    found = line_schema()
-    if talk.is_json:
-        put_json({"event": "schema", "schema": found})
-    else:
-        say(json.dumps(found, indent=2))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from .exits import Exit, exit_of
-from .log import Unit
-from .options import (
+from ..exits import Exit, exit_of
+from ..options import (
     Talk,
     beginning,
     interrupted,
@@ -23,15 +22,12 @@ from .options import (
     verifying,
     workload_of,
 )
-from .settings import parse_sizes
-from .speaking import say
-from .user_file import Named
-
-if TYPE_CHECKING:
-    from ..explorer.tuning import TunedShape
+from ..sequence_name import Named
+from ..settings import parse_sizes
+from ..speaking import say
 
 
-@click.command()
+@click.command("tune")
 @sequence_argument
 @beginning
 @click.option(
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
 @click.option("--again", is_flag=True, help="Also shapes that the file has already.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File: tuned-NAME.json.")
 @talks
-def tune(
+def command(
     talk: Talk,
     sequence: str,
     before: tuple[str, ...],
@@ -63,9 +59,9 @@ def tune(
 
     Each shape has the whole time limit. The file is written after each; what it has is not searched again.
     """
-    from ..explorer.sitting import made_within
-    from ..explorer.tuning import Tuning
-    from ..explorer.tuning import tune as tune_shapes
+    from ...explorer.sitting import made_within
+    from ...explorer.tuning import Tuning, tune
+    from ..tune_view import shape_fields, shape_line
 
     settings = settings_of(talk, **flags)
     shapes = shapes_of(texts)
@@ -82,7 +78,7 @@ def tune(
         again=again,
     )
     code, n_tuned = Exit.OK, 0
-    for done in tune_shapes(tuning, on_interrupt=interrupted):
+    for done in tune(tuning, on_interrupt=interrupted):
         n_tuned += done.entry is not None
         if done.entry is None:
             code = Exit.NOTHING_VALID
@@ -118,32 +114,3 @@ def shapes_of(texts: tuple[str, ...]) -> list[dict[str, int]]:
     if not shapes:
         raise click.UsageError("--sizes: there is no shape; give them as in n=256,n=1024")
     return [s for k, s in enumerate(shapes) if s not in shapes[:k]]
-
-
-def shape_line(done: TunedShape) -> str:
-    """A row for people."""
-    sizes = ", ".join(f"{name}={extent}" for name, extent in done.sizes.items())
-    if done.entry is None:
-        status = "" if done.run is None else done.run.status
-        return f"{sizes:<24} nothing valid was found ({status})"
-    e = done.entry
-    speed_up = (
-        "" if e.baseline_ns is None else f"   {e.baseline_ns / e.time_ns:.2f}x unfused default"
-    )
-    how = "had already" if done.run is None else e.status
-    return f"{sizes:<24} {Unit(e.time_ns).text(e.time_ns)} +/- {e.spread:.1%}{speed_up}   {how}"
-
-
-def shape_fields(done: TunedShape) -> dict[str, Any]:
-    """The same as one JSON object."""
-    e = done.entry
-    return {
-        "event": "shape",
-        "sizes": done.sizes,
-        "status": "" if e is None else e.status,
-        "time_ns": None if e is None else e.time_ns,
-        "bound_ns": None if e is None else e.bound_ns,
-        "baseline_ns": None if e is None else e.baseline_ns,
-        "is_new": done.run is not None,
-        "run_dir": None if done.run is None else str(done.run.directory),
-    }

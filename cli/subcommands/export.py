@@ -6,22 +6,22 @@ from pathlib import Path
 
 import click
 
-from .options import Talk, given_inputs, put_json, talks
-from .speaking import say
+from ..options import Talk, given_inputs, put_json, talks
+from ..speaking import say
 
 
-@click.command()
+@click.command("export")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the files."
 )
 @given_inputs
 @talks
-def export(talk: Talk, path: Path, output: Path, inputs: Path | None) -> None:
+def command(talk: Talk, path: Path, output: Path, inputs: Path | None) -> None:
     """Write PATH (run directory or best.json) as C or CUDA, a header, CMake, a check and a shared library."""
-    from ..explorer.export import export as write
+    from ...explorer.export import export
 
-    found = write(path, output, inputs)
+    found = export(path, output, inputs)
     if talk.is_json:
         fields = {"event": "export", "folder": str(found.folder), "function": found.function}
         files = [f.name for f in found.files]

@@ -1,0 +1,38 @@
+"""Listener of a session's events: rows for people, JSON lines, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import __version__
+from .json_log import JsonLog
+from .log import TextLog
+from .options import Talk
+from .settings import Settings
+from .speaking import say
+
+
+def listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
+    """JSON lines go to stdout, and then the rows for people to stderr."""
+
+    def write(line: str) -> None:
+        say(line, err=talk.is_json)
+
+    rows = TextLog(
+        write,
+        version=__version__,
+        every_s=settings.log_every_s,
+        verbosity=talk.verbosity,
+    )
+    if not talk.is_json:
+        return rows
+    lines = JsonLog(say)
+    is_silent = talk.verbosity == 0
+
+    def both(event: Any) -> None:
+        lines(event)
+        if not is_silent:
+            rows(event)
+
+    return both

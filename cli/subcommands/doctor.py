@@ -1,0 +1,32 @@
+"""`explore doctor`: findings about this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from ..exits import Exit
+from ..options import Talk, put_json, settings_of, talks
+from ..speaking import say
+
+
+@click.command("doctor")
+@talks
+def command(talk: Talk) -> None:
+    """What this machine has, what is missing, and how to get it."""
+    from ..doctor import examine
+
+    settings = settings_of(talk)
+    findings = examine(os.environ, settings.compiler)
+    for f in findings:
+        if talk.is_json:
+            fields = {"topic": f.topic, "verdict": f.verdict, "text": f.text, "advice": f.advice}
+            put_json({"event": "finding"} | fields)
+        elif talk.verbosity or f.verdict != "ok":
+            say(f"{f.verdict:<8} {f.topic:<12} {f.text}")
+            if f.advice:
+                say(f"{'':<21} {f.advice}")
+    if any(f.verdict == "missing" for f in findings):
+        sys.exit(Exit.ENVIRONMENT)

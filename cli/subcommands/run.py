@@ -1,0 +1,86 @@
+"""`explore run`: a search."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...search.options import STRATEGIES
+from ..exits import Exit, exit_of
+from ..options import (
+    Talk,
+    about_problem,
+    decisions_of,
+    fixing,
+    interrupted,
+    limits,
+    options_of,
+    settings_of,
+    sizes_of,
+    talks,
+    verifying,
+    workload_of,
+)
+from ..sequence_name import Named
+
+if TYPE_CHECKING:
+    from ...explorer.workload import Workload
+
+
+@click.command("run")
+@about_problem
+@limits
+@fixing
+@verifying
+@click.option("--seed", help="Of inputs and search.")
+@click.option("--strategy", help=" | ".join(STRATEGIES))
+@click.option("--compiler", help="C compiler, name or path.")
+@click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
+@click.option("--profile", help="With it: the GPU, where there is none: h200, h100, a100, rtx4090.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
+@talks
+def command(
+    talk: Talk,
+    sequence: str,
+    before: tuple[str, ...],
+    sizes: tuple[str, ...],
+    fixed: tuple[str, ...],
+    build_only: bool,
+    profile: str | None,
+    output: Path | None,
+    **flags: Any,
+) -> None:
+    """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
+    from ...explorer.entry import explore_made
+    from ..listener import listener
+
+    settings = settings_of(talk, **flags)
+    options = options_of(settings, decisions_of(fixed))
+    named, extents = Named(sequence, before), sizes_of(sizes)
+
+    def make() -> Workload:
+        return workload_of(talk, settings, named, extents)
+
+    if profile is not None and not build_only:
+        raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
+    if build_only and output is not None:
+        raise click.UsageError("--output is of what runs: with --build-only nothing is saved")
+    if build_only:
+        from ...explorer.building import PROFILE
+        from ...explorer.building import build_only as build
+        from ..build_view import show_builds
+
+        n_ok = show_builds(build(make(), options, profile or PROFILE), talk.is_json)
+        sys.exit(Exit.OK if n_ok else Exit.NOTHING_VALID)
+    found = explore_made(
+        make,
+        options,
+        directory=output,
+        runs=settings.runs,
+        on_event=listener(talk, settings),
+        on_interrupt=interrupted,
+    )
+    sys.exit(exit_of(found))
