@@ -9,37 +9,28 @@ The exit status is 1 when a row fails or a time is below its bound. A row takes 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..explorer.entry import explore_workload
 from ..explorer.profiling import known_profile
-from ..explorer.workload import Options, Workload, make_workload
+from ..explorer.workload import Options
 from ..kernels.language.kernel import kernel, ndrange, types
-from ..runtime.device import open_device
-from ..runtime.records.folder import JOURNAL
-from ..runtime.records.journal import read_journal
-from ..runtime.records.record import EvaluationRecord
 from ..search.bound.bounder import Bounder
-from ..space.build import build_space
-from ..space.candidate import Candidate, Space
-from . import bodies, polybench_kernels
+from ..space.candidate import Space
+from ..testing.machines import root_of
+from . import bodies, polybench, row, scatters
 from .conditions import stamp
-from .polybench_peers import arrays_of as polybench_arrays
-from .rows import Job, Row, Table, answer, page, run_row, table_parser, title, wanted_jobs
-from .scatters import SEQUENCES as SCATTERS
-from .taichi_scatters import arrays_of as scatter_arrays
+from .question import Question, asked, failures
+from .row import Program
+from .rows import Columns, Job, Row, page, title
 from .writing import time_text
 
 PROTOCOL = """Each sequence is explored for a few evaluations. "Any input" is the bound of what its bodies do whatever the arrays
 hold, "this input" that with the profile of the arguments; the call alone is what both are at least. "Nearest" is the largest share
 that the bound of an implementation is of its time: above 100 % the bound would be wrong."""
-_LIMIT_S = 400.0  # of one row
 _SEARCH_S = 120.0
 
 nd: Any = types.ndarray()
@@ -106,8 +97,14 @@ def walls(u: Any, v: Any, wall: Any) -> None:
     wave(v, u, wall)
 
 
-def _square(n: int, rng: np.random.Generator) -> list[Any]:
-    return [np.zeros((n, n))]
+def _program(
+    sequence: Callable[..., None],
+    arguments: Callable[[int, np.random.Generator], Sequence[Any]],
+) -> Program:
+    def of(job: Job, seed: int) -> Sequence[Any]:
+        return arguments(job.sizes["n"], np.random.default_rng(seed))
+
+    return Program(sequence, of, least=8)
 
 
 def _room(n: int, rng: np.random.Generator) -> list[Any]:
@@ -124,62 +121,18 @@ def _anywhere(n: int, rng: np.random.Generator) -> list[Any]:
     return [at, rng.standard_normal(n).astype(np.float32), np.zeros(n, np.float32)]
 
 
-@dataclass(frozen=True)
-class BodyProgram:
-    """A sequence, and what makes its arguments."""
-
-    sequence: Callable[..., None]
-    arguments: Callable[[int, np.random.Generator], list[Any]]
-
-    def complete(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Sizes as `Job` has them. Raises ValueError."""
-        if sizes.keys() != {"n"} or sizes["n"] < 8:
-            raise ValueError("the size is n, at least 8")
-        return sizes
-
-    def workload(self, job: Job, seed: int) -> Workload:
-        given = self.arguments(job.sizes["n"], np.random.default_rng(seed))
-        name = self.sequence.__name__
-        return make_workload(self.sequence, given, sequence=f"{__name__}:{name}", name=name)
-
-
-def _polybench(name: str) -> BodyProgram:
-    program = polybench_kernels.PROGRAMS[name].sequence
-    return BodyProgram(program, lambda n, rng: list(polybench_arrays(name, n, rng)))
-
-
-def _scatter(name: str) -> BodyProgram:
-    program = SCATTERS[name].sequence
-    return BodyProgram(program, lambda n, rng: list(scatter_arrays(name, n, 1)))
-
-
-def _branches(name: str) -> BodyProgram:
-    found = bodies.SEQUENCES[name]
-
-    def arguments(n: int, rng: np.random.Generator) -> list[Any]:
-        return [rng.standard_normal((n, n)).astype(np.float32) for _ in range(found.n_arrays)]
-
-    return BodyProgram(found.sequence, arguments)
-
-
 PROGRAMS = {
-    "mandelbrot": BodyProgram(mandelbrot, _square),
-    "halvings": BodyProgram(halvings, _two),
-    "gathered": BodyProgram(gathered, _anywhere),
-    "walls": BodyProgram(walls, _room),
-    **{name: _scatter(name) for name in SCATTERS},
-    **{name: _branches(name) for name in bodies.SEQUENCES},
-    **{name: _polybench(name) for name in polybench_kernels.PROGRAMS},
+    "mandelbrot": _program(mandelbrot, lambda n, rng: [np.zeros((n, n))]),
+    "halvings": _program(halvings, _two),
+    "gathered": _program(gathered, _anywhere),
+    "walls": _program(walls, _room),
+    **scatters.SEQUENCES,
+    **bodies.SEQUENCES,
+    **polybench.PROGRAMS,
 }
-_SIZES = {
-    "mandelbrot": 512,
-    "walls": 1024,
-    "halvings": 1_000_000,
-    "gathered": 1_000_000,
-    "csr_vector": 50_000,
-}
-_SIZES |= {"csr_block": 20_000, "heat_3d": 40, "nussinov": 150}
-_SIZES |= dict.fromkeys(SCATTERS, 50_000) | dict.fromkeys(bodies.SEQUENCES, 1024)
+_SIZES = {"mandelbrot": 512, "walls": 1024, "halvings": 1_000_000, "gathered": 1_000_000}
+_SIZES |= {"csr_vector": 50_000, "csr_block": 20_000, "heat_3d": 40, "nussinov": 150}
+_SIZES |= dict.fromkeys(scatters.SEQUENCES, 50_000) | dict.fromkeys(bodies.SEQUENCES, 1024)
 JOBS = tuple(Job(name, {"n": _SIZES.get(name, 200)}) for name in PROGRAMS)
 
 
@@ -187,28 +140,24 @@ JOBS = tuple(Job(name, {"n": _SIZES.get(name, 200)}) for name in PROGRAMS)
 class BoundOptions:
     """Options of one row."""
 
-    most: int = 12  # evaluations
-    seed: int = 1
+    most: int = asked(12, "evaluations of each search")
+    seed: int = asked(1, least=0)
 
 
 def make_row(job: Job, options: BoundOptions) -> Row:
     """What a search says of the bound of a row. Raises RuntimeError where nothing was found."""
     workload = PROGRAMS[job.name].workload(job, options.seed)
-    device = open_device("cpu")
-    target = device.machine.facts()
-    space = build_space(workload.problem, target)
+    device = row.cpu()
+    space = row.space_of(workload, device)
     told = Options(
         time_limit_s=_SEARCH_S, max_evals=options.most, seed=options.seed, input_sets=1, store=False
     )
-    with tempfile.TemporaryDirectory(prefix="kernelscape-bounds-") as folder:
-        run = explore_workload(workload, told, directory=Path(folder) / "run")
-        records = read_journal(Path(folder) / "run" / JOURNAL)
-        profile = known_profile(Path(folder) / "run")
-    if run.best is None:
-        raise RuntimeError(f"no implementation was found: {run.status}")
-    timed = [r for r in records if isinstance(r, EvaluationRecord) and r.time_ns is not None]
+    with row.explored(workload, told) as (run, folder):
+        timed = [r for r in row.evaluations_in(folder) if r.time_ns is not None]
+        profile = known_profile(folder)
+    assert run.best is not None
     return {
-        "call_ns": target.call_ns,
+        "call_ns": device.machine.facts().call_ns,
         "any_ns": _root_ns(space),
         "this_ns": _root_ns(space.profiled(profile)),
         "is_profiled": profile is not None,
@@ -221,62 +170,44 @@ def make_row(job: Job, options: BoundOptions) -> Row:
 
 
 def _root_ns(space: Space) -> float:
-    root = space.root()
-    assert isinstance(root, Candidate)
-    return Bounder(space).ns(root)
+    return Bounder(space).ns(root_of(space))
+
+
+def missed(made: Sequence[Row]) -> list[str]:
+    """Rows that failed, and times below their bound."""
+    below = [f"{title(r)}: {r['alarms']} below their bound" for r in made if r.get("alarms")]
+    return failures(made) + below
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "call": lambda r: time_text(r["call_ns"]),
+    "any input": lambda r: time_text(r["any_ns"]),
+    "this input": lambda r: time_text(r["this_ns"] if r["is_profiled"] else None),
+    "best": lambda r: time_text(r["best_ns"]),
+    "bound / best": lambda r: f"{r['this_ns'] / r['best_ns']:.1%}",
+    "nearest": lambda r: f"{r['nearest']:.1%}",
+    "below": lambda r: f"{r['alarms']} of {r['evaluations']}",
+}
 
 
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
-    heads = [
-        "sequence",
-        "call",
-        "any input",
-        "this input",
-        "best",
-        "bound / best",
-        "nearest",
-        "below",
-    ]
-    return page("The bound of bodies", PROTOCOL, heads, _cells, made["rows"])
+    return page("The bound of bodies", PROTOCOL, COLUMNS, made["rows"])
 
 
-def _cells(r: Row) -> list[str]:
-    return [
-        title(r),
-        time_text(r["call_ns"]),
-        time_text(r["any_ns"]),
-        time_text(r["this_ns"]) if r["is_profiled"] else "–",
-        time_text(r["best_ns"]),
-        f"{r['this_ns'] / r['best_ns']:.1%}",
-        f"{r['nearest']:.1%}",
-        f"{r['alarms']} of {r['evaluations']}",
-    ]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = table_parser(__doc__, "NAME or NAME:n=512")
-    parser.add_argument("--most", type=int, default=12, help="evaluations of each search")
-    given = parser.parse_args(arguments)
-    if given.child:
-        return answer(given.child, BoundOptions, make_row)
-    if given.most < 1:
-        parser.error("--most must be at least 1")
-    options = BoundOptions(given.most, given.seed)
-    which = {"known": tuple(PROGRAMS), "dtypes": ("f32",), "find": PROGRAMS.__getitem__}
-    wanted = wanted_jobs(parser, given.only, JOBS, **which)
-    results = Table("body_bounds", JOBS, report, given.results)
-
-    def make(job: Job) -> Row:
-        return run_row("body_bounds", job, options, _LIMIT_S)
-
-    def say(row: Row) -> str:
-        return f"bound {time_text(row['this_ns'])}, best {time_text(row['best_ns'])}"
-
-    rows = results.make(results.missing(wanted, given.again), make, say)["rows"]
-    return 1 if any(r["status"] != "ok" or r["alarms"] for r in rows) else 0
-
+QUESTION = Question(
+    file="body_bounds",
+    doc=__doc__,
+    order=JOBS,
+    options=BoundOptions,
+    make=make_row,
+    report=report,
+    say=lambda r: f"bound {time_text(r['this_ns'])}, best {time_text(r['best_ns'])}",
+    missed=missed,
+    works=PROGRAMS,
+)
+main = QUESTION.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,10 +28,8 @@ Call = Callable[[], float]
 
 LOADS = (0, 2, 4, 14)
 TUNED, PLAIN, SERIAL = "tuned", "kernel by kernel", "numba, one thread"
-MOST, MOST_LATE = (
-    1.3,
-    3.0,
-)  # times serial numba: the sum of all calls, and what a twentieth of them takes longer than
+# Times serial numba: the sum of all calls, and what a twentieth of them takes longer than.
+MOST, MOST_LATE = 1.3, 3.0
 PROTOCOL = f"""Works of parallel launches: 80 launches of a stencil of 2^13; five kernels of 2^18; eight stencils of 256^2, between
 which threads meet; and two products with one matrix of 512^2, whose sums threads add up. All are in f64.
 A row is a process of its own, and one of three runs. "{TUNED}" is the fastest first candidate for all cores, "{PLAIN}" calls

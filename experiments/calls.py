@@ -10,7 +10,6 @@ where a call takes more than 1.5 times as long as numba's, or where a result of 
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import sys
 import threading
@@ -22,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.lower import lower, print_source
 from ..kernels.ir.kernel import DType
 from ..kernels.language.kernel import kernel, types
 from ..kernels.language.record import ndarray, record_sequence
@@ -32,15 +30,16 @@ from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.calling import PlainCaller, header_folders, rows_of
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
-from ..runtime.device import open_device
-from ..runtime.records.replay import Rebuilt, Tuned, dialect_of, make_tuned
+from ..runtime.records.replay import Rebuilt, Tuned, make_tuned
 from ..runtime.records.signature import Signature
 from ..runtime.records.stored import bind_arguments
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
+from . import row
 from .conditions import stamp, stamp_text
 from .measuring import median
-from .writing import table, time_text, write_results
+from .question import add_options, asked, options_of
+from .writing import parser_of, table, time_text, write_results
 
 LIMIT = 1.5  # times a call of numba's
 N_ARRAYS = 8  # elements of each of the six arrays: the body takes nothing
@@ -109,9 +108,9 @@ def sparse_arguments(sizes: Sizes, dtype: Any, rng: np.random.Generator) -> tupl
 class Effort:
     """How much is measured."""
 
-    rounds: int = 15
-    calls: int = 2000
-    rows: int = 20_000  # of the sparse matrix
+    rounds: int = asked(15)
+    calls: int = asked(2000)
+    rows: int = asked(20_000, "of the sparse matrix")
 
 
 class Ways:
@@ -125,7 +124,7 @@ class Ways:
         problem = normalise(recording)
         space = build_space(problem, replace(device.machine.facts(), cores=1))
         [(_, candidate)] = first_candidates(space, limit=1)
-        source = print_source(lower(candidate), dialect_of(device))
+        source = row.text_of(candidate, device)
         rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
         built = device.builder.build(source)
         assert isinstance(built, Artifact)
@@ -297,8 +296,7 @@ def report(values: dict[str, Any]) -> str:
 
 def run(effort: Effort, folder: Path | None) -> int:
     """Measure, write, check; the exit status."""
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     values: dict[str, Any] = {
         "stamp": stamp(device),
         "rounds": effort.rounds,
@@ -322,16 +320,11 @@ def run(effort: Effort, folder: Path | None) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--calls", type=int, default=2000)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser = parser_of(__doc__)
+    add_options(parser, Effort)
     given = parser.parse_args(arguments)
-    return run(Effort(given.rounds, given.calls, given.rows), given.results)
+    return run(options_of(parser, given, Effort), given.results)
 
-
-_Raw = argparse.RawDescriptionHelpFormatter
 
 if __name__ == "__main__":
     sys.exit(main())

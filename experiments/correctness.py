@@ -26,7 +26,7 @@ from ..testing.operator_runs import wrong_in_all_ways
 from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
 from .features import FEATURES, features
-from .sampling import Question, run
+from .sampling import Sampling, run
 
 _MACHINES = ((2, 64), (4, 32), (3, 16), (1, 64))  # cores, bytes of a vector
 
@@ -50,7 +50,7 @@ def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Fault
     return faults | ({"wrong": found} if found else {})
 
 
-QUESTION = Question(
+QUESTION = Sampling(
     file="correctness",
     heading="Correctness of generated programs",
     method=(
@@ -73,6 +73,7 @@ QUESTION = Question(
     ),
     conditions=lambda: msgspec.to_builtins(take_conditions(compiler="gcc", flags=checking.FLAGS)),
 )
+report = QUESTION.page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

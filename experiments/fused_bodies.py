@@ -10,10 +10,6 @@ experiments/results/fused_bodies.md.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
+from .turns import pythons_of, run_text, turns_parser
 from .writing import read_results, table, time_text, write_results
 
 FILE = "fused_bodies"
@@ -236,35 +233,11 @@ given = [np.arange(N, dtype=np.int32), np.zeros(N, np.int32), np.zeros(N, np.int
 }
 
 
-def run_text(python: str, text: str, folder: Path) -> dict[str, Any]:
-    """What a program prints last, as JSON. Raises RuntimeError with what it said where it fails."""
-    place = folder / "program.py"
-    place.write_text(text)
-    try:
-        done = subprocess.run(
-            [python, str(place)],
-            env=os.environ | {"TI_LOG_LEVEL": "error", "QD_LOG_LEVEL": "error"},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"no end within {LIMIT_S:.0f} s") from None
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["no word"])[-1])
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
-
-
 def search(name: str, seconds: float, folder: Path, most: int | None = None) -> dict[str, Any]:
     """Explores a program, with `most` evaluations at most; the run is in `folder`/run. How it ended."""
     text = _OPENING.format(module="kernelscape") + PROGRAMS[name]
-    return run_text(
-        sys.executable,
-        text + _SEARCH.format(seconds=seconds, most=most, folder=str(folder / "run")),
-        folder,
-    )
+    text += _SEARCH.format(seconds=seconds, most=most, folder=str(folder / "run"))
+    return run_text(sys.executable, text, folder, LIMIT_S)
 
 
 def make_row(name: str, who: str, python: str, folder: Path) -> dict[str, Any]:
@@ -276,7 +249,7 @@ def make_row(name: str, who: str, python: str, folder: Path) -> dict[str, Any]:
     else:
         text += _PEER + PROGRAMS[name]
     try:
-        found = run_text(python, text + _ENDING, folder)
+        found = run_text(python, text + _ENDING, folder, LIMIT_S)
     except RuntimeError as e:
         found = {"why": str(e)}
     return {"name": name, "who": who, **moment(), **found}
@@ -328,28 +301,16 @@ def report(values: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--taichi", metavar="PYTHON")
-    parser.add_argument("--quadrants", metavar="PYTHON")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = turns_parser(__doc__, 3, list(PROGRAMS), WHO[1:])
     parser.add_argument("--search", type=float, default=30.0, help="seconds of each search")
-    parser.add_argument("--only", nargs="*", default=(), choices=list(PROGRAMS), metavar="NAME")
     parser.add_argument("--again", action="store_true", help="forget rows that are there")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.rounds < 1 or given.search <= 0:
         parser.error("--rounds and --search must be positive")
-    others = {"taichi": given.taichi, "quadrants": given.quadrants}
-    others = {who: python for who, python in others.items() if python}
-    try:
-        versions = versions_in(others)
-    except (OSError, ValueError) as e:
-        parser.error(str(e))
+    asked = {"taichi": given.taichi, "quadrants": given.quadrants}
+    pythons, versions = pythons_of(parser, asked, "ours")
     values = {"rows": [], "found": {}} | ({} if given.again else read_results(FILE, given.results))
     values |= {"stamp": stamp(), "versions": versions}
-    pythons = {"ours": sys.executable, **others}
     for name in given.only or PROGRAMS:
         done = Counter(r["who"] for r in values["rows"] if r["name"] == name and "seconds" in r)
         left = [who for k in range(given.rounds) for who in pythons if done[who] <= k]

@@ -20,7 +20,7 @@ from ..testing.calling import InputSet
 from ..testing.sampling import Checker, Faults
 from .conditions import stamp
 from .features import GPU_FEATURES, gpu_features
-from .sampling import Question, run
+from .sampling import Sampling, run
 
 _BUILDS_AT_ONCE = 2
 
@@ -40,7 +40,7 @@ def _check(sources: Sequence[Source], inputs: Sequence[InputSet], stem: Path) ->
     ]
 
 
-QUESTION = Question(
+QUESTION = Sampling(
     file="gpu_correctness",
     heading="Correctness of generated kernels",
     method=(
@@ -59,6 +59,7 @@ QUESTION = Question(
     ),
     conditions=stamp,
 )
+report = QUESTION.page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .conditions import stamp_text
 from .gpu_goals import GOALS, verdicts
-from .rows import Row, title
-from .writing import ratio_text, share_text, table, time_text
+from .rows import Columns, Row, table_of, title
+from .writing import ratio_text, share_text, time_text
 
 PROTOCOL = """Each row is made in a process of its own: an exploration, then rounds of {a copy of 1 GiB from device to device;
 best and default, sample by sample in turn; the cuBLAS sequence; torch.compile}, each library in a process of its own, in an order
@@ -20,21 +20,54 @@ Shares count every argument once: an implementation that reads a matrix twice ca
 this table's best time."""
 
 
+def _time(key: str) -> Callable[[Row], str]:
+    return lambda r: time_text(r[key])
+
+
+def _over(key: str) -> Callable[[Row], str]:
+    return lambda r: ratio_text(r[key], r[f"{key}_spread"])
+
+
+def _rate(r: Row) -> str:
+    moved, unit = (r["flops"], "GF/s") if r["is_computed"] else (r["bytes"], "GB/s")
+    return f"{moved / r['best_ns']:.0f} {unit}"
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "best": _time("best_ns"),
+    "± %": lambda r: f"{100 * r['best_spread']:.1f}",
+    "default": _time("default_ns"),
+    "cuBLAS": _time("cublas_ns"),
+    "by": lambda r: r["cublas_by"] or "–",
+    "torch.compile": _time("compiled_ns"),
+    "x default": _over("over_default"),
+    "x cuBLAS": _over("over_cublas"),
+    "x compile": _over("over_compiled"),
+    "rate": _rate,
+    "share": lambda r: share_text(r["share"], r["share_spread"]),
+    "of": lambda r: "FP32 rate" if r["is_computed"] else "copy",
+    "bound": _time("bound_ns"),
+    "gap": lambda r: "–" if r["gap"] is None else f"{r['gap']:.0%}",
+    "search s": lambda r: f"{r['options']['seconds']:.0f}",
+    "evaluations": lambda r: str(r["evaluations"]),
+    "failures": lambda r: ", ".join(f"{n} {kind}" for kind, n in r["failures"].items()) or "none",
+    "below bound": lambda r: str(r["below_bound"]),
+    "ended": lambda r: r["search_status"],
+}
+
+
 def report(made: dict[str, Any]) -> str:
     """Rows, goals and stamp as Markdown."""
     rows: list[Row] = made["rows"]
-    heads = [
-        *("sequence", "best", "± %", "default", "cuBLAS", "by", "torch.compile"),
-        *("x default", "x cuBLAS", "x compile", "rate", "share", "of", "bound", "gap", "search s"),
-        *("evaluations", "failures", "below bound", "ended"),
-    ]
     good = [r for r in rows if r["status"] == "ok"]
     parts = ["# What the search finds on a GPU", "", PROTOCOL, ""]
     if any(r["options"]["target"] != "cuda" for r in rows):
         parts += ["**Made on the emulator: it shows that the table is made, and no speed.**", ""]
     if good:
         parts += [*_stamp(good), ""]
-    parts += [table(heads, [_cells(r) for r in rows]), ""]
+    parts += [table_of(COLUMNS, good), ""]
+    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     notes = [f"- {title(r)}, {key}: {why}" for r in good for key, why in r["absent"].items()]
     if notes:
         parts += ["Not timed:", "", *notes, ""]
@@ -72,32 +105,3 @@ def _stamp(good: Sequence[Row]) -> list[str]:
     rounds = sorted({r["options"]["rounds"] for r in good})
     lines.append(f"- rows from {first}, {' or '.join(map(str, rounds))} rounds, f32")
     return lines
-
-
-def _cells(r: Row) -> list[str]:
-    if r["status"] != "ok":
-        return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
-    rate = r["flops"] if r["is_computed"] else r["bytes"]
-    failures = ", ".join(f"{n} {kind}" for kind, n in r["failures"].items())
-    return [
-        title(r),
-        time_text(r["best_ns"]),
-        f"{100 * r['best_spread']:.1f}",
-        *(time_text(r[f"{column}_ns"]) for column in ("default", "cublas")),
-        r["cublas_by"] or "–",
-        time_text(r["compiled_ns"]),
-        *(
-            ratio_text(r[f"over_{column}"], r[f"over_{column}_spread"])
-            for column in ("default", "cublas", "compiled")
-        ),
-        f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
-        share_text(r["share"], r["share_spread"]),
-        "FP32 rate" if r["is_computed"] else "copy",
-        time_text(r["bound_ns"]),
-        "–" if r["gap"] is None else f"{r['gap']:.0%}",
-        f"{r['options']['seconds']:.0f}",
-        str(r["evaluations"]),
-        failures or "none",
-        str(r["below_bound"]),
-        r["search_status"],
-    ]

@@ -9,11 +9,7 @@ half a minute a round.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
+from .turns import pythons_of, run_text, turns_parser
 from .writing import table, time_text, write_results
 
 FILE = "kernel_calls"
@@ -82,26 +79,13 @@ print(json.dumps(found))
 
 
 def run_one(module: str, python: str, folder: Path) -> dict[str, float]:
-    """Seconds of each way, in one process. Raises RuntimeError with what it said where it fails."""
+    """Seconds of each way, in one process. Raises RuntimeError."""
     cache, place = folder / "cache", folder / "program"
     settings = {} if module == "kernelscape" else {"offline_cache_file_path": str(cache / module)}
-    text = _PROGRAM.format(module=module, settings=settings)
     place.mkdir(exist_ok=True)
-    (place / "program.py").write_text(text)
-    environment = os.environ | {"XDG_CACHE_HOME": str(cache), "TI_LOG_LEVEL": "error"}
-    environment["BEGAN"] = repr(time.time())
-    done = subprocess.run(
-        [python, str(place / "program.py")],
-        env=environment,
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{module}: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    text = _PROGRAM.format(module=module, settings=settings)
+    began = repr(time.time())
+    return run_text(python, text, place, LIMIT_S, XDG_CACHE_HOME=str(cache), BEGAN=began)
 
 
 def measure(pythons: Mapping[str, str], rounds: int) -> dict[str, dict[str, list[float]]]:
@@ -165,21 +149,10 @@ def report(values: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--taichi", metavar="PYTHON")
-    parser.add_argument("--quadrants", metavar="PYTHON")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser = turns_parser(__doc__, 7, libraries=("taichi", "quadrants"))
     given = parser.parse_args(arguments)
     asked = {"taichi": given.taichi, "quadrants": given.quadrants}
-    others = {m: p for m, p in asked.items() if p}
-    pythons = {"kernelscape": sys.executable, **others}
-    try:
-        versions = versions_in(others)
-    except (OSError, ValueError) as e:
-        parser.error(str(e))
+    pythons, versions = pythons_of(parser, asked, "kernelscape")
     values = {
         "stamp": stamp(),
         "versions": versions,

@@ -10,7 +10,6 @@ torn.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -30,7 +29,7 @@ from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best
 from ..runtime.records.record import EvaluationRecord, RecordError
 from .conditions import stamp, stamp_text
-from .writing import table, write_results
+from .writing import parser_of, table, write_results
 
 _EXPLORE = (sys.executable, "-m", "kernelscape.cli")
 SESSIONS = 3  # kills a round before the run may end
@@ -221,12 +220,9 @@ def is_torn(folder: Path) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("rounds", type=int, nargs="?", default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     return run(given.rounds, given.seed, given.results)
 

@@ -8,18 +8,15 @@ process of its own. Writes experiments/results/lanes.md; a minute a round. "one 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
+from .turns import Found, by_turns, pythons_of, run_text, turns_parser
 from .writing import ratio_text, table, time_text, write_results
 
 FILE = "lanes"
@@ -201,43 +198,25 @@ result = grid_v.to_numpy
 
 
 def run_one(library: str, python: str, program: str, folder: Path) -> dict[str, float]:
-    """Seconds a call and a checksum of the result. Raises RuntimeError with what it said where it fails."""
+    """Seconds a call and a checksum of the result. Raises RuntimeError."""
     module = "taichi" if library == "taichi" else "kernelscape"
     settings = {"log_level": "error", "offline_cache": False} if module == "taichi" else {}
     text = _OPENING.format(module=module, settings=settings)
     if library == SCALAR:
         text += "from kernelscape.runtime.engine import building\n"
         text += "building.vector_bytes = lambda: 0\n"
-    place = folder / "program.py"
-    place.write_text(text + PROGRAMS[program] + _ENDING)
-    done = subprocess.run(
-        [python, str(place)],
-        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "TI_LOG_LEVEL": "error"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{library}: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    text += PROGRAMS[program] + _ENDING
+    return run_text(python, text, folder, LIMIT_S, XDG_CACHE_HOME=str(folder / "cache"))
 
 
-def measure(
-    pythons: Mapping[str, str], names: Sequence[str], rounds: int
-) -> dict[str, dict[str, list[dict[str, float]]]]:
-    """What each library found, by program, one a round."""
-    found: dict[str, dict[str, list[dict[str, float]]]] = {
-        n: {library: [] for library in pythons} for n in names
-    }
-    for _ in range(rounds):
-        for name in names:
-            for library, python in pythons.items():
-                with tempfile.TemporaryDirectory(prefix="kernelscape-lanes-") as folder:
-                    made = run_one(library, python, name, Path(folder))
-                found[name][library].append(made)
-    return found
+def measure(pythons: Mapping[str, str], names: Sequence[str], rounds: int) -> Found:
+    """What each way found, by program."""
+
+    def once(way: str, python: str, name: str) -> dict[str, float]:
+        with tempfile.TemporaryDirectory(prefix="kernelscape-lanes-") as folder:
+            return run_one(way, python, name, Path(folder))
+
+    return by_turns(pythons, names, rounds, once)
 
 
 def report(values: dict[str, Any]) -> str:
@@ -287,20 +266,9 @@ def _with_spread(seconds: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--taichi", metavar="PYTHON")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=list(PROGRAMS), action="append")
-    parser.add_argument("--results", type=Path, help="folder of the results")
+    parser = turns_parser(__doc__, 5, list(PROGRAMS))
     given = parser.parse_args(arguments)
-    others = {"taichi": given.taichi} if given.taichi else {}
-    pythons = {"in lanes": sys.executable, SCALAR: sys.executable, **others}
-    try:
-        versions = versions_in(others)
-    except (OSError, ValueError) as e:
-        parser.error(str(e))
+    pythons, versions = pythons_of(parser, {"taichi": given.taichi}, "in lanes", SCALAR)
     values = {
         "stamp": stamp(),
         "versions": versions,

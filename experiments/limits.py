@@ -26,15 +26,13 @@ from ..explorer.entry import explore
 from ..kernels.language.kernel import kernel, types
 from ..kernels.library import load
 from ..search import events as ev
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .measuring import busy_processes
-from .polybench_kernels import PROGRAMS
+from .polybench_kernels import SEQUENCES
 from .polybench_peers import arrays_of
-from .rows import Job, Row, Table, answer, run_row, table_parser, wanted_jobs
-from .writing import table
+from .question import Question, asked, failures
+from .rows import Columns, Job, Row, page
 
-_MODULE = "limits"
-_ROW_S = 300.0  # of one row: who never ends fails
 BAR_S = 5.0  # how long a session may outlast its limit, and what follows its search
 STARVED = 0.5  # the share of its time that a process may wait for a core, until nothing is held against it
 _SIZES = {"lu": 400, "nussinov": 200, "waxpby": 1 << 26, "chain": 200, "endless": 1000}
@@ -86,7 +84,7 @@ def endless(x: Any, y: Any) -> None:
 class LimitOptions:
     """Options of one row."""
 
-    seed: int = 1
+    seed: int = asked(1, least=0)
 
 
 class Work:
@@ -102,8 +100,8 @@ class Work:
 def exploration(name: str, seed: int) -> Callable[..., Any]:
     """`explore` with a work and its arguments."""
     rng, n = np.random.default_rng(seed), _SIZES[name]
-    if name in PROGRAMS:
-        return partial(explore, PROGRAMS[name].sequence, *arrays_of(name, n, rng))
+    if name in SEQUENCES:
+        return partial(explore, SEQUENCES[name], *arrays_of(name, n, rng))
     if name == "waxpby":
         entry = load(name)
         sizes = dict.fromkeys(entry.sizes, n)
@@ -157,50 +155,42 @@ def verdict(row: Row) -> str:
     return "starved" if row["waited"] > STARVED else "missed"
 
 
+COLUMNS: Columns = {
+    "work": lambda r: r["name"],
+    "load": lambda r: str(r["sizes"]["load"]),
+    "limit": lambda r: f"{r['sizes']['limit']} s",
+    "over": lambda r: f"{r['over_s']:.1f} s",
+    "after": lambda r: "–" if r["after_s"] is None else f"{r['after_s']:.1f} s",
+    "candidates": lambda r: str(r["candidates"]),
+    "waited": lambda r: f"{r['waited']:.0%}",
+    "ended": lambda r: r["ended"] + (f" while {r['during']}" if r["during"] else ""),
+    "limit was": verdict,
+}
+
+
 def report(made: dict[str, Any]) -> str:
     """A line for each row."""
-    rows = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
-    parts = ["# Time limits", "", PROTOCOL, ""]
-    if good:
-        parts += [stamp_text(max((r["stamp"] for r in good), key=lambda s: str(s["taken"]))), ""]
-    heads = ["work", "load", "limit", "over", "after", "candidates", "waited", "ended", "limit was"]
-    parts += [table(heads, [_cells(r) for r in good]), ""]
-    parts += [f"- {Job.of(r).key} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    return page("Time limits", PROTOCOL, COLUMNS, made["rows"], by_time=True)
 
 
-def _cells(r: Row) -> list[str]:
-    ended = r["ended"] + (f" while {r['during']}" if r["during"] else "")
-    return [
-        r["name"],
-        str(r["sizes"]["load"]),
-        f"{r['sizes']['limit']} s",
-        f"{r['over_s']:.1f} s",
-        "–" if r["after_s"] is None else f"{r['after_s']:.1f} s",
-        str(r["candidates"]),
-        f"{r['waited']:.0%}",
-        ended,
-        verdict(r),
-    ]
+def missed(made: Sequence[Row]) -> list[str]:
+    """Rows that failed, and limits that were not kept."""
+    late = [r for r in made if r["status"] == "ok" and verdict(r) == "missed"]
+    return failures(made) + [f"{Job.of(r).key}: {COLUMNS['over'](r)} over" for r in late]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = table_parser(__doc__, "NAME:limit=SECONDS,load=PROCESSES")
-    given = parser.parse_args(arguments)
-    if given.child:
-        return answer(given.child, LimitOptions, make_row)
-    wanted = wanted_jobs(parser, given.only, JOBS, known=tuple(_SIZES), find=lambda name: Work())
-    options = LimitOptions(given.seed)
-    results = Table(_MODULE, JOBS, report, given.results)
-    made = results.make(
-        results.missing(wanted, given.again),
-        lambda job: run_row(_MODULE, job, options, _ROW_S),
-        lambda row: ", ".join(_cells(row)[3:]),
-    )
-    return int(any(r["status"] != "ok" or verdict(r) == "missed" for r in made["rows"]))
-
+QUESTION = Question(
+    file="limits",
+    doc=__doc__,
+    order=JOBS,
+    options=LimitOptions,
+    make=make_row,
+    report=report,
+    say=lambda r: ", ".join(cell(r) for cell in list(COLUMNS.values())[3:]),
+    missed=missed,
+    works=dict.fromkeys(_SIZES, Work()),
+)
+main = QUESTION.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
 
-from ..codegen.lower import lower, print_source
-from ..explorer.entry import explore_workload, library_workload
 from ..explorer.evaluation import Evaluator
 from ..explorer.workload import Options, Workload
-from ..kernels.library import load
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
-from ..runtime.device import open_device
-from ..runtime.records.folder import JOURNAL
-from ..runtime.records.journal import MemoryJournal, read_journal
+from ..runtime.records.journal import MemoryJournal
 from ..runtime.records.record import EvaluationRecord
-from ..runtime.records.replay import dialect_of, restore_complete
-from ..runtime.worker.inputs import make_input_sets
+from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
 from ..search.events import Outcome
 from ..search.starts.complete import first_candidates
-from ..search.tree.estimate import Interval, SpaceEstimate, estimate_chen, estimate_knuth
+from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
 from ..search.tree.ordering import NextChoice
-from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from ..space.engine import cpsat
-from .rows import Job
-from .run_row import RowOptions
-from .run_table import run_row
+from ..testing.machines import root_of
+from . import row, run_table
+from .rows import Job, Row
 from .tree_shape import estimate_below, orders, raise_bound, walk_levels
 
 # Student's t at 97.5 % for n - 1 degrees of freedom.
@@ -67,27 +57,18 @@ class Effort:
     evaluations: int | None = None  # end each exploration, too
 
 
-def whole_space(name: str, sizes: dict[str, int], seed: int) -> tuple[Workload, CpuDevice, Space]:
+def whole_space(job: Job, seed: int) -> tuple[Workload, CpuDevice, Space]:
     """A library sequence with its space on this machine."""
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
-    workload = library_workload(load(name), sizes, "f32", seed)
-    return workload, device, build_space(workload.problem, device.machine.facts())
+    device, workload = row.cpu(), row.workload_of(job, seed)
+    return workload, device, row.space_of(workload, device)
 
 
 def warm_up() -> None:
     """Have everything compiled and loaded that the first use compiles and loads."""
-    _, device, space = whole_space("axpydot", {"n": 64}, 1)
+    _, device, space = whole_space(Job("axpydot", {"n": 64}), 1)
     for _, candidate in first_candidates(space):
         Bounder(space).ns(candidate)
-        print_source(lower(candidate), dialect_of(device))
-
-
-def root_of(space: Space) -> Candidate:
-    """The root of a space that has implementations."""
-    root = space.root()
-    assert isinstance(root, Candidate)
-    return root
+        row.text_of(candidate, device)
 
 
 # --- size of the space ---------------------------------------------------------------------------
@@ -100,7 +81,9 @@ def size_of(space: Space, effort: Effort) -> dict[str, Any]:
     knuth = estimate_knuth(root, next_choice=choose, rng=rng, n_descents=effort.descents)
     chen_descents = max(5, effort.descents // 40)
     chen = estimate_chen(root, next_choice=choose, rng=rng, n_descents=chen_descents)
-    best = min((knuth, chen), key=_relative_width)
+    best = min(
+        (knuth, chen), key=lambda e: (e.n_leaves.high - e.n_leaves.low) / max(e.n_leaves.mean, 1.0)
+    )
     found: dict[str, Any] = {
         "method": best.method,
         "implementations": asdict(best.n_leaves),
@@ -111,10 +94,6 @@ def size_of(space: Space, effort: Effort) -> dict[str, Any]:
         if is_all:
             found |= {"method": "exact", "implementations": asdict(Interval(n, n, n))}
     return found
-
-
-def _relative_width(e: SpaceEstimate) -> float:
-    return (e.n_leaves.high - e.n_leaves.low) / max(e.n_leaves.mean, 1.0)
 
 
 # --- tables 4 and 5 of the fusion paper ----------------------------------------------------------
@@ -129,15 +108,15 @@ class Measured:
     bound_ns: float
 
 
-def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
+def fusion_row(job: Job, effort: Effort) -> Row:
     """How good the prediction of the bound is, and how long everything takes."""
-    workload, device, _ = whole_space(name, sizes, effort.seed)
+    workload, device, _ = whole_space(job, effort.seed)
     started_s = time.perf_counter()
-    space = build_space(workload.problem, device.machine.facts())
+    space = row.space_of(workload, device)
     bounder = Bounder(space)
     firsts = [candidate for _, candidate in first_candidates(space)]
     predicted = min(firsts, key=bounder.ns)
-    source = print_source(lower(predicted), dialect_of(device))
+    source = row.text_of(predicted, device)
     text_s = time.perf_counter() - started_s
     device.builder.build(source)
     built_s = time.perf_counter() - started_s
@@ -145,7 +124,8 @@ def fusion_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, An
     sampled = _sampled(workload, device, space, bounder, explored, effort)
     size = size_of(space, effort)
     return (
-        {"name": name, "sizes": sizes, "size": size}
+        job._asdict()
+        | {"size": size}
         | _ranks([*explored, *sampled])
         | _shares(workload, device, explored, sampled, effort)
         | {
@@ -161,22 +141,16 @@ def _explored(
     workload: Workload, space: Space, bounder: Bounder, effort: Effort
 ) -> tuple[float, list[Measured]]:
     """Seconds of an exploration, and what it measured, in order."""
-    folder = Path(tempfile.mkdtemp(prefix="kernelscape-papers-"))
     options = Options(
         time_limit_s=effort.seconds,
         max_evals=effort.evaluations,
         seed=effort.seed,
         store=False,
     )
-    try:
-        started_s = time.perf_counter()
-        explore_workload(workload, options, directory=folder)
+    started_s = time.perf_counter()
+    with row.explored(workload, options) as (_, folder):
         elapsed_s = time.perf_counter() - started_s
-        records = read_journal(folder / JOURNAL)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    evaluations = [r for r in records if isinstance(r, EvaluationRecord)]
-    return elapsed_s, _measured(space, bounder, evaluations)
+        return elapsed_s, _measured(space, bounder, row.evaluations_in(folder))
 
 
 def _measured(
@@ -206,10 +180,7 @@ def _sampled(
     journal = MemoryJournal()
     started_s = time.monotonic()
     with Worker(device) as worker:
-        input_sets = make_input_sets(
-            workload.recording, workload.problem, workload.arguments, rng, 1
-        )
-        worker.prepare(input_sets)
+        worker.prepare(row.inputs_of(workload, effort.seed, 1))
         evaluate = Evaluator(
             device.builder,
             worker,
@@ -264,13 +235,10 @@ def _timed_again(
     workload: Workload, device: CpuDevice, candidates: Sequence[Candidate], effort: Effort
 ) -> list[float]:
     """ns of each, sample by sample in turn; [] where one no longer runs."""
-    built = [device.builder.build(print_source(lower(c), dialect_of(device))) for c in candidates]
+    built = [device.builder.build(row.text_of(c, device)) for c in candidates]
     artifacts = [a for a in built if isinstance(a, Artifact)]
-    rng = np.random.default_rng(effort.seed)
     with Worker(device) as worker:
-        worker.prepare(
-            make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
-        )
+        worker.prepare(row.inputs_of(workload, effort.seed, 1))
         found = worker.interleave(artifacts, FINAL)
     times = [m.time_ns for m in found if isinstance(m, Measurement)]
     return times if len(times) == len(candidates) else []
@@ -282,7 +250,7 @@ def _all_texts(
     """Seconds to write down the text of every implementation; where they are too many, those of one
     random implementation times their number.
     """
-    dialect, root = dialect_of(device), root_of(space)
+    root = root_of(space)
     n = size["implementations"]["mean"]
     started_s = time.perf_counter()
     if size["method"] == "exact" and n <= effort.texts:
@@ -293,7 +261,7 @@ def _all_texts(
             at = waiting.pop()
             if at.is_complete:
                 n_seen += 1
-                keys.add(print_source(lower(at), dialect).key)
+                keys.add(row.text_of(at, device).key)
                 continue
             children = (child for _, child in at.expand(choose(at)))
             waiting += [child for child in children if isinstance(child, Candidate)]
@@ -304,7 +272,7 @@ def _all_texts(
     for _ in range(n_drawn):
         made = root.random_completion(rng)
         if isinstance(made, Candidate):
-            print_source(lower(made), dialect)
+            row.text_of(made, device)
     each_s = (time.perf_counter() - started_s) / n_drawn
     return {"seconds": each_s * n, "is_measured": False, "distinct": None}
 
@@ -312,15 +280,15 @@ def _all_texts(
 # --- tables 2 and 3 of Telamon, and its section 5.5 ----------------------------------------------
 
 
-def telamon_row(name: str, sizes: dict[str, int], effort: Effort) -> dict[str, Any]:
+def telamon_row(job: Job, effort: Effort) -> Row:
     """Space, dead ends, and several explorations compared with NumPy, each in its own process."""
-    _, _, space = whole_space(name, sizes, effort.seed)
-    each = RowOptions(
+    _, _, space = whole_space(job, effort.seed)
+    each = run_table.RowOptions(
         effort.seconds, effort.rounds, calibrate=False, evaluations=effort.evaluations
     )
     seeds = range(effort.seed, effort.seed + effort.runs)
-    runs = [run_row(Job(name, sizes), replace(each, seed=seed)) for seed in seeds]
-    found: dict[str, Any] = {"name": name, "sizes": sizes, "size": size_of(space, effort)}
+    runs = [run_table.QUESTION.child(job, replace(each, seed=seed)) for seed in seeds]
+    found: Row = job._asdict() | {"size": size_of(space, effort)}
     failed = [r["why"] for r in runs if r["status"] != "ok"]
     if failed:
         return found | {"status": "failed", "why": failed[0]}
@@ -346,18 +314,14 @@ def student(samples: Sequence[float]) -> Interval:
     return Interval(mean, max(0.0, mean - half), mean + half)
 
 
-def pruning_row(
-    name: str, sizes: dict[str, int], cut_ns: float, size: dict[str, Any], effort: Effort
-) -> dict[str, Any]:
+def pruning_row(job: Job, cut_ns: float, size: Row, effort: Effort) -> Row:
     """Nodes at a depth and the size of the space, with and without the cut on the levels above."""
-    _, _, space = whole_space(name, sizes, effort.seed)
+    _, _, space = whole_space(job, effort.seed)
     choose = NextChoice(space)
     levels = walk_levels(space, choose, cut_ns, depth=effort.depth, limit=effort.nodes)
     rng = np.random.default_rng(effort.seed)
     left = estimate_below(levels.kept, choose, rng, max(5, effort.descents // 4))
-    return {
-        "name": name,
-        "sizes": sizes,
+    return job._asdict() | {
         "cut_ns": cut_ns,
         "depth": levels.depth,
         "is_whole": levels.is_whole,
@@ -368,30 +332,25 @@ def pruning_row(
     }
 
 
-def order_rows(
-    name: str, sizes: dict[str, int], cut_ns: float, effort: Effort
-) -> list[dict[str, Any]]:
+def order_rows(job: Job, cut_ns: float, effort: Effort) -> list[Row]:
     """What each decision order is worth: how much of its first levels the cut prunes, and how many
     expansions of the node of least bound it takes until an implementation has the least.
     """
-    _, _, space = whole_space(name, sizes, effort.seed)
+    _, _, space = whole_space(job, effort.seed)
     rows = []
     for order, choose in orders(space, effort.random_orders, effort.seed):
         levels = walk_levels(space, choose, cut_ns, enough=effort.enough, limit=effort.nodes)
         rise = raise_bound(space, choose, effort.expansions)
-        rows.append(
-            {
-                "name": name,
-                "sizes": sizes,
-                "order": order,
-                "cut_ns": cut_ns,
-                "depth": levels.depth,
-                "nodes": levels.n_nodes[-1],
-                "kept": levels.n_kept[-1],
-                "reduction": levels.reduction if sum(levels.n_kept) else None,
-                "bound_share": rise.bound_ns / cut_ns,
-                "expansions": rise.n_expansions,
-                "is_settled": rise.is_settled,
-            }
-        )
+        made = {
+            "order": order,
+            "cut_ns": cut_ns,
+            "depth": levels.depth,
+            "nodes": levels.n_nodes[-1],
+            "kept": levels.n_kept[-1],
+            "reduction": levels.reduction if sum(levels.n_kept) else None,
+            "bound_share": rise.bound_ns / cut_ns,
+            "expansions": rise.n_expansions,
+            "is_settled": rise.is_settled,
+        }
+        rows.append(job._asdict() | made)
     return rows

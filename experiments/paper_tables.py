@@ -9,19 +9,20 @@ as they are in the results. The budgets are those of `FULL` (about 20 minutes on
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ..kernels.library import load
+from . import row
 from .conditions import stamp
 from .paper_rows import Effort, fusion_row, order_rows, pruning_row, telamon_row, warm_up
 from .paper_text import report
-from .writing import read_results, write_results
+from .rows import Job, Row
+from .writing import parser_of, read_results, write_results
 
 TABLES = ("fusion", "telamon", "pruning", "orders")
 FULL = Effort(
@@ -58,34 +59,26 @@ _FUSION = (
     *("gemver", "gesummv", "madd", "vadd", "waxpby"),
 )
 _CUBE = {"m": 1024, "n": 1024, "k": 1024}
+_SMALL = Job("matmul", {"m": 16, "n": 16, "k": 8})
 
-Rows = dict[str, list[dict[str, Any]]]
+Rows = dict[str, list[Row]]
+Work = Mapping[str, Sequence[Job]]
+"""What each table is made of."""
 
-
-@dataclass(frozen=True)
-class Work:
-    """What the tables are made of: (sequence, sizes) of each."""
-
-    fusion: tuple[tuple[str, dict[str, int]], ...]
-    telamon: tuple[tuple[str, dict[str, int]], ...]
-    orders: tuple[tuple[str, dict[str, int]], ...]
-
-
-FULL_WORK = Work(
-    fusion=tuple((name, dict(load(name).sizes)) for name in _FUSION),
-    telamon=(
-        ("axpy", {"n": 1 << 24}),
-        ("matmul", {"m": 256, "n": 256, "k": 32}),
-        ("matmul", _CUBE),
-        ("matmul_strided", _CUBE),
-    ),
-    orders=(("matmul", _CUBE), ("bicgk", {"m": 4096, "n": 4096})),
+_KERNELS = (
+    *(Job("axpy", {"n": 1 << 24}), Job("matmul", {"m": 256, "n": 256, "k": 32})),
+    *(Job("matmul", _CUBE), Job("matmul_strided", _CUBE)),
 )
-QUICK_WORK = Work(
-    fusion=(("sscal", {"n": 1000}), ("axpydot", {"n": 1000})),
-    telamon=(("matmul", {"m": 16, "n": 16, "k": 8}),),
-    orders=(("matmul", {"m": 16, "n": 16, "k": 8}),),
-)
+FULL_WORK: Work = {
+    "fusion": [Job(name, dict(load(name).sizes)) for name in _FUSION],
+    "telamon": _KERNELS,
+    "pruning": _KERNELS,
+    "orders": (Job("matmul", _CUBE), Job("bicgk", {"m": 4096, "n": 4096})),
+}
+QUICK_WORK: Work = {
+    "fusion": (Job("sscal", {"n": 1000}), Job("axpydot", {"n": 1000})),
+    **dict.fromkeys(("telamon", "pruning", "orders"), (_SMALL,)),
+}
 
 
 def make(
@@ -96,37 +89,29 @@ def make(
     tell: Callable[[str], None],
 ) -> Iterator[Rows]:
     """The tables, row by row, beginning with `rows` of an earlier making."""
-    for name, sizes in work.fusion if "fusion" in tables else ():
-        tell(f"fusion {name}")
-        _put(rows, "fusion", fusion_row(name, sizes, effort))
-        yield rows
-    for name, sizes in work.telamon if "telamon" in tables else ():
-        tell(f"telamon {name} {sizes}")
-        _put(rows, "telamon", telamon_row(name, sizes, effort))
-        yield rows
-    for name, sizes in work.telamon if "pruning" in tables else ():
-        known = _known(rows, name, sizes)
-        if known is None:
-            tell(f"pruning {name} {sizes}: left out, its best time is not known")
+    for kind, job in [(x, job) for x in TABLES if x in tables for job in work[x]]:
+        known = _known(rows, job)
+        if kind == "fusion":
+            made = [fusion_row(job, effort)]
+        elif kind == "telamon":
+            made = [telamon_row(job, effort)]
+        elif known is None:
+            tell(f"{kind} {job.key}: left out, its best time is not known")
             continue
-        tell(f"pruning {name} {sizes}")
-        _put(rows, "pruning", pruning_row(name, sizes, *known, effort))
-        yield rows
-    for name, sizes in work.orders if "orders" in tables else ():
-        known = _known(rows, name, sizes)
-        if known is None:
-            tell(f"orders {name}: left out, its best time is not known")
-            continue
-        tell(f"orders {name}")
-        for row in order_rows(name, sizes, known[0], effort):
-            _put(rows, "orders", row)
+        elif kind == "pruning":
+            made = [pruning_row(job, *known, effort)]
+        else:
+            made = order_rows(job, known[0], effort)
+        for r in made:
+            _put(rows, kind, r)
+        tell(f"{kind} {job.key}")
         yield rows
 
 
-def _put(rows: Rows, kind: str, row: dict[str, Any]) -> None:
+def _put(rows: Rows, kind: str, row: Row) -> None:
     """Replace the row of the same name, or add it."""
 
-    def key(r: dict[str, Any]) -> tuple[Any, ...]:
+    def key(r: Row) -> tuple[Any, ...]:
         return r["name"], tuple(r["sizes"].items()), r.get("order")
 
     kept = rows.setdefault(kind, [])
@@ -137,15 +122,15 @@ def _put(rows: Rows, kind: str, row: dict[str, Any]) -> None:
     kept.append(row)
 
 
-def _known(rows: Rows, name: str, sizes: dict[str, int]) -> tuple[float, dict[str, Any]] | None:
+def _known(rows: Rows, job: Job) -> tuple[float, Row] | None:
     """The best time (the mean over explorations, or that of the fusion table) and the size of the
     space, from the tables that are there.
     """
     for r in rows.get("telamon", []):
-        if r["name"] == name and r["sizes"] == sizes and r["status"] == "ok":
+        if Job.of(r) == job and r["status"] == "ok":
             return float(r["best_ns"]["mean"]), r["size"]
     for r in rows.get("fusion", []):
-        if r["name"] == name and r["sizes"] == sizes:
+        if Job.of(r) == job:
             return float(r["best_ns"]), r["size"]
     return None
 
@@ -155,11 +140,7 @@ def _known(rows: Rows, name: str, sizes: dict[str, int]) -> tuple[float, dict[st
 
 def run(is_quick: bool, tables: Sequence[str], seed: int, folder: Path | None) -> Rows:
     """Make the tables and write them after every row."""
-    from ..runtime.cpu.device import CpuDevice
-    from ..runtime.device import open_device
-
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     work, effort = (QUICK_WORK, QUICK) if is_quick else (FULL_WORK, FULL)
     effort = replace(effort, seed=seed)
     kept = read_results("paper_tables", folder).get("tables", {})
@@ -181,15 +162,12 @@ def run(is_quick: bool, tables: Sequence[str], seed: int, folder: Path | None) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes and budgets; needs --results"
     )
     parser.add_argument("--tables", nargs="*", choices=TABLES, default=TABLES)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.quick and given.results is None:
         parser.error("--quick results mean nothing: name another folder with --results")

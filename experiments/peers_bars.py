@@ -1,13 +1,61 @@
-"""The bars of the comparison with peers: what share of the expert's speed, and of which libraries', a row must reach."""
+"""The comparison with peers on its page, and its bars: what share of the speed of the expert and of libraries a row must reach."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from .conditions import stamp_text
 from .measuring import median, spread
-from .rows import Row
+from .rows import Columns, Row, table_of, title
+from .writing import table, time_text
+
+COMPILERS = ("gcc", "clang")
+
+PROTOCOL = """Each row is made in a process of its own with no setting of OpenBLAS preset: a
+calibration (of the first row only, with --no-calibrate), a search of our own with gcc (the budget is
+in the row), at whose end newer versions let the other compilers build the best as well; then the best
+it found, built with each compiler, beside the expert's C; "ours" is with the compiler of the result.
+The expert's C is built with all passes of its compiler; of its variants, verified and timed in turn, the
+fastest of each compiler competes. Then rounds of {a probe of memory; for each compiler ours and the expert's, sample by sample
+in turn; each library in a child of its own; beside a strided product what a second search found for
+the unstrided one}, which begin with another competitor each time. Arrays are on huge pages, touched
+and warm; calls follow one another; every child has as many threads as this process has cores.
+Columns are times divided by the expert's of the same round (1.00 is equal, more is slower), medians
+over rounds; ± is half the inter-quartile range of ours. "Expert" is the faster of its compilers.
+JAX makes new arrays for results, which is part of its time; torch.compile copies into the given ones.
+A dash: not installed here, or it failed."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library to compare with: the package that must be there, and the module of ours that uses it (None: the reference of the
+    library sequence). `is_bound` says whether its threads are OpenMP's and are bound to cores.
+    """
+
+    key: str
+    heading: str
+    package: str
+    module: str | None
+    is_bound: bool
+
+    def environment(self, n_threads: int) -> tuple[tuple[str, str], ...]:
+        """Every setting that decides how its threads run."""
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        bound = (("OMP_PROC_BIND", "true"), ("NUMBA_THREADING_LAYER", "omp"))
+        return (*((name, str(n_threads)) for name in names), *(bound if self.is_bound else ()))
+
+
+LIBRARIES = (
+    Library("numpy", "NumPy", "numpy", None, False),
+    Library("numpy_out", "NumPy out=", "numpy", "numpy_out", False),
+    Library("numba", "numba fused", "numba", "numba_fused", True),
+    Library("torch", "torch.compile", "torch", "torch_compiled", True),
+    Library("jax", "jax.jit", "jax", "jax_jit", False),
+)
 
 ELEMENTWISE = ("axpydot", "sscal", "vadd", "waxpby", "madd", "axpy")
 SEQUENCES = (
@@ -107,3 +155,89 @@ def missed_bars(rows: Sequence[Row]) -> list[str]:
     if gain is not None and gain < FUSION_GAIN:
         found.append(f"fusion gains {gain:.2f} times beyond the caches, not {FUSION_GAIN:g}")
     return found
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def _ours(r: Row) -> str:
+    return f"ours {r['search']['compiler']}"
+
+
+def _ratio(key: str) -> Callable[[Row], str]:
+    return lambda r: f"{r['ratio'][key]:.2f}" if key in r["ratio"] else "–"
+
+
+def _by(r: Row) -> str:
+    """The expert's compiler, and the variant of the program."""
+    compiler = str(r["expert"]).partition(" ")[2]
+    variant = r["variants"][compiler].replace("-D", "")
+    return compiler + (f", {variant}" if variant else "")
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "type": lambda r: r["dtype"],
+    "in": lambda r: r["level"],
+    "expert": lambda r: time_text(r["median_ns"][r["expert"]]),
+    "by": _by,
+    "ours": lambda r: f"{r['ratio'][_ours(r)]:.2f}",
+    "± %": lambda r: f"{100 * r['ratio_spread'][_ours(r)]:.1f}",
+    **{key: _ratio(key) for key in ("ours clang", "expert gcc", "expert clang")},
+    **{x.heading: _ratio(x.key) for x in LIBRARIES},
+    "memory GB/s": lambda r: f"{np.median(r['memory']):.0f}",
+    "evaluations": lambda r: str(r["search"]["evaluations"]),
+    "budget s": lambda r: f"{r['options']['seconds']:g}",
+    "bar": verdict,
+}
+
+
+def report(made: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    rows: list[Row] = made["rows"]
+    ok = [r for r in rows if r["status"] == "ok"]
+    missed = missed_bars(rows)
+    parts = ["# Against expert C and other libraries", ""]
+    if ok:
+        taken = sorted(r["stamp"]["taken"] for r in ok)
+        parts += [stamp_text(ok[-1]["stamp"]), *_versions(ok[-1])]
+        parts.append(
+            f"- the stamp is of the last row; rows were taken from {taken[0]} to {taken[-1]}"
+        )
+    parts += ["", PROTOCOL, "", table_of(COLUMNS, ok), "", *_means(ok)]
+    failed = [f"- {title(r)} {r['dtype']} failed: {r['why']}" for r in rows if r["status"] != "ok"]
+    absent = {key: why for r in ok for key, why in r["absent"].items()}
+    gaps = [f"- not compared: {key}, {why}" for key, why in sorted(absent.items())]
+    verdicts = [f"- missed: {line}" for line in missed] or (["All bars are met."] if ok else [])
+    return "\n".join([*parts, "", *gaps, *failed, *verdicts, ""])
+
+
+def _versions(row: Row) -> list[str]:
+    libraries = ", ".join(f"{name} {v}" for name, v in sorted(row["versions"].items()))
+    return [f"- compared: {libraries}; " + "; ".join(row["compilers"].values())]
+
+
+def _means(rows: Sequence[Row]) -> list[str]:
+    """Geometric means of the columns by where the data are, and of the speed-up over unfused calls."""
+    keys = ["ours gcc", "ours clang", *(x.key for x in LIBRARIES)]
+    body = []
+    for level in dict.fromkeys(r["level"] for r in rows):
+        chosen = [r for r in rows if r["level"] == level and r["name"] in SEQUENCES]
+        means = [_mean([r["ratio"][k] for r in chosen if k in r["ratio"]]) for k in keys]
+        body.append([level, str(len(chosen)), *(f"{m:.2f}" if m else "–" for m in means)])
+    lines = ["Geometric means of the 11 sequences, time over the expert's:", ""]
+    lines += [table(["in", "rows", *keys], body)] if body else []
+    gain = fusion_gain(rows)
+    if gain is not None:
+        what = f"{gain:.2f} ({', '.join(UNFUSED)})"
+        lines += ["", f"Speed-up over the best unfused library calls, beyond the caches: {what}."]
+    for r in rows:
+        share = share_of_unstrided(r)
+        if share is not None:
+            what = f"{share[0]:.2f} ± {100 * share[1]:.1f} %"
+            lines += ["", f"{title(r)} {r['dtype']}: {what} of the speed of the unstrided product."]
+    return lines
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values)))) if values else 0.0

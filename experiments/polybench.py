@@ -8,11 +8,10 @@ The exit status is 1 when a row fails. A row takes about a minute. `--seconds 0`
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,63 +19,67 @@ from typing import Any
 import numpy as np
 
 from ..explorer.entry import explore
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .measuring import median
-from .polybench_kernels import PROGRAMS, STEPS, SWEEPS
-from .polybench_peers import COLUMNS, PEERS, PER_ROW, Arrays, arrays_of
-from .rows import Job, Row, Table, answer, run_row, table_parser, wanted_jobs
-from .writing import table, time_text
+from .polybench_kernels import SEQUENCES, STEPS, SWEEPS
+from .polybench_peers import COLUMNS as BLOCK
+from .polybench_peers import PEERS, PER_ROW, Arrays, arrays_of
+from .question import Question, asked
+from .row import Program
+from .rows import Columns, Job, Row, page
+from .writing import time_text
 
-FILE = "polybench"
 PROTOCOL = f"""All in f64. `call`: our kernels as they are called, with decisions by default. `found`: the sequence explored
 for a limited time. NumPy uses its BLAS and LAPACK, numba `prange` and `fastmath` where that is legal.
 All take turns in one process and get new copies of the arrays each time; the least time counts. "medians": how far these are
 above it, of the better of theirs and of ours.
 What each leaves in the arrays is compared with the others. jacobi_2d and heat_3d take {STEPS} steps of two sweeps,
 seidel_2d {SWEEPS} sweeps; the sparse matrix has {PER_ROW} entries a row on average, and is multiplied by one vector or by
-{COLUMNS} as a block."""
+{BLOCK} as a block."""
 OURS, THEIRS = ("call", "found"), ("NumPy", "numba")
 ROUNDS = 7
-_LIMIT_S = 240.0  # of one row
 _TURNS_S = 20.0  # of all rounds of a row
 _REST_S = 0.02  # between two contestants: threads of the one before go to sleep
 _TOLERANCE = 1e-7  # of what is compared, beside the largest element
 
-JOBS = tuple(Job(name, {"n": p.size}, "f64") for name, p in PROGRAMS.items())
+
+def _arguments(job: Job, seed: int) -> Arrays:
+    return arrays_of(job.name, job.sizes["n"], np.random.default_rng(seed))
+
+
+PROGRAMS = {name: Program(f, _arguments, least=8) for name, f in SEQUENCES.items()}
+_SIZES = {"heat_3d": 100, "csr_vector": 100_000, "csr_block": 100_000}
+JOBS = tuple(Job(name, {"n": _SIZES.get(name, 1000)}, "f64") for name in PROGRAMS)
 
 
 @dataclass(frozen=True)
 class PolybenchOptions:
     """Options of one row."""
 
-    seconds: float = 30.0  # of the search, of which the reference takes up to half; 0: none
-    seed: int = 1
+    # Of the search, of which the reference takes up to half.
+    seconds: float = asked(30.0, "of each search; 0: none", least=0)
+    seed: int = asked(1, least=0)
 
 
 def make_row(job: Job, options: PolybenchOptions) -> Row:
     """The times of a row. Raises RuntimeError where two do not agree."""
-    program = PROGRAMS[job.name]
-    given = arrays_of(job.name, job.sizes["n"], np.random.default_rng(options.seed))
-    runs: dict[str, Callable[..., Any]] = {"call": program.sequence, **PEERS[job.name]}
+    sequence, given = SEQUENCES[job.name], _arguments(job, options.seed)
+    runs: dict[str, Callable[..., Any]] = {"call": sequence, **PEERS[job.name]}
     row: Row = {}
-    folder = Path(tempfile.mkdtemp(prefix="kernelscape-polybench-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="kernelscape-polybench-") as folder:
         if options.seconds:
             run = explore(
-                program.sequence,
+                sequence,
                 *given,
                 time_limit=options.seconds,
                 seed=options.seed,
-                directory=folder / "run",
+                directory=Path(folder) / "run",
             )
-            if (
-                run.best is not None
-            ):  # in time: else the call alone counts, and the page has no `found`
+            # In time: else the call alone counts, and the page has no `found`.
+            if run.best is not None:
                 runs["found"] = run.best.compile()
             row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.closed)}
         times = take_turns(runs, given)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     row["times_ns"] = {name: min(found) for name, found in times.items()}
     row["medians_ns"] = {name: median(found) for name, found in times.items()}
     return {**row, "stamp": stamp()}
@@ -115,32 +118,6 @@ def speed(row: Row) -> float:
     return float(min(ns[name] for name in THEIRS) / ours)
 
 
-def report(made: dict[str, Any]) -> str:
-    """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
-    heads = ["program", "n", *OURS, *THEIRS, "theirs / ours", "medians", "bound", "closed"]
-    parts = ["# Triangles, time steps and sparse rows", "", PROTOCOL, ""]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"]), ""]
-    parts += [table(heads, [_cells(r) for r in good]), ""]
-    reached = sum(speed(r) >= 1.0 for r in good)
-    parts += [
-        f"- At least as fast as the better of NumPy and numba: {reached} of {len(good)} rows;"
-        f" below half of its speed: {sum(speed(r) < 0.5 for r in good)}."
-    ]
-    parts += [f"- {r['name']} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
-
-
-def _cells(r: Row) -> list[str]:
-    ns, bound = r["times_ns"], r.get("bound_ns")
-    times = [time_text(ns.get(name)) for name in (*OURS, *THEIRS)]
-    closed = r.get("closed", "–").replace("|", "/")
-    ratio = f"{speed(r):.2f}"
-    return [r["name"], str(r["sizes"]["n"]), *times, ratio, _above(r), time_text(bound), closed]
-
-
 def _above(r: Row) -> str:
     """How far the medians are above the least times, of the better of theirs and of ours."""
     ns, medians = r["times_ns"], r["medians_ns"]
@@ -148,31 +125,48 @@ def _above(r: Row) -> str:
     return ", ".join(f"+{medians[n] / ns[n] - 1:.0%}" for n in better)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = table_parser(__doc__, "NAME or NAME:n=500:f64")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each search; 0: none")
-    given = parser.parse_args(arguments)
-    if given.child:
-        return answer(given.child, PolybenchOptions, make_row)
-    if given.seconds < 0:
-        parser.error("--seconds must not be negative")
-    options = PolybenchOptions(given.seconds, given.seed)
-    which = {"known": tuple(PROGRAMS), "dtypes": ("f64",), "find": PROGRAMS.__getitem__}
-    texts = [t if t.count(":") != 1 else f"{t}:f64" for t in given.only]
-    wanted = wanted_jobs(parser, texts, JOBS, **which)
-    results = Table(FILE, JOBS, report, given.results)
+def _time(name: str) -> Callable[[Row], str]:
+    return lambda r: time_text(r["times_ns"].get(name))
 
-    def make(job: Job) -> Row:
-        return run_row(FILE, job, options, _LIMIT_S)
 
-    def say(row: Row) -> str:
-        times = ", ".join(f"{name} {time_text(ns)}" for name, ns in row["times_ns"].items())
-        return f"{times}; {speed(row):.2f}"
+COLUMNS: Columns = {
+    "program": lambda r: r["name"],
+    "n": lambda r: str(r["sizes"]["n"]),
+    **{name: _time(name) for name in (*OURS, *THEIRS)},
+    "theirs / ours": lambda r: f"{speed(r):.2f}",
+    "medians": _above,
+    "bound": lambda r: time_text(r.get("bound_ns")),
+    "closed": lambda r: r.get("closed", "–").replace("|", "/"),
+}
 
-    rows = results.make(results.missing(wanted, given.again), make, say)["rows"]
-    return 1 if any(r["status"] != "ok" for r in rows) else 0
 
+def report(made: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    speeds = [speed(r) for r in made["rows"] if r["status"] == "ok"]
+    return (
+        page("Triangles, time steps and sparse rows", PROTOCOL, COLUMNS, made["rows"])
+        + f"- At least as fast as the better of NumPy and numba: {sum(x >= 1.0 for x in speeds)} of {len(speeds)} rows;"
+        f" below half of its speed: {sum(x < 0.5 for x in speeds)}.\n"
+    )
+
+
+def _said(r: Row) -> str:
+    times = ", ".join(f"{name} {time_text(ns)}" for name, ns in r["times_ns"].items())
+    return f"{times}; {speed(r):.2f}"
+
+
+QUESTION = Question(
+    file="polybench",
+    doc=__doc__,
+    order=JOBS,
+    options=PolybenchOptions,
+    make=make_row,
+    report=report,
+    say=_said,
+    dtypes=("f64",),
+    works=PROGRAMS,
+)
+main = QUESTION.main
 
 if __name__ == "__main__":
     sys.exit(main())

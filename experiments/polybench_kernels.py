@@ -7,8 +7,7 @@ Each sequence works in place on arrays that `polybench_peers.arrays_of` makes, i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..kernels.language.intrinsics import loop_config
@@ -299,33 +298,8 @@ def csr_block(start: Any, column: Any, value: Any, x: Any, y: Any) -> None:
     rows_by_block(start, column, value, x, y)
 
 
-@dataclass(frozen=True)
-class Program:
-    """A sequence of the table. `size`: n of its row."""
-
-    sequence: Callable[..., None]
-    size: int = 1000
-
-    def complete(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Sizes as `Job` has them. Raises ValueError."""
-        if sizes.keys() != {"n"} or sizes["n"] < 8:
-            raise ValueError("the size is n, at least 8")
-        return sizes
-
-
-PROGRAMS = {
-    "syrk": Program(syrk),
-    "syr2k": Program(syr2k),
-    "trmm": Program(trmm),
-    "covariance": Program(covariance),
-    "correlation": Program(correlation),
-    "lu": Program(lu),
-    "cholesky": Program(cholesky),
-    "jacobi_2d": Program(jacobi_2d),
-    "heat_3d": Program(heat_3d, 100),
-    "seidel_2d": Program(seidel_2d),
-    "floyd_warshall": Program(floyd_warshall),
-    "nussinov": Program(nussinov),
-    "csr_vector": Program(csr_vector, 100_000),
-    "csr_block": Program(csr_block, 100_000),
-}
+_ALL = (
+    *(syrk, syr2k, trmm, covariance, correlation, lu, cholesky, jacobi_2d, heat_3d, seidel_2d),
+    *(floyd_warshall, nussinov, csr_vector, csr_block),
+)
+SEQUENCES: Mapping[str, Callable[..., None]] = {f.__name__: f for f in _ALL}

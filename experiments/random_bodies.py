@@ -15,7 +15,6 @@ Writes experiments/results/random_bodies.md. The exit status is 1 where any body
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -32,7 +31,7 @@ from ..testing.checked_bodies import Drawn, drawn, machine
 from ..testing.random_bodies import Body, body
 from .conditions import stamp, stamp_text
 from .sampling import generator_hash
-from .writing import read_results, table, write_results
+from .writing import parser_of, read_results, table, write_results
 
 FILE = "random_bodies"
 BATCH = 25  # texts of one call of a compiler
@@ -149,18 +148,8 @@ def report(values: dict[str, Any]) -> str:
         rows.append([p["way"], *map(str, counts), *took, WAYS[p["way"]]])
         wrong += [[p["way"], k, what.replace("|", "/")] for k, what in p["wrong"].items()]
         traits.update(p["traits"])
-    head = [
-        "way",
-        "bodies",
-        "candidates",
-        "dead ends",
-        "left out",
-        "wrong",
-        "mended",
-        "s",
-        "sources",
-        "how",
-    ]
+    head = ["way", "bodies", "candidates", "dead ends", "left out", "wrong", "mended", "s"]
+    head += ["sources", "how"]
     blocks = [
         "# Random bodies",
         stamp_text(values["stamp"]),
@@ -226,14 +215,11 @@ def run(way: str, n: int, seconds: float, folder: Path | None, is_new: bool = Fa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--n", type=int, default=2000, help="bodies of the way in all")
     parser.add_argument("--way", choices=tuple(WAYS), default="gcc")
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--again", action="store_true", help="begin with body 0 again")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.way.endswith("cuda") and (absent := gpu_running.why_not()):
         parser.error(absent)

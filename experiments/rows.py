@@ -13,16 +13,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from ..kernels.library import load, names
 from ..runtime.device import cache_folder
 from ..space.engine.jit import cache_folder as jitted_folder
 from .conditions import stamp_text
-from .writing import read_results, table, write_results
+from .writing import parser_of, read_results, table, write_results
 
 Row = dict[str, Any]
 Options = TypeVar("Options")  # a dataclass
@@ -54,6 +56,11 @@ class Job(NamedTuple):
         return f"{self.name}:{extents}" + ("" if self.dtype == "f32" else f":{self.dtype}")
 
     @property
+    def numpy(self) -> Any:
+        """The type of its elements, as NumPy has it."""
+        return {"f32": np.float32, "f64": np.float64}[self.dtype]
+
+    @property
     def volume(self) -> int:
         volume = 1
         for extent in self.sizes.values():
@@ -72,19 +79,36 @@ def title(row: Row) -> str:
     return f"{row['name']} " + "x".join(map(str, extents))
 
 
+Columns = Mapping[str, Callable[[Any], str]]
+"""The columns of a table by their heads: what a row has there."""
+
+
+def table_of(columns: Columns, rows: Iterable[Any]) -> str:
+    """The rows as Markdown. Two columns may have one head: blanks around it do not count."""
+    body = [[cell(r) for cell in columns.values()] for r in rows]
+    return table([head.strip() for head in columns], body)
+
+
 def page(
     heading: str,
     protocol: str,
-    heads: list[str],
-    cells: Callable[[Row], list[str]],
+    columns: Columns,
     rows: Sequence[Row],
+    *,
+    notes: Callable[[list[Row]], list[str]] = lambda good: [],
+    lines: Callable[[Row], Iterable[Row]] = lambda row: [row],
+    by_time: bool = False,
 ) -> str:
-    """The page of a table: what was done, the machine, a line for each row that was made, and why others were not."""
+    """The page of a table: what was done, the machine and `notes` on it, the `lines` of each row, and why others were not made.
+
+    The machine is as it was when the last row was taken: the last of the table, or the last `by_time`.
+    """
     good = [r for r in rows if r["status"] == "ok"]
     parts = [f"# {heading}", "", protocol, ""]
     if good:
-        parts += [stamp_text(good[-1]["stamp"])]
-    parts += ["", table(heads, [cells(r) for r in good]), ""]
+        last = max(good, key=lambda r: str(r["stamp"]["taken"])) if by_time else good[-1]
+        parts += [stamp_text(last["stamp"]), *notes(good)]
+    parts += ["", table_of(columns, [x for r in good for x in lines(r)]), ""]
     parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
     return "\n".join([*parts, ""])
 
@@ -109,7 +133,7 @@ def parse_jobs(
         if not jobs:
             raise ValueError(f"the table has no row {text!r}: give sizes as well")
         return jobs
-    dtype = rest[1] if len(rest) == 2 else "f32"
+    dtype = rest[1] if len(rest) == 2 else dtypes[0]
     if len(rest) > 2 or dtype not in dtypes:
         raise ValueError(f"{':'.join(rest[1:])!r} is not {' or '.join(dtypes)}")
     sizes = dict(_size(part) for part in rest[0].split(","))
@@ -139,18 +163,10 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def run_row(module: str, job: Job, options: Any, limit_s: float) -> Row:
-    """The row that `python -m MODULE --child` of this folder makes (see `answer`). One that fails says why."""
+    """The row that `python -m MODULE --child` of this folder makes. One that fails says why."""
     asked = job._asdict() | {"options": asdict(options)}
     made = in_fresh_process(module, asked, limit_s)
     return made if isinstance(made, dict) else {"status": "failed", **asked, "why": made}
-
-
-def answer(asked: str, kind: type[Options], make: Callable[[Job, Options], Row]) -> int:
-    """The other end of `run_row`: makes the row, prints it, and gives the exit status."""
-    row = json.loads(asked)
-    made = make(Job.of(row), kind(**row["options"]))
-    print(json.dumps({"status": "ok", **row, **made}))
-    return 0
 
 
 def in_fresh_process(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:
@@ -236,12 +252,8 @@ class Table:
 
 def table_parser(description: str | None, only: str) -> argparse.ArgumentParser:
     """The options of every table; `only` says what names a row."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(description)
     parser.add_argument("--only", nargs="*", default=(), help=only)
     parser.add_argument("--again", action="store_true", help="also rows that are there already")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder of the results")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser

@@ -9,23 +9,34 @@ when a check of the whole table fails.
 
 from __future__ import annotations
 
+import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..explorer.workload import Workload
 from ..kernels.library import load, names
-from .conditions import stamp_text
-from .rows import Job, Row, Table, answer, table_parser, title, wanted_jobs
-from .rows import run_row as row_of_child
-from .run_row import RowOptions, compilers_s, make_row
-from .writing import ratio_text, share_text, table, time_text
+from ..runtime.api.outcome import FINAL, Failure
+from ..runtime.cpu.device import CpuDevice
+from ..runtime.cpu.probe import calibrate
+from ..runtime.worker.worker import Worker, WorkerOptions
+from ..search.bound.bounder import Bounder, Roofline
+from ..space.targets.target import Target
+from . import row
+from .conditions import stamp
+from .measuring import level_of, median, spread, time_ns
+from .question import Question, asked
+from .rows import Columns, Job, Row, page, title
+from .writing import ratio_text, share_text, time_text
 
 SPEED_UP = 1.5
 ROOF_SHARE = 0.85
 CHECKED = ("axpydot", "waxpby", "vadd", "bicgk", "gemver")
 _TWO_SIZES = ("heat", "standardise")  # in memory and in the last cache
-_ROW_MARGIN_S = 420.0  # set-up and comparison of the largest size on a busy machine
 
 PROTOCOL = """Each row is made in a process of its own: a calibration, an exploration, then
 rounds of {a probe of memory; best and default, sample by sample in turn; NumPy in a child of its own
@@ -53,9 +64,114 @@ def all_jobs() -> list[Job]:
     return sorted(jobs, key=lambda job: job.volume)
 
 
-def run_row(job: Job, options: RowOptions) -> Row:
-    """The row, made in a child. A row that fails says why."""
-    return row_of_child("run_table", job, options, 4 * options.seconds + _ROW_MARGIN_S)
+@dataclass(frozen=True)
+class RowOptions:
+    """Options of one row."""
+
+    seconds: float = asked(60.0, "of each exploration")
+    rounds: int = asked(7)
+    seed: int = asked(1, least=0)
+    calibrate: bool = asked(True)
+    evaluations: int | None = None  # end the search, too
+
+
+def make_row(job: Job, options: RowOptions) -> Row:
+    """What is found for a row. Raises RuntimeError where nothing was found or it no longer runs."""
+    device = row.cpu()
+    if options.calibrate:
+        calibrate(device)
+    workload = row.workload_of(job, options.seed)
+    told = row.with_one_compiler(device, options.seconds, options.seed, options.evaluations)
+    with row.searched(workload, told) as (found, folder):
+        compared = _compare(workload, device, folder, options)
+    roof = Bounder(row.space_of(workload, device)).roofline()
+    return {
+        **found,
+        **compared,
+        **_shares(workload, roof, device.machine.facts(), compared),
+        **row.beside_bound(found, compared["best_ns"]),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        "stamp": stamp(device, median(compared["memory"]["memory_read"])),
+    }
+
+
+def _compare(
+    workload: Workload, device: CpuDevice, folder: Path, options: RowOptions
+) -> dict[str, Any]:
+    """Best, default and NumPy in turn, round by round, each round beside a probe of memory."""
+    best, default = row.best_and_default(workload, device, folder)
+    input_sets = row.inputs_of(workload, options.seed)
+    protocol = replace(FINAL, budget_ns=1.5e8)
+    rounds: list[tuple[float, float, float]] = []
+    memory: dict[str, list[float]] = {}
+    default_fails = ""
+    with Worker(device) as ours, Worker(device, WorkerOptions(runs_candidates=False)) as theirs:
+        assert isinstance(theirs, Worker)
+        ours.prepare(input_sets)
+        theirs.prepare(replace(input_sets, sets=input_sets.sets[:1]))
+        del input_sets
+        assert workload.reference is not None
+        for _ in range(options.rounds):
+            for key, samples in ours.probe_state().items():
+                memory.setdefault(key, []).append(median(samples))
+            outcomes = ours.interleave([best] if default_fails else [best, default], protocol)
+            if not default_fails and isinstance(outcomes[1], Failure):
+                # Beyond 2^24 terms a sum in order is no longer exact enough to be verified.
+                default_fails = f"{outcomes[1].kind}: {outcomes[1].advice}"
+            numpy_ns = time_ns(theirs.time_function(*workload.reference, protocol))
+            default_ns = float("nan") if default_fails else time_ns(outcomes[1])
+            rounds.append((time_ns(outcomes[0]), default_ns, numpy_ns))
+    best_ns, default_times, numpy_times = np.array(rounds).T
+    over_default: dict[str, Any] = {"default_fails": default_fails, "default_ns": None}
+    if not default_fails:
+        over_default = {"default_ns": median(default_times)}
+        over_default |= row.with_spread("over_default", default_times / best_ns)
+    return {
+        **over_default,
+        "rounds_ns": [[ns if ns == ns else None for ns in times] for times in rounds],
+        "memory": memory,
+        "best_ns": median(best_ns),
+        "best_spread": spread(best_ns),
+        "numpy_ns": median(numpy_times),
+        **row.with_spread("over_numpy", numpy_times / best_ns),
+    }
+
+
+def _shares(
+    workload: Workload, roof: Roofline, target: Target, compared: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is moved and computed, and the share of the roofline, formed inside each round.
+
+    In memory the rate is that of the probe of the same round with the nearest mix of reads and
+    writes; in a cache it is the calibrated one.
+    """
+    level = level_of(workload.problem, target)
+    in_place = sum(a.size_bytes for a in workload.problem.arrays if a.role == "inout")
+    mix = nearest_mix(roof.read_bytes, roof.written_bytes, in_place)
+    shares = []
+    for k, times_ns in enumerate(compared["rounds_ns"]):
+        rate = compared["memory"][mix][k] if level is None else level.read_bytes_per_ns
+        roof_ns = max(roof.total_bytes / rate, roof.flops / target.f32_flops_per_ns)
+        shares.append(roof_ns / times_ns[0])
+    return {
+        "bytes": roof.total_bytes,
+        "flops": roof.flops,
+        "level": "memory" if level is None else level.name,
+        "mix": mix if level is None else "",
+        **row.with_spread("roof_share", shares),
+        "is_computed": roof.flops / target.f32_flops_per_ns
+        > roof.total_bytes / target.memory_read_bytes_per_ns,
+    }
+
+
+def nearest_mix(read_bytes: float, written_bytes: float, in_place_bytes: float) -> str:
+    """The kind of the memory probe that moves most like this."""
+    total = max(1.0, read_bytes + written_bytes)
+    if in_place_bytes > 0.4 * total:
+        return "memory_scale"
+    kinds = {"memory_read": 0.0, "memory_read3_write_nt": 1 / 4, "memory_triad_nt": 1 / 3}
+    kinds |= {"memory_copy_nt": 1 / 2, "memory_write_nt": 1.0}
+    return min(kinds, key=lambda kind: abs(kinds[kind] - written_bytes / total))
 
 
 def problems(rows: Sequence[Row]) -> list[str]:
@@ -72,96 +188,76 @@ def problems(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def _rate(r: Row) -> str:
+    moved, unit = (r["flops"], "GF/s") if r["is_computed"] else (r["bytes"], "GB/s")
+    return f"{moved / r['best_ns']:.0f} {unit}"
+
+
+def _default(r: Row) -> str:
+    return time_text(r["default_ns"]) if r["default_ns"] else r["default_fails"].split(":")[0]
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "best": lambda r: time_text(r["best_ns"]),
+    "± %": lambda r: f"{100 * r['best_spread']:.1f}",
+    "default": _default,
+    "NumPy": lambda r: time_text(r["numpy_ns"]),
+    "x default": lambda r: ratio_text(r.get("over_default"), r.get("over_default_spread")),
+    "x NumPy": lambda r: ratio_text(r["over_numpy"], r["over_numpy_spread"]),
+    "rate": _rate,
+    "of": lambda r: "peak" if r["is_computed"] else r["level"],
+    "roofline": lambda r: share_text(r["roof_share"], r["roof_share_spread"]),
+    "bound": lambda r: time_text(r["bound_ns"]),
+    "gap": lambda r: "–" if r["gap"] is None else f"{r['gap']:.0%}",
+    "budget s": lambda r: f"{r['options']['seconds']:g}",
+    "evaluations": lambda r: str(r["evaluations"]),
+    "/s": lambda r: f"{r['evaluations'] / r['search_s']:.1f}",
+    "compilers": lambda r: f"{row.compilers_s(r['spent_s']) / r['search_s']:.0%}",
+    "below bound": lambda r: str(r["below_bound"]),
+    "set-up s": lambda r: f"{r['set_up_s']['started']:.1f}",
+    "within 5 % s": lambda r: f"{r['near_s']:.1f}",
+    "ended": lambda r: r["search_status"],
+}
+
+
+def _notes(good: list[Row]) -> list[str]:
+    read = [r["stamp"]["memory_bytes_per_ns"] for r in good]
+    seconds = sorted({f"{r['options']['seconds']:g}" for r in good})
+    return [
+        f"- memory read {min(read):.0f} – {max(read):.0f} GB/s over the rows,"
+        f" rows from {min(r['stamp']['taken'] for r in good)}",
+        f"- {' or '.join(seconds)} s a row, {good[0]['options']['rounds']} rounds, f32",
+    ]
+
+
 def report(made: dict[str, Any]) -> str:
     """The table as Markdown."""
     rows: list[Row] = made["rows"]
-    heads = [
-        *("sequence", "best", "± %", "default", "NumPy", "x default", "x NumPy", "rate"),
-        *("of", "roofline", "bound", "gap", "budget s", "evaluations", "/s", "compilers"),
-        *("below bound", "set-up s", "within 5 % s", "ended"),
+    n_below = sum(r["below_bound"] for r in rows if r["status"] == "ok")
+    parts = [
+        page("What the search finds", PROTOCOL, COLUMNS, rows, notes=_notes, by_time=True),
+        f"Measurements below their bound, of all evaluations: {n_below}.\n",
+        f"Checks ({', '.join(CHECKED)} in memory at least {SPEED_UP} x NumPy and at least",
+        f"{ROOF_SHARE:.0%} of the roofline; no measurement below its bound):\n",
+        *(f"- {line}" for line in problems(rows) or ["all met"]),
     ]
-    good = [r for r in rows if r["status"] == "ok"]
-    missed = problems(rows)
-    n_below = sum(r["below_bound"] for r in good)
-    parts = ["# What the search finds", "", PROTOCOL, ""]
-    if good:
-        last = max(good, key=lambda r: str(r["stamp"]["taken"]))
-        read = [r["stamp"]["memory_bytes_per_ns"] for r in good]
-        seconds = sorted({f"{r['options']['seconds']:g}" for r in good})
-        parts += [
-            stamp_text(last["stamp"]),
-            f"- memory read {min(read):.0f} – {max(read):.0f} GB/s over the rows,"
-            f" rows from {min(r['stamp']['taken'] for r in good)}",
-            f"- {' or '.join(seconds)} s a row, {good[0]['options']['rounds']} rounds, f32",
-            "",
-        ]
-    parts += [table(heads, [_cells(r) for r in rows]), ""]
-    parts += [f"Measurements below their bound, of all evaluations: {n_below}.", ""]
-    parts += [f"Checks ({', '.join(CHECKED)} in memory at least {SPEED_UP} x NumPy and at least"]
-    parts += [f"{ROOF_SHARE:.0%} of the roofline; no measurement below its bound):", ""]
-    parts += [f"- {line}" for line in missed or ["all met"]]
     return "\n".join([*parts, ""])
 
 
-def _cells(r: Row) -> list[str]:
-    if r["status"] != "ok":
-        return [title(r), f"failed: {r['why']}".replace("|", "/"), *[""] * 18]
-    rate = r["flops"] if r["is_computed"] else r["bytes"]
-    failed = r["default_ns"] is None
-    search_s = r["search_s"]
-    return [
-        title(r),
-        time_text(r["best_ns"]),
-        f"{100 * r['best_spread']:.1f}",
-        r["default_fails"].split(":")[0] if failed else time_text(r["default_ns"]),
-        time_text(r["numpy_ns"]),
-        ratio_text(r.get("over_default"), r.get("over_default_spread")),
-        ratio_text(r["over_numpy"], r["over_numpy_spread"]),
-        f"{rate / r['best_ns']:.0f} {'GF/s' if r['is_computed'] else 'GB/s'}",
-        "peak" if r["is_computed"] else r["level"],
-        share_text(r["roof_share"], r["roof_share_spread"]),
-        time_text(r["bound_ns"]),
-        "–" if r["gap"] is None else f"{r['gap']:.0%}",
-        f"{r['options']['seconds']:g}",
-        str(r["evaluations"]),
-        f"{r['evaluations'] / search_s:.1f}",
-        f"{compilers_s(r['spent_s']) / search_s:.0%}",
-        str(r["below_bound"]),
-        f"{r['set_up_s']['started']:.1f}",
-        f"{r['near_s']:.1f}",
-        r["search_status"],
-    ]
-
-
-def make_table(
-    wanted: Sequence[Job], options: RowOptions, again: bool, folder: Path | None
-) -> list[Row]:
-    """Make the rows that are missing, writing after each; all rows of the results."""
-    results = Table("run_table", all_jobs(), report, folder)
-    missing = results.missing(wanted, again)
-    rows: list[Row] = results.make(missing, lambda job: run_row(job, options), _said)["rows"]
-    return rows
-
-
-def _said(row: Row) -> str:
-    return f"{time_text(row['best_ns'])}, {row['over_numpy']:.2f} x NumPy"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = table_parser(__doc__, "NAME or NAME:n=2^20,...")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each exploration")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--no-calibrate", action="store_true")
-    given = parser.parse_args(arguments)
-    if given.child:
-        return answer(given.child, RowOptions, make_row)
-    wanted = wanted_jobs(parser, given.only, all_jobs())
-    options = RowOptions(given.seconds, given.rounds, given.seed, not given.no_calibrate)
-    missed = problems(make_table(wanted, options, given.again, given.results))
-    print("\n".join(f"missed: {line}" for line in missed) or "all checks met")
-    return 1 if missed else 0
-
+QUESTION = Question(
+    file="run_table",
+    doc=__doc__,
+    order=all_jobs(),
+    options=RowOptions,
+    make=make_row,
+    # Set-up and comparison of the largest size on a busy machine.
+    limit_s=lambda job, options: 4 * options.seconds + 420.0,
+    report=report,
+    say=lambda r: f"{time_text(r['best_ns'])}, {r['over_numpy']:.2f} x NumPy",
+    missed=problems,
+)
+main = QUESTION.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,6 @@ versions and the sources of the generator that it checked.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import tempfile
 import time
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..testing.sampling import Checker, Tally, sample
-from .writing import read_results, table, write_results
+from .writing import parser_of, read_results, table, write_results
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Sampling:
     """What is asked of a sample, and how its page says it."""
 
     file: str  # of the results, and the name of the experiment
@@ -40,7 +39,7 @@ class Question:
         return report(self, pieces_of(values))
 
 
-def piece_of(question: Question, tally: Tally, known: set[str]) -> dict[str, Any]:
+def piece_of(question: Sampling, tally: Tally, known: set[str]) -> dict[str, Any]:
     """The tally as JSON values, as it stands in the file."""
     return {
         "n_candidates": tally.n_candidates,
@@ -82,7 +81,7 @@ def texts_of(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
     return {key for piece in pieces for key in piece.get("texts", "").split()}
 
 
-def report(question: Question, pieces: Sequence[Mapping[str, Any]]) -> str:
+def report(question: Sampling, pieces: Sequence[Mapping[str, Any]]) -> str:
     """The sum of the pieces as Markdown."""
 
     def total(key: str) -> str:
@@ -105,7 +104,7 @@ def report(question: Question, pieces: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*parts, ""])
 
 
-def _made(question: Question, piece: Mapping[str, Any]) -> str:
+def _made(question: Sampling, piece: Mapping[str, Any]) -> str:
     taken = piece["conditions"]
     options = ("seed", "random_share")
     asked = "".join(f" --{k.replace('_', '-')} {piece[k]}" for k in options if k in piece)
@@ -118,19 +117,16 @@ def _made(question: Question, piece: Mapping[str, Any]) -> str:
     )
 
 
-def run(question: Question, doc: str | None, arguments: Sequence[str] | None = None) -> int:
+def run(question: Sampling, doc: str | None, arguments: Sequence[str] | None = None) -> int:
     """The command line of an experiment."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(doc)
     parser.add_argument("--n", type=int, default=2000, help="candidates")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random-share", type=float, default=question.random_share)
     parser.add_argument("--add", action="store_true", help="to the pieces that are there already")
     parser.add_argument("--stop", action="store_true", help="stop at the first fault")
-    parser.add_argument("-o", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
-    stored = stored_pieces(question.file, given.o) if given.add else []
+    stored = stored_pieces(question.file, given.results) if given.add else []
     kept = [piece for piece in stored if piece.get("seed") != given.seed]
     known = texts_of(kept)
     started_s = time.monotonic()
@@ -153,6 +149,6 @@ def run(question: Question, doc: str | None, arguments: Sequence[str] | None = N
     asked = {"seed": given.seed, "random_share": given.random_share}
     took = {"seconds": time.monotonic() - started_s}
     pieces = [*kept, asked | took | piece_of(question, tally, known)]
-    write_results(question.file, question.page, {"pieces": pieces}, given.o)
+    write_results(question.file, question.page, {"pieces": pieces}, given.results)
     print(report(question, pieces))
     return 1 if tally.faults else 0

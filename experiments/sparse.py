@@ -8,17 +8,15 @@ one thread. Takes about a minute a round with Taichi. Writes experiments/results
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
+from .turns import Found, by_turns, pythons_of, run_text, turns_parser
 from .writing import table, write_results
 
 FILE = "sparse"
@@ -113,27 +111,15 @@ PROGRAMS: Mapping[str, str] = {
 }
 
 
-def once(python: str, library: str, program: str, size: int, folder: Path) -> dict[str, Any]:
-    """One run of a program by a library. Raises CalledProcessError, TimeoutExpired."""
-    file = folder / f"with_{library}.py"
-    file.write_text(program)
-    command = [python, str(file), library, str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def measure(
     pythons: Mapping[str, str], names: Sequence[str], rounds: int, size: int, folder: Path
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """The runs of each program by each library, in turn."""
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for name in names:
-        found[name] = {library: [] for library in pythons}
-        for _ in range(rounds):
-            for library, python in pythons.items():
-                found[name][library].append(once(python, library, PROGRAMS[name], size, folder))
-    return found
+) -> Found:
+    """The runs of each program by each library."""
+
+    def once(library: str, python: str, name: str) -> dict[str, Any]:
+        return run_text(python, PROGRAMS[name], folder, LIMIT_S, library, str(size))
+
+    return by_turns(pythons, names, rounds, once)
 
 
 def report(values: dict[str, Any]) -> str:
@@ -166,23 +152,12 @@ def report(values: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--taichi", metavar="PYTHON")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=list(PROGRAMS), action="append")
+    parser = turns_parser(__doc__, 3, list(PROGRAMS))
     parser.add_argument("--size", type=int, default=256, help="cells along each axis")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.rounds < 1 or given.size < 32 or given.size % 32:
         parser.error("--rounds must be positive, and --size a multiple of 32")
-    others = {"taichi": given.taichi} if given.taichi else {}
-    pythons = {OURS: sys.executable, **others}
-    try:
-        versions = versions_in(others)
-    except (OSError, ValueError) as e:
-        parser.error(str(e))
+    pythons, versions = pythons_of(parser, {"taichi": given.taichi}, OURS)
     with TemporaryDirectory() as folder:
         found = measure(
             pythons, given.only or list(PROGRAMS), given.rounds, given.size, Path(folder)

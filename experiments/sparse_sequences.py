@@ -9,16 +9,15 @@ takes `--seconds` a program. Writes experiments/results/sparse_sequences.md.
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
+from .turns import by_turns, pythons_of, run_text, turns_parser
 from .writing import table, write_results
 
 FILE = "sparse_sequences"
@@ -213,33 +212,23 @@ def result():
 }
 
 
-def once(python: str, way: str, file: Path, given: tuple[int, Path, float]) -> dict[str, Any]:
-    """One run of a program in one way. Raises CalledProcessError, TimeoutExpired."""
-    shrink, folder, seconds = given
-    command = [python, str(file), way, str(shrink), str(folder), str(seconds)]
-    limit = LIMIT_S + seconds
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def measure(
     peers: Mapping[str, str], name: str, rounds: int, given: tuple[int, Path, float]
 ) -> dict[str, Any]:
     """A program in each way, in turn."""
     shrink, folder, seconds = given
-    file, run = folder / f"{name}.py", folder / name
-    file.write_text(_HEAD + PROGRAMS[name] + _TASKS + _TAIL)
+    text, told = _HEAD + PROGRAMS[name] + _TASKS + _TAIL, (str(shrink), str(folder / name))
+
+    def once(way: str, python: str, _: str = name) -> dict[str, Any]:
+        limit_s = LIMIT_S + seconds
+        return run_text(python, text, folder, limit_s, way, *told, str(seconds))
+
     ways = {PLAIN: sys.executable, **peers}
     explored = None
     if seconds > 0:
-        explored = once(sys.executable, "explore", file, (shrink, run, seconds))
+        explored = once("explore", sys.executable)
         ways |= {EXPLORED: sys.executable} if explored["tasks"] else {}  # else nothing ran in time
-    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, python in ways.items():
-            runs[way].append(once(python, way, file, (shrink, run, seconds)))
-    return {"runs": runs, "explored": explored}
+    return {"runs": by_turns(ways, [name], rounds, once)[name], "explored": explored}
 
 
 def report(values: dict[str, Any]) -> str:
@@ -274,23 +263,15 @@ def report(values: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = turns_parser(__doc__, 3, list(PROGRAMS), libraries=())
     parser.add_argument("--peer", metavar="NAME=PYTHON", action="append", default=[])
     parser.add_argument("--seconds", type=float, default=60.0, help="of exploring; 0: none")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shrink", type=int, default=1, help="so many times fewer cells")
-    parser.add_argument("--only", choices=list(PROGRAMS), action="append")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.rounds < 1 or given.shrink < 1 or not all("=" in p for p in given.peer):
         parser.error("--rounds and --shrink must be positive, and --peer a name=python")
     peers = dict(p.split("=", 1) for p in given.peer)
-    try:
-        versions = versions_in(peers)
-    except (OSError, ValueError) as e:
-        parser.error(str(e))
+    _, versions = pythons_of(parser, peers)
     found = {}
     with TemporaryDirectory() as folder:
         for name in given.only or PROGRAMS:

@@ -15,7 +15,6 @@ take about six minutes compiled, which is mostly the compiler.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from ..testing.sparse_batches import run as run_batch
 from ..testing.sparse_trees import Shape, Step, at_once, check, drawn
 from ..testing.sparse_trees import plainly as as_lowered
 from .conditions import stamp, stamp_text
-from .writing import read_results, table, write_results
+from .writing import parser_of, read_results, table, write_results
 
 FILE = "sparse_trees"
 LIMIT_S = 900.0  # of one tree
@@ -178,15 +177,12 @@ def _piece(found: Found, first: int, load: float) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--trees", type=int, default=50)
     parser.add_argument("--way", choices=(*WAYS, SEQUENCES), default="compiled")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=240.0, help="of sequences")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.way == "cuda" and (absent := gpu_running.why_not()):
         parser.error(absent)

@@ -9,19 +9,18 @@ another. Writes experiments/results/taichi_behaviours.md; takes two minutes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..testing.observing import behaviours, files, is_like, taichi_of, title
 from .conditions import stamp, stamp_text, versions_in
-from .writing import read_results, table, write_results
+from .turns import this_package
+from .writing import parser_of, read_results, table, write_results
 
 FILE = "taichi_behaviours"
 LIMIT_S = 240.0  # of one file with one of the two
@@ -98,23 +97,15 @@ def observed(who: str, python: str, asked: Sequence[str]) -> dict[str, dict[str,
     """What was asked for (`FILE:NAME`) shows, run in as few processes as there are ends of processes."""
     found: dict[str, dict[str, Any]] = {}
     left = list(asked)
-    with tempfile.TemporaryDirectory(prefix="kernelscape-behaviours-") as scratch:
-        place = Path(scratch)
-        (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
-        environment = os.environ | {
-            "PYTHONPATH": scratch,
-            "XDG_CACHE_HOME": str(place / "cache"),
-            "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
-            "TI_LOG_LEVEL": "error",
-        }
+    with this_package() as (place, environment):
         while left:
             command = [python, "-m", "kernelscape.testing.observing", who, *left]
             begun = ""
             try:
                 done = subprocess.run(
                     command,
-                    env=environment,
-                    cwd=scratch,
+                    env=os.environ | environment,
+                    cwd=place,
                     capture_output=True,
                     text=True,
                     timeout=LIMIT_S,
@@ -248,12 +239,9 @@ def unpacked(rows: Sequence[str]) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--taichi", metavar="PYTHON")
     parser.add_argument("--only", nargs="*", default=(), metavar="FILE")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.only if name not in files()]
     if unknown:

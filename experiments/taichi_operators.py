@@ -14,7 +14,6 @@ import lzma
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 
 from ..testing.operator_programs import language_cells, name_of
 from ..testing.taichi_values import PLACE, Found, kept
+from .turns import this_package
 
 LIMIT_S = 300.0
 
@@ -65,9 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="OP", help="these, beside what is kept")
     given = parser.parse_args(arguments)
     found: Found = kept(given.to) if given.only and given.to.exists() else {}
-    with tempfile.TemporaryDirectory(prefix="kernelscape-operators-") as made:
-        scratch = Path(made)
-        (scratch / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
+    with this_package() as (scratch, _):
         every = language_cells()
         for op in given.only or dict.fromkeys(c.op for c in every):
             found |= asked(given.taichi, [name_of(c) for c in every if c.op == op], scratch)

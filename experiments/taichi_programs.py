@@ -10,7 +10,6 @@ it once, at the beginning. Writes experiments/results/taichi_programs.md.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import math
@@ -29,7 +28,8 @@ import numpy as np
 
 from .conditions import moment, stamp, stamp_text, versions_in
 from .taichi_driver import FRAME_RATE
-from .writing import read_results, table, time_text, write_results
+from .turns import this_package
+from .writing import parser_of, read_results, table, time_text, write_results
 
 FILE = "taichi_programs"
 FRAMES = 10
@@ -100,28 +100,17 @@ def run_one(
     """
     path = asked.examples / f"{name}.py"
     python = sys.executable if frontend == "ours" else str(asked.taichi)
-    with tempfile.TemporaryDirectory(prefix="kernelscape-programs-") as scratch:
-        place = Path(scratch)
-        (place / "kernelscape").symlink_to(Path(__file__).resolve().parents[1])
+    with this_package() as (place, environment):
         (place / "work").mkdir()
         command = [python, "-m", "kernelscape.experiments.taichi_driver", frontend]
         command += [str(path), "--frames", str(asked.frames), "--state", str(state)]
-        environment = os.environ | {
-            "PYTHONPATH": scratch,
-            "XDG_CACHE_HOME": str(place / "cache"),
-            "TI_OFFLINE_CACHE_FILE_PATH": str(place / "taichi"),
-            "QD_OFFLINE_CACHE_FILE_PATH": str(place / "quadrants"),
-            "QD_ARCH": "x64",
-            "TI_LOG_LEVEL": "error",
-            "TI_ARCH": "x64",  # without a GPU, `ti.init(arch=ti.gpu)` may kill the process
-        }
         if threads:
             environment["TI_CPU_MAX_NUM_THREADS"] = str(threads)
         try:
             done = subprocess.run(
                 command,
                 cwd=place / "work",
-                env=environment,
+                env=os.environ | environment,
                 capture_output=True,
                 text=True,
                 timeout=asked.limit_s,
@@ -376,9 +365,7 @@ def run(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--taichi", metavar="PYTHON")
     parser.add_argument("--examples", type=Path, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME")
@@ -386,7 +373,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a program may take")
     parser.add_argument("--seconds", type=float, default=280, help="begin no row after so many")
     parser.add_argument("--again", action="store_true", help="forget rows that are there")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.examples is None and given.taichi is None:
         parser.error("give --taichi PYTHON, or --examples FOLDER")

@@ -10,7 +10,6 @@ Writes experiments/results/taichi_speed.md.
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import sys
@@ -22,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .conditions import moment, stamp, stamp_text, versions_in
+from .conditions import moment, stamp, stamp_text
 from .taichi_programs import Asked, examples_of, run_one
+from .turns import pythons_of, turns_parser
 from .writing import read_results, table, time_text, write_results
 
 FILE = "taichi_speed"
@@ -159,27 +159,20 @@ def run(turns: Turns, values: dict[str, Any], seconds: float, folder: Path | Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--taichi", metavar="PYTHON")
-    parser.add_argument("--quadrants", metavar="PYTHON")
+    parser = turns_parser(__doc__, 5, libraries=WHO[1:])
     parser.add_argument("--examples", type=Path, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", default=(), metavar="NAME")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--frames", type=int, help="of every program")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds a program may take")
     parser.add_argument("--seconds", type=float, default=240, help="begin no row after so many")
     parser.add_argument("--again", action="store_true", help="forget rows that are there")
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     if given.examples is None and given.taichi is None:
         parser.error("give --taichi PYTHON, or --examples FOLDER")
-    others = {"taichi": given.taichi, "quadrants": given.quadrants}
-    others = {who: python for who, python in others.items() if python}
+    asked = {"taichi": given.taichi, "quadrants": given.quadrants}
+    pythons, versions = pythons_of(parser, asked)
     try:
         examples = (given.examples or examples_of(given.taichi)).resolve()
-        versions = versions_in(others)
     except (OSError, ValueError) as e:
         parser.error(str(e))
     chosen = {
@@ -192,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = {} if given.again else read_results(FILE, given.results)
     values: dict[str, Any] = {"rows": [], "versions": {}} | kept
     values |= {"stamp": stamp(), "versions": values["versions"] | versions}
-    turns = Turns(examples, chosen, {"ours": None, **others}, given.rounds, given.limit)
+    turns = Turns(examples, chosen, {"ours": None, **pythons}, given.rounds, given.limit)
     run(turns, values, given.seconds, given.results)
     return 0
 

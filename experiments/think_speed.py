@@ -8,7 +8,6 @@ takes 10 ms or more, 5 % of the descents end dead, or a median bound takes 50 us
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -33,8 +32,10 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.engine.propagate import FIXPOINT, random_descent
 from ..space.targets.target import Target
 from ..testing.checking import random_candidate
+from . import row
 from .conditions import stamp, stamp_text
-from .writing import table, write_results
+from .rows import Columns, table_of
+from .writing import parser_of, write_results
 
 DESCENT_MS = 10.0
 DEAD_SHARE = 0.05
@@ -209,33 +210,42 @@ def failures(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def _between(x: Quartiles | None, form: str = ".1f") -> str:
+    """A median and its quartiles."""
+    return "–" if x is None else f"{x.median:{form}} ({x.low:{form}} – {x.high:{form}})"
+
+
+def _size(x: Interval) -> str:
+    return f"{x.mean:.1e} ({x.low:.0e} – {x.high:.0e})"
+
+
+def _share(x: Interval) -> str:
+    return f"{x.mean:.1%} ({x.low:.1%} – {x.high:.1%})"
+
+
+COLUMNS: Columns = {
+    "sequence": lambda r: r.name,
+    "objects": lambda r: str(r.n_objects),
+    "choices": lambda r: str(r.n_choices),
+    "searchable": lambda r: str(r.n_searchable),
+    "open at the root": lambda r: str(r.n_open),
+    "build ms": lambda r: f"{r.build_ms:.0f}",
+    "root ms": lambda r: f"{r.root_ms:.0f}",
+    "descent ms": lambda r: _between(r.descent_ms, ".2f"),
+    "decisions": lambda r: f"{r.decisions:.0f}",
+    "propagations/s": lambda r: f"{r.propagations_per_s:.1e}",
+    "dead ends": lambda r: _share(r.dead_ends),
+    "bound us": lambda r: _between(r.bound_us),
+    "text ms": lambda r: _between(r.text_ms),
+    "implementations (Knuth)": lambda r: _size(r.knuth),
+    "(Chen)": lambda r: _size(r.chen),
+}
+
+
 def report(values: dict[str, Any]) -> str:
     """The rows as Markdown."""
     rows = [msgspec.convert(r, Row) for r in values["rows"]]
     n_descents, n_walks = values["n_descents"], values["n_walks"]
-    heads = [
-        *("sequence", "objects", "choices", "searchable", "open at the root", "build ms"),
-        *("root ms", "descent ms", "decisions", "propagations/s", "dead ends", "bound us"),
-        "text ms",
-        *("implementations (Knuth)", "(Chen)"),
-    ]
-    body = [
-        [
-            r.name,
-            *(str(n) for n in (r.n_objects, r.n_choices, r.n_searchable, r.n_open)),
-            f"{r.build_ms:.0f}",
-            f"{r.root_ms:.0f}",
-            f"{r.descent_ms.median:.2f} ({r.descent_ms.low:.2f} – {r.descent_ms.high:.2f})",
-            f"{r.decisions:.0f}",
-            f"{r.propagations_per_s:.1e}",
-            f"{r.dead_ends.mean:.1%} ({r.dead_ends.low:.1%} – {r.dead_ends.high:.1%})",
-            f"{r.bound_us.median:.1f} ({r.bound_us.low:.1f} – {r.bound_us.high:.1f})",
-            _milliseconds(r.text_ms),
-            _size(r.knuth),
-            _size(r.chen),
-        ]
-        for r in rows
-    ]
     missed = failures(rows)
     return "\n".join(
         [
@@ -249,7 +259,7 @@ def report(values: dict[str, Any]) -> str:
             " The root fixpoint includes shaving. Bounds are those of candidates on random"
             " descents, each met once. Texts are those of random implementations, lowered and printed.",
             "",
-            table(heads, body),
+            table_of(COLUMNS, rows),
             "",
             f"Goals: a descent under {DESCENT_MS:g} ms, dead ends under {DEAD_SHARE:.0%}, a bound"
             f" under {BOUND_US:g} us (medians): " + ("; ".join(missed) if missed else "all met."),
@@ -258,21 +268,9 @@ def report(values: dict[str, Any]) -> str:
     )
 
 
-def _milliseconds(x: Quartiles | None) -> str:
-    return "–" if x is None else f"{x.median:.1f} ({x.low:.1f} – {x.high:.1f})"
-
-
-def _size(x: Interval) -> str:
-    return f"{x.mean:.1e} ({x.low:.0e} – {x.high:.0e})"
-
-
 def run(only: Sequence[str], n_descents: int, n_walks: int, seed: int, folder: Path | None) -> int:
     """Measure, write, check; the exit status."""
-    from ..runtime.cpu.device import CpuDevice
-    from ..runtime.device import open_device
-
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     target = device.machine.facts()
     chosen = list(only) or list(names())
     measure_sequence(chosen[0], target, 5, 5, seed)  # compiles what is compiled on first use
@@ -291,17 +289,14 @@ def run(only: Sequence[str], n_descents: int, n_walks: int, seed: int, folder: P
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--only", nargs="*", default=(), help="names of sequences (default: all)")
     parser.add_argument("--descents", type=int, default=200)
     parser.add_argument("--walks", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--results", type=Path, help="folder of the results")
     given = parser.parse_args(arguments)
     return run(given.only, given.descents, given.walks, given.seed, given.results)
 
-
-_Raw = argparse.RawDescriptionHelpFormatter
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,18 +11,18 @@ earlier version, as one text, to compare with: of `git show REVISION:runtime/cpu
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import importlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..codegen.lower import lower, print_source
 from ..codegen.text.source import Source
 from ..explorer.entry import library_workload
 from ..kernels.library import LibrarySequence, load, names
@@ -30,24 +30,20 @@ from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
-from ..runtime.device import open_device
-from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.input_sets import InputSets
-from ..runtime.worker.inputs import make_input_sets
 from ..runtime.worker.worker import AbstractWorker, Worker
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
-from . import busy
+from . import busy, row
 from .busy import Call
 from .calls import A_ROW, sparse_arguments, sparse_product
-from .conditions import stamp, stamp_text
+from .conditions import stamp
 from .measuring import all_built, built, busy_processes, median, time_ns
-from .rows import Job, Row, Table, answer, run_row, table_parser, title, wanted_jobs
-from .writing import table, time_text
+from .question import Question, asked
+from .rows import Columns, Job, Row, page, title
+from .writing import time_text
 
-_MODULE = "threads"
-_LIMIT_S, _BUSY_LIMIT_S = 300.0, 1200.0  # of one row
 _SPMV = LibrarySequence(
     name="spmv",
     formula="y = A x, A in compressed rows",
@@ -72,6 +68,7 @@ _ROWS = (
     ),
 )
 TEAM, ALONE, NUMBA = "threads", "one thread", "numba"
+PAUSED, BESIDE = "after a pause", "beside busy processes"
 
 
 @dataclass(frozen=True)
@@ -93,14 +90,20 @@ Rounds, in which all three are called in turn: {1e3 * ROUND.stretch_s:.0f} ms of
 processes": median, and the mean, in which calls that lost their core count in full). "x" is the mean over that of one thread."""
 
 
+def _text_of(file: str) -> str:
+    if not Path(file).is_file():
+        raise argparse.ArgumentTypeError(f"there is no such file: {file}")
+    return Path(file).read_text()
+
+
 @dataclass(frozen=True)
 class ThreadsOptions:
     """Options of one row."""
 
-    rounds: int = 5
-    seed: int = 1
-    calls: int = 10_000  # of each work beside each number of processes
-    former: str | None = None  # the text of an earlier team
+    rounds: int = asked(5)
+    seed: int = asked(1, least=0)
+    calls: int = asked(10_000, "of each work beside each number of processes")
+    former: str | None = asked(None, "team.c of an earlier version", type=_text_of)
 
 
 def sequence_called(name: str) -> LibrarySequence:
@@ -115,12 +118,10 @@ def make_row(job: Job, options: ThreadsOptions) -> Row:
 
 
 def _paused_row(job: Job, options: ThreadsOptions) -> Row:
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     entry = sequence_called(job.name)
     workload = library_workload(entry, job.sizes, job.dtype, options.seed)
-    rng = np.random.default_rng(options.seed)
-    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
+    input_sets = row.inputs_of(workload, options.seed, 1)
     facts = device.machine.facts()
     chosen = {}
     with Worker(device) as worker:
@@ -130,8 +131,7 @@ def _paused_row(job: Job, options: ThreadsOptions) -> Row:
             space = build_space(workload.problem, target)
             _, chosen[way] = _fastest(device, worker, [c for _, c in first_candidates(space)])
     calls = {way: _own(device, artifact, input_sets) for way, artifact in chosen.items()}
-    numpy_type = {"f32": np.float32, "f64": np.float64}[job.dtype]
-    theirs = entry.make_arguments(job.sizes, numpy_type, rng)
+    theirs = entry.make_arguments(job.sizes, job.numpy, np.random.default_rng(options.seed))
     peers = importlib.import_module(f"{__package__}.libraries.numba_fused").peers
     calls[NUMBA] = busy.timed(getattr(peers, job.name), theirs)
     times: dict[str, dict[str, list[list[float]]]] = {}
@@ -139,12 +139,10 @@ def _paused_row(job: Job, options: ThreadsOptions) -> Row:
         for way, call in calls.items():
             times.setdefault("hot", {}).setdefault(way, []).append(_stretch(call))
         for way, call in calls.items():
-            times.setdefault("after a pause", {}).setdefault(way, []).append(_pauses(call))
+            times.setdefault(PAUSED, {}).setdefault(way, []).append(_pauses(call))
         with busy_processes(available_cores()):
             for way, call in calls.items():
-                times.setdefault("beside busy processes", {}).setdefault(way, []).append(
-                    _stretch(call)
-                )
+                times.setdefault(BESIDE, {}).setdefault(way, []).append(_stretch(call))
     return {
         "times_ns": {when: {w: _summary(x) for w, x in by.items()} for when, by in times.items()},
         "stamp": stamp(device, memory),
@@ -153,19 +151,17 @@ def _paused_row(job: Job, options: ThreadsOptions) -> Row:
 
 def _busy_row(job: Job, options: ThreadsOptions) -> Row:
     """Nanoseconds of a work's calls beside busy processes. Raises RuntimeError where the three ways differ."""
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     entry, seed = busy.WORKS[job.name], options.seed + job.sizes["run"]
     workload = library_workload(entry, job.sizes, job.dtype, seed)
-    rng = np.random.default_rng(seed)
-    input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 1)
+    input_sets = row.inputs_of(workload, seed, 1)
     with Worker(device) as worker:
         worker.prepare(input_sets)
         memory = worker.probe()
-        space = build_space(workload.problem, device.machine.facts())
+        space = row.space_of(workload, device)
         candidates = [c for _, c in first_candidates(space)]
         source, artifact = _fastest(device, worker, candidates)
-    given = entry.make_arguments(job.sizes, np.dtype(job.dtype.replace("f", "float")), rng)
+    given = entry.make_arguments(job.sizes, job.numpy, np.random.default_rng(seed))
     serial = busy.serial_numba(entry.sequence)
     results = []
     for function in (entry.sequence, serial):
@@ -195,7 +191,7 @@ def _with_team(source: Source, team: str) -> Source:
 def _fastest(
     device: CpuDevice, worker: AbstractWorker, candidates: Sequence[Any]
 ) -> tuple[Source, Artifact]:
-    sources = [print_source(lower(c), dialect_of(device)) for c in candidates]
+    sources = [row.text_of(c, device) for c in candidates]
     quick = replace(FINAL, budget_ns=2e7)
     made = zip(sources, all_built(device, sources), strict=True)
     return min(made, key=lambda x: time_ns(worker.interleave([x[1]], quick)[0]))
@@ -246,74 +242,62 @@ def _summary(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
     }
 
 
+def _ways(r: Row) -> list[Row]:
+    """A line for each way; rows beside busy processes have a table of their own."""
+    return [] if busy.is_busy_row(r) else [r | {"way": way} for way in r["times_ns"]["hot"]]
+
+
+def _time(when: str, which: str) -> Callable[[Row], str]:
+    return lambda r: time_text(r["times_ns"][when][r["way"]][which])
+
+
+def _over_alone(r: Row) -> str:
+    means = {way: x["mean"] for way, x in r["times_ns"][BESIDE].items()}
+    return f"{means[r['way']] / means[ALONE]:.2f}"
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "who": lambda r: r["way"],
+    "hot": _time("hot", "median"),
+    PAUSED: _time(PAUSED, "median"),
+    "slowest tenth": _time(PAUSED, "slowest_tenth"),
+    BESIDE: _time(BESIDE, "median"),
+    "mean": _time(BESIDE, "mean"),
+    "x": _over_alone,
+}
+
+
 def report(made: dict[str, Any]) -> str:
     """A line for each way and row."""
-    parts = ["# Threads: after a pause, and beside busy processes", "", PROTOCOL, ""]
-    good = [r for r in made["rows"] if r["status"] == "ok"]
-    if good:
-        parts += [stamp_text(max((r["stamp"] for r in good), key=lambda s: str(s["taken"]))), ""]
-    heads = ["sequence", "who", "hot", "after a pause", "slowest tenth"]
-    heads += ["beside busy processes", "mean", "x"]
-    paused = [r for r in good if not busy.is_busy_row(r)]
-    parts += [table(heads, [cells for r in paused for cells in _cells(r)])]
-    parts += busy.report([r for r in good if busy.is_busy_row(r)])
-    parts += [f"- {title(r)} failed: {r['why']}" for r in made["rows"] if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
+    heading = "Threads: after a pause, and beside busy processes"
+    text = page(heading, PROTOCOL, COLUMNS, made["rows"], lines=_ways, by_time=True)
+    called = [r for r in made["rows"] if busy.is_busy_row(r) and r["status"] == "ok"]
+    return text + "\n".join([*busy.report(called), ""])
 
 
-def _lines(r: Row) -> Iterator[list[str]]:
-    return busy.cells(r) if busy.is_busy_row(r) else _cells(r)
+def _said(r: Row) -> str:
+    lines = busy.cells(r) if busy.is_busy_row(r) else _cells(r)
+    return ", ".join(f"{c[1]} {', '.join(c[2:])}" for c in lines)
 
 
 def _cells(r: Row) -> Iterator[list[str]]:
-    hot, paused, busy = r["times_ns"].values()
-    for way in hot:
-        yield [
-            title(r),
-            way,
-            time_text(hot[way]["median"]),
-            time_text(paused[way]["median"]),
-            time_text(paused[way]["slowest_tenth"]),
-            time_text(busy[way]["median"]),
-            time_text(busy[way]["mean"]),
-            f"{busy[way]['mean'] / busy[ALONE]['mean']:.2f}",
-        ]
+    return ([cell(x) for cell in COLUMNS.values()] for x in _ways(r))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = table_parser(__doc__, "NAME:n=8192,...[:f64]")
-    parser.add_argument("--rounds", type=int, default=ThreadsOptions.rounds)
-    parser.add_argument("--calls", type=int, default=ThreadsOptions.calls)
-    parser.add_argument("--former", type=Path, help="team.c of an earlier version")
-    given = parser.parse_args(arguments)
-    if given.child:
-        return answer(given.child, ThreadsOptions, make_row)
-    for name, value in (("rounds", given.rounds), ("calls", given.calls)):
-        if value < 1:
-            parser.error(f"--{name} {value} must be positive")
-    if given.former is not None and not given.former.is_file():
-        parser.error(f"--former {given.former}: there is no such file")
-    wanted = wanted_jobs(
-        parser,
-        given.only,
-        _ROWS,
-        dtypes=("f32", "f64"),
-        known=(*names(), _SPMV.name, *busy.WORKS),
-        find=sequence_called,
-    )
-    former = None if given.former is None else given.former.read_text()
-    options = ThreadsOptions(given.rounds, given.seed, given.calls, former)
-    results = Table(_MODULE, _ROWS, report, given.results)
-    made = results.make(
-        results.missing(wanted, given.again),
-        lambda job: run_row(
-            _MODULE, job, options, _BUSY_LIMIT_S if job.name in busy.WORKS else _LIMIT_S
-        ),
-        lambda row: ", ".join(f"{c[1]} {', '.join(c[2:])}" for c in _lines(row)),
-    )
-    return int(any(r["status"] != "ok" for r in made["rows"]))
-
+QUESTION = Question(
+    file="threads",
+    doc=__doc__,
+    order=_ROWS,
+    options=ThreadsOptions,
+    make=make_row,
+    limit_s=lambda job, options: 1200.0,
+    report=report,
+    say=_said,
+    dtypes=("f32", "f64"),
+    works={name: sequence_called(name) for name in (*names(), _SPMV.name, *busy.WORKS)},
+)
+main = QUESTION.main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,6 @@ results already are kept unless --again is given. Writes experiments/results/vec
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -24,10 +23,10 @@ from ..codegen.bodies.vector_functions import POLYNOMIALS
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.ops import OPS
 from ..runtime.cpu.device import CpuDevice
-from ..runtime.device import open_device
 from ..testing.vector_errors import Found, Function, VectorFunctions, points
+from . import row
 from .conditions import stamp, stamp_text
-from .writing import read_results, table, write_results
+from .writing import parser_of, read_results, table, write_results
 
 _MODULE = "vector_functions"
 _BLOCK = 1 << 22  # numbers that are measured at once
@@ -130,11 +129,10 @@ def report(made: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--points", type=int, default=10_000_000)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME:TYPE")
     parser.add_argument("--again", action="store_true", help="also rows that are there")
-    parser.add_argument("--results", type=Path, help="another folder")
     given = parser.parse_args(arguments)
     known = {f"{op}:{dtype.name}": (op, dtype) for op, dtype in POLYNOMIALS}
     unknown = [name for name in given.only if name not in known]
@@ -142,8 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--only {unknown[0]}: the functions are {', '.join(known)}")
     if given.points < 64:
         parser.error(f"--points {given.points} must be 64 or more")
-    device = open_device("cpu")
-    assert isinstance(device, CpuDevice)
+    device = row.cpu()
     kept = {} if given.again else read_results(_MODULE, given.results)
     rows = {f"{r['op']}:{r['dtype']}": r for r in kept.get("rows", [])}
     for name in given.only or known:

@@ -10,7 +10,6 @@ experiments/results/versions.md after every row. The exit status is 1 when a row
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -27,23 +26,23 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.lower import lower, print_source
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.memory import CpuArray
 from ..runtime.cpu.runner import load_harness
-from ..runtime.device import DeviceOptions, open_device
 from ..runtime.library import load_library
 from ..runtime.records.folder import BEST
 from ..runtime.records.loading import load_best
-from ..runtime.records.replay import dialect_of, rebuild_problem, restore_older
+from ..runtime.records.replay import rebuild_problem, restore_older
 from ..space.build import build_space
-from .conditions import stamp, stamp_text
+from . import row
+from .conditions import stamp
 from .measuring import built, median, spread
-from .rows import Job, Row, Table, table_parser, title, wanted_jobs
-from .writing import ratio_text, table, time_text
+from .question import add_options, asked, failures, options_of
+from .rows import Columns, Job, Row, Table, page, table_parser, title, wanted_jobs
+from .writing import ratio_text, time_text
 
 ROOT = Path(__file__).resolve().parent.parent
 # Two of each size class and kind of the table of searches.
@@ -109,10 +108,11 @@ class Built:
 class VersionOptions:
     """How rows are made."""
 
-    before: str
-    seconds: float
-    rounds: int
-    seed: int
+    before: str = asked("", "the earlier version: a revision, or a folder with it")
+    seconds: float = asked(20.0, "of each search")
+    rounds: int = asked(21, "of the timing")
+    seed: int = asked(1, least=0)
+    evaluations: int | None = asked(None, "at most, of each search", type=int)
 
 
 @contextmanager
@@ -163,16 +163,17 @@ def _search(package: Path, scratch: Path, job: Job, options: VersionOptions) -> 
     """The run directory of a search by the version in `package`."""
     run = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
     sizes = ",".join(f"{k}={v}" for k, v in job.sizes.items())
-    asked = ["--size", sizes, "--dtype", job.dtype, "--time-limit", f"{options.seconds:g}s"]
-    asked += ["--compiler", "gcc", "--seed", str(options.seed), "-o", str(run)]
-    _run(package, scratch, "-m", "kernelscape.cli", "run", job.name, *asked, "--quiet")
+    given = ["--size", sizes, "--dtype", job.dtype, "--time-limit", f"{options.seconds:g}s"]
+    given += ["--compiler", "gcc", "--seed", str(options.seed), "-o", str(run)]
+    if options.evaluations is not None:
+        given += ["--max-evals", str(options.evaluations)]
+    _run(package, scratch, "-m", "kernelscape.cli", "run", job.name, *given, "--quiet")
     return run
 
 
 def make_row(job: Job, package: Path, options: VersionOptions) -> Row:
     """Three libraries, timed in turn. Raises RuntimeError where one cannot be had."""
-    device = open_device("cpu", DeviceOptions(compiler="gcc"))
-    assert isinstance(device, CpuDevice)
+    device = row.cpu(compiler="gcc")
     with tempfile.TemporaryDirectory(prefix="kernelscape-versions-") as place:
         scratch = Path(place)
         earlier, later = (_search(p, scratch, job, options) for p in (package, ROOT))
@@ -197,7 +198,7 @@ def _lowered_again(run: Path, device: CpuDevice) -> Built:
     best = load_best(run / BEST)
     _, problem = rebuild_problem(best.stored, best.problem_key)
     candidate = restore_older(build_space(problem, device.machine.facts()), best.decisions)
-    return Built.of(built(device, print_source(lower(candidate), dialect_of(device))))
+    return Built.of(built(device, row.text_of(candidate, device)))
 
 
 def _time(
@@ -229,13 +230,18 @@ class _Child:
     """A process that calls one library."""
 
     def __init__(self, library: Built, job: Job, harness: str, seed: int) -> None:
-        asked = {"library": asdict(library), "job": job._asdict(), "harness": harness, "seed": seed}
+        wanted = {
+            "library": asdict(library),
+            "job": job._asdict(),
+            "harness": harness,
+            "seed": seed,
+        }
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "OPENBLAS_"))
         }
         # As workers of versions whose teams are OpenMP's run them.
         environment |= {"OMP_PROC_BIND": "true"}
-        command = [sys.executable, "-m", f"{__package__}.versions", "--child", json.dumps(asked)]
+        command = [sys.executable, "-m", f"{__package__}.versions", "--child", json.dumps(wanted)]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
@@ -255,15 +261,14 @@ class _Child:
         self._child.communicate()
 
 
-def _serve(asked: dict[str, Any]) -> int:
+def _serve(wanted: dict[str, Any]) -> int:
     """The other end of `_Child`: one time for each line, which names a placement."""
-    library, job = Built(**asked["library"]), Job(**asked["job"])
-    harness = load_harness(Path(asked["harness"]))
+    library, job = Built(**wanted["library"]), Job(**wanted["job"])
+    harness = load_harness(Path(wanted["harness"]))
     entry = getattr(load_library(library.path), library.entry)
     sequence = load_sequence(job.name)
-    numpy_type = np.dtype({"f32": np.float32, "f64": np.float64}[job.dtype])
     given = sequence.make_arguments(
-        sequence.complete(job.sizes), numpy_type, np.random.default_rng(asked["seed"])
+        sequence.complete(job.sizes), job.numpy, np.random.default_rng(wanted["seed"])
     )
     placed = {placement: _Placed(library, given, placement) for placement in PLACEMENTS}
     n = 0
@@ -308,84 +313,79 @@ class _Placed:
             array[...] = contents
 
 
-def report(made: dict[str, Any]) -> str:
-    """The table as Markdown."""
-    rows: list[Row] = made["rows"]
-    good = [r for r in rows if r["status"] == "ok"]
-    parts = ["# Is this version as fast as an earlier one?", "", PROTOCOL.format(**made["how"]), ""]
-    if good:
-        parts += [stamp_text(good[-1]["stamp"]), ""]
-    heads = ["sequence", "type", "before", "again", "searched"]
-    heads += [f"{name} / before{where}" for where in ("", ", aligned") for name in _LATER]
-    heads += ["said before", "said"]
-    parts += [table(heads, [_cells(r) for r in good]), ""]
-    for placement, name in product(PLACEMENTS, _LATER) if good else ():
-        ratios = [median(_ratios(r, placement, name)) for r in good]
-        mean = float(np.exp(np.mean(np.log(ratios))))
-        parts.append(f"- {name}, {placement}: geometric mean {mean:.3f}, largest {max(ratios):.2f}")
-    parts += [f"- {title(r)} failed: {r['why']}" for r in rows if r["status"] != "ok"]
-    return "\n".join([*parts, ""])
-
-
 def _ratios(r: Row, placement: str, name: str) -> np.ndarray[Any, Any]:
     times = r["times_ns"][placement]
     ratios: np.ndarray[Any, Any] = np.array(times[name]) / times["before"]
     return ratios
 
 
-def _said(r: Row, name: str) -> str:
-    return f"{median(r['times_ns']['numpy'][name]) / r['said_ns'][name]:.2f}"
+def _median(name: str) -> Callable[[Row], str]:
+    return lambda r: time_text(median(r["times_ns"]["numpy"][name]))
 
 
-def _cells(r: Row) -> list[str]:
-    times = [time_text(median(r["times_ns"]["numpy"][k])) for k in ("before", *_LATER)]
-    ratios = [_ratios(r, placement, name) for placement, name in product(PLACEMENTS, _LATER)]
-    said = [_said(r, "before"), _said(r, "searched")]
-    return [
-        title(r),
-        r["dtype"],
-        *times,
-        *(ratio_text(median(x), spread(x)) for x in ratios),
-        *said,
-    ]
+def _ratio(placement: str, name: str) -> Callable[[Row], str]:
+    def cell(r: Row) -> str:
+        ratios = _ratios(r, placement, name)
+        return ratio_text(median(ratios), spread(ratios))
+
+    return cell
+
+
+def _over_said(name: str) -> Callable[[Row], str]:
+    return lambda r: f"{median(r['times_ns']['numpy'][name]) / r['said_ns'][name]:.2f}"
+
+
+COLUMNS: Columns = {
+    "sequence": title,
+    "type": lambda r: r["dtype"],
+    **{name: _median(name) for name in ("before", *_LATER)},
+    **{f"{name} / before": _ratio("numpy", name) for name in _LATER},
+    **{f"{name} / before, aligned": _ratio("aligned", name) for name in _LATER},
+    "said before": _over_said("before"),
+    "said": _over_said("searched"),
+}
+
+
+def report(made: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    good = [r for r in made["rows"] if r["status"] == "ok"]
+    heading, protocol = "Is this version as fast as an earlier one?", PROTOCOL.format(**made["how"])
+    parts = []
+    for placement, name in product(PLACEMENTS, _LATER) if good else ():
+        ratios = [median(_ratios(r, placement, name)) for r in good]
+        mean = float(np.exp(np.mean(np.log(ratios))))
+        parts.append(f"- {name}, {placement}: geometric mean {mean:.3f}, largest {max(ratios):.2f}")
+    return page(heading, protocol, COLUMNS, made["rows"]) + "\n".join([*parts, ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = table_parser(__doc__, "NAME or NAME:n=2^20,...[:f64]")
-    parser.add_argument("--before", help="the earlier version: a revision, or a folder with it")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
-    parser.add_argument("--rounds", type=int, default=21, help="of the timing")
+    add_options(parser, VersionOptions)
     given = parser.parse_args(arguments)
     if given.child:
         return _serve(json.loads(given.child))
     if not given.before:
         parser.error("--before names the version to compare with")
-    options = VersionOptions(given.before, given.seconds, given.rounds, given.seed)
-    return _make(parser, given, options)
-
-
-def _make(
-    parser: argparse.ArgumentParser, given: argparse.Namespace, options: VersionOptions
-) -> int:
     wanted = wanted_jobs(parser, given.only, JOBS, known=names(), dtypes=("f32", "f64"))
     results = Table("versions", JOBS, report, given.results)
-    with checkout(options.before) as package:
-        options = replace(options, before=_git("rev-parse", "--short", "HEAD", folder=package))
+    with checkout(given.before) as package:
+        revision = _git("rev-parse", "--short", "HEAD", folder=package)
+        options = replace(options_of(parser, given, VersionOptions), before=revision)
 
         def make(job: Job) -> Row:
-            asked = job._asdict() | {"options": asdict(options)}
+            about = job._asdict() | {"options": asdict(options)}
             try:
-                return {"status": "ok", **asked, **make_row(job, package, options)}
+                return {"status": "ok", **about, **make_row(job, package, options)}
             except (RuntimeError, subprocess.TimeoutExpired) as e:
-                return {"status": "failed", **asked, "why": str(e)}
+                return {"status": "failed", **about, "why": str(e)}
 
-        def say(row: Row) -> str:
-            return ", ".join(f"{k} {median(_ratios(row, 'numpy', k)):.2f}" for k in _LATER)
+        def say(r: Row) -> str:
+            return ", ".join(f"{k} {median(_ratios(r, 'numpy', k)):.2f}" for k in _LATER)
 
         missing = results.missing(wanted, given.again)
         rows = results.make(missing, make, say, how=asdict(options))["rows"]
-    return 1 if any(r["status"] != "ok" for r in rows) else 0
+    return 1 if failures(rows) else 0
 
 
 if __name__ == "__main__":

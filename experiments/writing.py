@@ -10,6 +10,7 @@ So a machine replaces what it made itself, and nothing else.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections import Counter, defaultdict
@@ -28,6 +29,15 @@ MACHINES = "machines"
 Values = dict[str, Any]
 Report = Callable[[Values], str]
 """The values of one machine as Markdown: a title, then blocks with blank lines between them."""
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """The arguments of every script that writes results."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--results", type=Path, help="folder of the results")
+    return parser
 
 
 def write_results(

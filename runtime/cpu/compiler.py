@@ -27,7 +27,8 @@ from ..api.outcome import Failure
 from ..files import OddFileError, is_torn
 from ..scratch import Scratch
 
-# Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more: experiments/compile_flags.py.
+# Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more:
+# experiments/results/compile_flags.md.
 ALIGNED = "-falign-loops=64"
 LEVEL = "-O2"
 _COMMON: tuple[str, ...] = (
@@ -69,7 +70,7 @@ _NOT_GCC = (
 _LIBRARY = ("-shared", "-fPIC")
 _LINKED = ("-lm", "-pthread")
 # Without the C library, which is in every process, and start files: a linker reads more of them than of a text. What it saves is
-# "all linked" in experiments/compile_flags.py.
+# "all linked" in experiments/results/compile_flags.md.
 _LINKED_BY_GCC = ("-nostdlib", "-lm", "-lgcc")
 # All that is only read in one part, with the code, and what is written in another next to it: two mappings of memory where linkers
 # make four or five, of which a process may have 65,530. Those that do not know this do without.

@@ -2,7 +2,7 @@
 
 A bound says which resources are surely busy, not how well code uses them: most candidates below the cut are several times slower
 than the best, and compiling them is what a search of small kernels spends its time on. What decisions cost alone and in pairs,
-learned from a few hundred measurements, tells many of them apart: how many, experiments/surrogate.py measures.
+learned from a few hundred measurements, tells many of them apart: how many is in experiments/results/surrogate.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from kernelscape.experiments import rows, seeds, surrogate
+from kernelscape.experiments import rows, seeds
 
 
 @pytest.fixture(scope="session")
@@ -43,5 +43,5 @@ def in_this_process(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in [name for name in os.environ if name.startswith("OPENBLAS_")]:
         monkeypatch.delenv(name)
-    for module in (rows, seeds, surrogate):
+    for module in (rows, seeds):
         monkeypatch.setattr(module, "in_fresh_process", make)

@@ -12,16 +12,16 @@ import numba
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.experiments import libraries, peers, peers_row
+from kernelscape.experiments import libraries, peers
 from kernelscape.experiments.libraries.formulas import FORMULAS, places
 from kernelscape.experiments.measuring import built
+from kernelscape.experiments.peers import PeerOptions, summary
 from kernelscape.experiments.peers_bars import (
     fusion_gain,
     missed_bars,
     problems,
     share_of_unstrided,
 )
-from kernelscape.experiments.peers_row import PeerOptions, summary
 from kernelscape.experiments.rows import Job, parse_jobs
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
@@ -184,19 +184,19 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
         spared[source.entry] = set(by.builder.compiler.flags) & set(FEWER_PASSES)
         return built(by, source)
 
-    monkeypatch.setattr(peers_row, "built", noted)
-    peers_row.choose(device, workload, input_sets, ours, replace(FINAL, budget_ns=1e6))
+    monkeypatch.setattr(peers, "built", noted)
+    peers.choose(device, workload, input_sets, ours, replace(FINAL, budget_ns=1e6))
     assert spared == {ours.entry: set(FEWER_PASSES), "axpy": set()}
 
 
 @pytest.mark.compiler
 def test_the_best_may_be_built_by_a_compiler_that_builds_no_expert_program():
     gcc = open_device("cpu", DeviceOptions(compiler="gcc"))
-    assert peers_row.built_by(gcc.reporter.version(), {"clang": gcc}) == ("clang", gcc)
-    key, device = peers_row.built_by(gcc.reporter.version(), {})
+    assert peers.built_by(gcc.reporter.version(), {"clang": gcc}) == ("clang", gcc)
+    key, device = peers.built_by(gcc.reporter.version(), {})
     assert (key, device.builder.compiler.version) == ("gcc", gcc.builder.compiler.version)
     with pytest.raises(RuntimeError, match="'tcc 1', which is not here"):
-        peers_row.built_by("tcc 1", {"gcc": gcc})
+        peers.built_by("tcc 1", {"gcc": gcc})
 
 
 @pytest.mark.compiler
@@ -205,11 +205,11 @@ def test_a_row_is_made_kept_and_written(tmp_path, machine, monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")  # taken away from what is timed
     options = PeerOptions(rounds=2, budget_ms=2.0, calibrate=False, evaluations=2)
     wanted = [Job("waxpby", {"n": 1009}, "f64"), Job("waxpby", {"nosuch": 1})]
-    first = peers.make_table(wanted, options, False, tmp_path)
+    first = peers.QUESTION.table(wanted, options, folder=tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"], first
     assert {len(ns) for ns in first[0]["rounds_ns"].values()} == {2}
     assert {"ours gcc", "expert gcc", "numpy", "numpy_out", "numba"} <= first[0]["ratio"].keys()
-    assert peers.make_table(wanted[:1], options, False, tmp_path)[0] == first[0]
+    assert peers.QUESTION.table(wanted[:1], options, folder=tmp_path)[0] == first[0]
     text = (tmp_path / "peers.md").read_text()
     assert "| waxpby 1009 | f64 |" in text
     assert "failed: " in text

@@ -12,7 +12,7 @@ from kernelscape.experiments.rows import Job
 def test_every_seed_is_searched_and_compared(tmp_path, in_this_process):
     wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
     options = seeds.SeedOptions(seeds=2, first=3, evaluations=2, rounds=2, budget_ms=2.0)
-    made = seeds.make_table(wanted, options, False, tmp_path)
+    made = seeds.QUESTION.table(wanted, options, folder=tmp_path)
     good, failed = made
     assert [s["seed"] for s in good["searches"]] == [3, 4]
     assert len(good["shares"]) == len(good["best_ns"]) == 2

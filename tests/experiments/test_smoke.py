@@ -8,9 +8,7 @@ from kernelscape.experiments import (
     kill_resume,
     paper_rows,
     paper_tables,
-    run_row,
     run_table,
-    space_growth,
     think_speed,
     tree_shape,
 )
@@ -27,26 +25,6 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
-
-
-@pytest.mark.slow
-def test_the_space_of_a_chain_is_measured_in_a_process_of_its_own(tmp_path):
-    given = ["--only", "maps-24", "--descents", "2", "--results", str(tmp_path)]
-    assert space_growth.main(given) == 0
-    (row,) = read_results("space_growth", tmp_path)["rows"]
-    assert (row["status"], row["n_tasks"], row["n_descents"]) == ("ok", 24, 2)
-    assert 0 < row["n_open"] < row["n_choices"]
-    assert row["descent_ms"] > 0
-    assert "| maps |" in (tmp_path / "space_growth.md").read_text()
-
-
-def test_the_multigrid_iteration_is_held_to_its_goals():
-    row = {"name": "multigrid", "status": "ok", "build_s": 0.5, "root_s": 0.4}
-    row |= {"descent_ms": 20.0, "memory_mib": 200.0}
-    assert space_growth.failures([row]) == []
-    slow = row | {"root_s": 0.6, "descent_ms": 60.0, "memory_mib": 400.0}
-    assert len(space_growth.failures([slow])) == 3
-    assert space_growth.failures([slow | {"name": "maps"}]) == []
 
 
 @pytest.mark.compiler
@@ -78,7 +56,7 @@ def test_paper_tables_are_made_quickly_and_kept(tmp_path, in_this_process):
 
 @pytest.fixture(scope="module")
 def small_space():
-    return paper_rows.whole_space("axpy", {"n": 64}, 1)[2]
+    return paper_rows.whole_space(Job("axpy", {"n": 64}), 1)[2]
 
 
 def test_levels_of_a_small_tree_are_those_of_every_order(small_space):
@@ -125,15 +103,15 @@ def test_intervals_of_a_few_samples():
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_run_table_makes_rows_keeps_them_and_survives_a_failing_one(tmp_path, machine):
-    options = run_row.RowOptions(rounds=2, calibrate=False, evaluations=2)
+    options = run_table.RowOptions(rounds=2, calibrate=False, evaluations=2)
     wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
-    first = run_table.make_table(wanted, options, False, tmp_path)
+    first = run_table.QUESTION.table(wanted, options, folder=tmp_path)
     assert [r["status"] for r in first] == ["ok", "failed"]
     assert "nosuch" in first[1]["why"]
     assert first[0]["best_ns"] > 0
     assert first[0]["evaluations"] >= 1
     assert len(first[0]["rounds_ns"]) == 2
-    kept = run_table.make_table(wanted[:1], options, False, tmp_path)
+    kept = run_table.QUESTION.table(wanted[:1], options, folder=tmp_path)
     assert kept[0] == first[0]
     text = (tmp_path / "run_table.md").read_text()
     assert "axpydot 1000" in text
@@ -159,7 +137,7 @@ def test_the_table_has_two_sizes_of_a_sequence_that_is_no_blas():
     ],
 )
 def test_the_roofline_has_the_mix_of_the_sequence(read, written, in_place, kind):
-    assert run_row.nearest_mix(read, written, in_place) == kind
+    assert run_table.nearest_mix(read, written, in_place) == kind
 
 
 @pytest.mark.compiler

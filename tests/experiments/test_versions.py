@@ -49,7 +49,7 @@ def test_an_earlier_version_that_is_not_there_is_a_sentence(capsys):
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_a_row_is_made_kept_and_written(tmp_path):
-    few = ["--before", str(ROOT), "--seconds", "0.5", "--rounds", "2"]
+    few = ["--before", str(ROOT), "--seconds", "60", "--evaluations", "2", "--rounds", "2"]
     few += ["--results", str(tmp_path), "--only", "axpydot:n=1009:f64"]
     assert versions.main(few) == 0
     [made] = read_results("versions", tmp_path)["rows"]

@@ -10,17 +10,9 @@ import re
 from pathlib import Path
 
 import pytest
-from kernelscape.experiments.pages import REPORTS, main, stored
-from kernelscape.experiments.writing import (
-    RESULTS,
-    file_key,
-    one_page,
-    read_results,
-    table,
-    this_machine,
-    write_page,
-    write_results,
-)
+from kernelscape.experiments import writing
+from kernelscape.experiments.pages import REPORTERS, main, stored
+from kernelscape.experiments.writing import RESULTS, read_results, table, write_results
 
 ROOT = RESULTS.parents[1]
 FOLDERS = "kernels|space|search|codegen|runtime|explorer|report|cli|testing|experiments|tests|docs"
@@ -47,7 +39,7 @@ def test_a_machine_adds_its_rows_and_leaves_those_of_others(tmp_path):
     assert read_results("speed", tmp_path, "cpu-other 1")["taken"] == "other"
     assert read_results("speed", tmp_path, "cpu-third") == {}
     told = (tmp_path / "machines.md").read_text()
-    assert f"`{this_machine()}`" in told
+    assert f"`{writing.this_machine()}`" in told
     assert "| machine 2 |" in told
 
 
@@ -55,7 +47,7 @@ def test_a_machine_may_be_given_a_name(tmp_path):
     write_results("speed", report, {"taken": "now", "rows": {"axpy": 1}}, tmp_path)
     file = tmp_path / "raw" / "machines.json"
     file.write_text(file.read_text().replace("machine 1", "Zen 9"))
-    assert "| Zen 9 | axpy | 1 |" in write_page("speed", report, tmp_path).read_text()
+    assert "| Zen 9 | axpy | 1 |" in writing.write_page("speed", report, tmp_path).read_text()
 
 
 def test_tables_are_joined_within_their_sections():
@@ -65,7 +57,7 @@ def test_tables_are_joined_within_their_sections():
             for work in works
         )
 
-    page = one_page({"A": one(["x", "y"], "1"), "B": one(["y", "z"], "2")})
+    page = writing.one_page({"A": one(["x", "y"], "1"), "B": one(["y", "z"], "2")})
     assert page == (
         "# T\n\n## x\n\n1\n\n| machine | a | b |\n| --- | --- | ---: |\n| A | x | 1 |\n\n"
         "## y\n\n| machine | a | b |\n| --- | --- | ---: |\n| A | y | 1 |\n| B | y | 2 |\n\n"
@@ -104,7 +96,21 @@ def test_results_have_one_page_a_question_and_one_folder():
     for file in (RESULTS / "raw").glob("*.*.json"):
         page, key, _ = file.name.split(".")
         assert (RESULTS / f"{page}.md").exists()
-        assert key in set(map(file_key, machines))
+        assert key in set(map(writing.file_key, machines))
+
+
+def test_a_page_without_its_script_says_where_that_stood():
+    """Whatever the question: page and values stay, and the script is found in the history."""
+    for page in RESULTS.glob("*.md"):
+        name = page.stem
+        if name in ("README", "machines") or name in REPORTERS or scripted(name):
+            continue
+        said = rf"`{name}\.py`, stood in experiments/ up to commit [0-9a-f]{{7}}"
+        assert re.search(said, page.read_text()), name
+
+
+def scripted(name: str) -> bool:
+    return (RESULTS.parent / f"{name}.py").exists()
 
 
 def content(path: Path) -> str:
@@ -135,7 +141,7 @@ def test_every_path_that_is_named_is_there():
         for named in PATH.findall(path.read_text()):
             if absent and named.startswith((*absent, "tests/runtime/")):
                 continue
-            may_come = named.startswith("experiments/results/") and Path(named).stem in REPORTS
+            may_come = named.startswith("experiments/results/") and Path(named).stem in REPORTERS
             if not (ROOT / named).exists() and not may_come:
                 gone.append(f"{place}: {named}")
     assert gone == []
