@@ -1,14 +1,23 @@
 """kernelscape: every implementation of a sequence of kernels as one space, searched with a bound and a gap.
 
-The public names live in the table below and load on first use (PEP 562), so that importing the package costs nothing.
+The public names live in the table below and load on first use (PEP 562), so that importing the package costs nothing. So do the
+executors of calls: `kernels.language.dispatch`, which imports nothing that takes time, is told how they are made.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+from .kernels.language import dispatch as _dispatch
+
+TYPE_CHECKING = False  # that of `typing`, whose import would take longer than all else here
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import compat as compat
     from . import errors as errors
+    from .kernels.language.dispatch import AbstractDeferringExecutor, Executor
 
 _PUBLIC = {
     "kernel": "kernels.language.kernel",
@@ -94,9 +103,9 @@ _PUBLIC = {
     "i16": "kernels.language.kernel",
     "i32": "kernels.language.kernel",
     "i64": "kernels.language.kernel",
-    "init": "kernels.fields.program",
-    "reset": "kernels.fields.program",
-    "sync": "kernels.fields.program",
+    "init": "kernels.language.init",
+    "reset": "kernels.language.init",
+    "sync": "kernels.language.init",
     "cfg": "kernels.fields.program",
     "Arch": "kernels.fields.program",
     "cpu": "kernels.fields.program",
@@ -161,7 +170,7 @@ _PUBLIC = {
     "record": "kernels.language.record",
     "empty": "runtime.cpu.memory",
     "LanguageError": "kernels.ir.errors",
-    "interpret": "kernels.interpret.kernel",
+    "interpret": "kernels.interpret.executor",
     "explore": "explorer.entry",
     "replay": "explorer.results",
     "load": "explorer.results",
@@ -186,6 +195,21 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module("." + _MODULES[name], __name__)
     raise AttributeError(f"kernelscape has no public name {name!r}; it has {', '.join(__all__)}")
+
+
+def _make_eager() -> Executor:
+    from .runtime.engine.executor import Eager
+
+    return Eager()
+
+
+def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
+    from .explorer.plan_replay import follow
+
+    return follow(decisions, behind)
+
+
+_dispatch.register(_make_eager, _make_follower)
 
 
 def _version() -> str:

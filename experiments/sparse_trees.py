@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..kernels.language.calling import interpreted
+from ..kernels.interpret.executor import interpret
 from ..testing import gpu_running
 from ..testing.calling import in_child
 from ..testing.sparse_batches import Found
@@ -57,7 +57,7 @@ def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
     def work() -> str:
         try:
             if way == "interpreted":
-                with interpreted():
+                with interpret():
                     check(shape, steps, at_once)
             else:
                 check(shape, steps, as_lowered if way == "lowered" else at_once)

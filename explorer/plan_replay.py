@@ -21,12 +21,12 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
-from ..kernels.fields.following import AbstractFollower
 from ..kernels.interpret.kernel import evaluate_scalar
 from ..kernels.ir.errors import KernelAssertionError, LanguageError
-from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Param
+from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Location, Param
 from ..kernels.ir.structure import StructureTree
-from ..kernels.language.calling import run_at_once
+from ..kernels.language.dispatch import AbstractDeferringExecutor, Caller, Executor
+from ..kernels.language.instance import Instance, KernelCall
 from ..kernels.language.record import Call
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
@@ -56,17 +56,20 @@ _UNUSABLE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """A kernel that sequences call; `text` is all that decides about what it computes."""
+    """A kernel that sequences call; `text` is all that decides about what it computes, `where` the line that called it first."""
 
-    ir: KernelIR
+    instance: Instance
     text: str
+    where: Location
+    behind: Executor
 
     def run(self, values: _Values) -> None:
-        n = len(self.ir.arrays)
-        arrays = {p.name: x for p, x in zip(self.ir.arrays, values[:n], strict=True)}
-        run_at_once(
-            self.ir, arrays, {p.name: x for p, x in zip(self.ir.scalars, values[n:], strict=True)}
-        )
+        """Makes a call as it would be made without what was found."""
+        ir = self.instance.ir
+        n = len(ir.arrays)
+        arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
+        scalars = {p.name: x for p, x in zip(ir.scalars, values[n:], strict=True)}
+        self.behind.run(KernelCall(self.instance, arrays, scalars, self.where))
 
 
 def _text(ir: KernelIR) -> str:
@@ -213,17 +216,17 @@ class _Run:
     called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
 
 
-class Follower(AbstractFollower):
-    """Follows some sequences; of two that end with the same call the first.
+class Follower(AbstractDeferringExecutor):
+    """Follows some sequences; of two that end with the same call the first. All other calls go to `behind`.
 
     Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, no more is asked.
     """
 
-    def __init__(self, sequences: Sequence[_Sequence]) -> None:
-        self._sequences = list(sequences)
+    def __init__(self, sequences: Sequence[_Sequence], behind: Executor) -> None:
+        self._sequences, self._behind = list(sequences), behind
         self._known = {text for s in sequences for text in s.kernels}
         # None: of a kernel that no sequence calls
-        self._callers = ByIdentity[KernelIR, tuple[Callable[..., bool] | None]]()
+        self._callers = ByIdentity[KernelIR, tuple[Caller | None]]()
         self._held: list[_Held] = []
         self._matches: list[_Match] = []
         self._last: _Run | None = None
@@ -233,12 +236,29 @@ class Follower(AbstractFollower):
         self._lock = threading.RLock()
         _followers.add(self)
 
-    def caller(self, ir: KernelIR) -> Callable[..., bool] | None:
+    def run(self, call: KernelCall) -> Any:
+        take = self.deferring(call)
+        if take is None:
+            self.release()
+            return self._behind.run(call)
+        arrays, scalars = call.in_order
+        take(*arrays, *scalars)
+        return None
+
+    def caller(self, call: KernelCall) -> Caller | None:
+        return self._behind.caller(call)
+
+    def deferring(self, call: KernelCall) -> Caller | None:
+        instance = call.instance
+        ir = instance.ir
+        own = {name for name, x in instance.fields if not x.is_lent}
+        if not all(a.name in own for a in ir.arrays):
+            return None  # its arrays must be fields that nobody else sees
         found = self._callers.get(ir)
         if found is None:
             text = _text(ir)
-            is_known = text in self._known
-            caller = partial(self._take, _Kernel(ir, text)) if is_known else None
+            kernel = _Kernel(instance, text, call.where, self._behind)
+            caller = partial(self._take, kernel) if text in self._known else None
             found = self._callers.setdefault(ir, (caller,))
         return found[0]
 
@@ -365,12 +385,14 @@ def _why(s: _Sequence) -> str:
     return f"after its first {s.n_met} of {len(names)} calls the program never went on with {names[s.n_met]}"
 
 
-def follow(decisions: object) -> Follower | None:
-    """The plans that `ks.init(decisions=...)` names; None where none can be used. Each of those gives a warning."""
+def follow(decisions: object, behind: Executor) -> Follower | None:
+    """An executor that runs the plans that `ks.init(decisions=...)` names; `behind` runs all other calls. None where no plan can be
+    used. Each of those gives a warning.
+    """
     sequences = _of_store() if decisions is True else _of_files(decisions)
     if not sequences:
         return None
-    follower = Follower(sequences)
+    follower = Follower(sequences, behind)
     atexit.register(follower.end)
     return follower
 

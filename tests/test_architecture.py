@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import get_args
 
@@ -266,6 +267,95 @@ def test_nobody_asks_which_backend_a_device_is() -> None:
         or (isinstance(node, ast.Compare) and "device.name" in ast.unparse(node))
     ]
     assert named == []
+
+
+# --- circles -------------------------------------------------------------------------------------
+
+FREE_OF_CIRCLES = ("kernels/language",)
+
+
+def imported_by(path: Path) -> Iterator[Path]:
+    """Files of ours that a file imports, wherever in it, and if only to name types."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = source_of(path, node)
+            for alias in node.names:
+                yield from ((base / alias.name).with_suffix(".py"), base.with_suffix(".py"))
+
+
+def circle_of(paths: list[Path]) -> list[str]:
+    """Files that import one another in a circle, none where there is no circle."""
+    try:
+        TopologicalSorter({p: set(imported_by(p)) & set(paths) for p in paths}).prepare()
+    except CycleError as e:
+        return [p.stem for p in e.args[1]]
+    return []
+
+
+@pytest.mark.parametrize("folder", FREE_OF_CIRCLES)
+def test_no_files_import_one_another(folder: str) -> None:
+    assert circle_of(files(folder)) == []
+
+
+def test_a_circle_of_types_and_late_imports_is_found(tmp_path: Path) -> None:
+    one, two, three = (tmp_path / f"{name}.py" for name in ("one", "two", "three"))
+    one.write_text("if TYPE_CHECKING:\n    from .two import Two\n")
+    two.write_text("def f():\n    from . import one\n")
+    three.write_text("from .one import One\n")
+    assert set(circle_of([one, two, three])) == {"one", "two"}
+    assert circle_of([one, three]) == []
+
+
+# --- imports by name -----------------------------------------------------------------------------
+
+# Who finds modules of ours by name: tables of public names, backends, families of choices, sequences. All of these are below them.
+BY_NAME = ("__init__.py", "errors.py", "runtime/device.py", "space/build.py")
+BY_NAME_FOLDERS = ("kernels/library/", "compat/")
+OWN_NAME = re.compile(r"__(name|package)__")
+
+
+def imports_by_name(tree: ast.Module) -> list[str]:
+    """Imports of modules of ours whose names are made while the program runs, which import-linter does not see."""
+    return [
+        ast.unparse(n)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call)
+        and ast.unparse(n.func).rpartition(".")[2] in ("import_module", "__import__", "find_spec")
+        if n.args and (is_relative(n.args[0]) or OWN_NAME.search(ast.unparse(n)))
+    ]
+
+
+def is_relative(name: ast.expr) -> bool:
+    """True if a text begins with a dot, as far as it is written there."""
+    match name:
+        case ast.Constant(value=str(text)):
+            return text.startswith(".")
+        case ast.JoinedStr(values=[first, *_]) | ast.BinOp(left=first):
+            return is_relative(first)
+    return False
+
+
+def test_nothing_is_imported_upwards_by_name() -> None:
+    """The kind: a layer that reaches above itself by `import_module`, where no checker of layers looks."""
+    paths = [*files(*PRODUCT), *ROOT.glob("*.py")]
+    found = {name_of(p): x for p in paths if (x := imports_by_name(tree_of(p)))}
+    allowed = {n for n in found if n in BY_NAME or n.startswith(BY_NAME_FOLDERS)}
+    assert {name: x for name, x in found.items() if name not in allowed} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import_module("....runtime.engine", __name__)',
+        "importlib.import_module(name, __package__)",
+        'import_module(f".{name}", package)',
+        'import_module("." + name, package)',
+        'import_module(f"{families.__name__}.{name}")',
+        '__import__(__package__ + ".explorer")',
+    ],
+)
+def test_an_import_by_name_is_found(text: str) -> None:
+    assert imports_by_name(ast.parse(text)) == [ast.unparse(ast.parse(text))]
 
 
 # --- experiments ---------------------------------------------------------------------------------

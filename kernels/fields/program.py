@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import itertools
 import platform
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.errors import ProgramKeyError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
+from ..ir.errors import ProgramRuntimeError, ProgramValueError
 from ..ir.kernel import DType
 from .caller_location import fail
 from .following import AbstractFollower
 from .tree import SNode, Tree
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .field import AbstractField
 
 
@@ -70,7 +66,7 @@ quant_opt_store_fusion real_matrix_scalarize require_version saturating_grid_dim
 simplify_after_lower_access simplify_before_lower_access timeline unrolling_limit use_llvm verbose verbose_kernel_launches
 vk_api_version
 """
-_WITHOUT_MEANING = frozenset(_TAICHIS.split())
+WITHOUT_MEANING = frozenset(_TAICHIS.split())
 
 
 @dataclass(frozen=True)
@@ -141,6 +137,20 @@ def current_program() -> Program | None:
     return _current
 
 
+def begin(program: Program) -> None:
+    """Makes `program` the current one."""
+    global _current
+    _current = program
+
+
+def end() -> None:
+    """Ends the current program, where there is one."""
+    global _current
+    if _current is not None:
+        _current.end()
+    _current = None
+
+
 # Whether a sequence is recorded and has calls: they have not run, and no call of what is found would repeat what Python does.
 holds_calls: ContextVar[Callable[[], bool]] = ContextVar("holds_calls", default=lambda: False)
 
@@ -168,102 +178,6 @@ def needed_program(what: str) -> Program:
     return _current or fail(f"{what} needs a program: call ks.init() first", ProgramRuntimeError)
 
 
-def init(
-    arch: Arch | Sequence[Arch] | None = None,
-    default_fp: Any = None,
-    default_ip: Any = None,
-    *,
-    decisions: bool | str | Path | Sequence[str | Path] = False,
-    **options: Any,
-) -> None:
-    """Begins a program, and ends the one before: its fields are gone.
-
-    `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
-    of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache` (True: compiled kernels are
-    kept for later processes; False: none is kept, and none that an earlier process kept is used).
-
-    `decisions` names what `explore run program.py:function` found, a best.json or the directory of its run, or several; True: what
-    the tuned store has for this file on this machine. Wherever the program then calls these kernels on fields in that order, the
-    implementation that was found runs in their place. Calls wait until the sequence is whole, or something else happens. Kernels
-    that draw random numbers, return something or take arrays that are no fields are not replaced, and none in `debug`. What cannot
-    be used, such as a file of another machine, is a warning, and the kernels run as they would without it.
-
-    LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
-    """
-    global _current
-    given = {"arch": arch, "default_fp": default_fp, "default_ip": default_ip, **options}
-    given = {name: x for name, x in given.items() if x is not None}
-    names = {f.name for f in fields(Config)}
-    unknown = given.keys() - names - _WITHOUT_MEANING
-    if unknown:
-        fail(
-            f"ks.init has no option {', '.join(sorted(unknown))}: it has {', '.join(sorted(names))}",
-            ProgramKeyError,
-        )
-    config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
-    reset()
-    program = Program(config, {name: given[name] for name in given.keys() - names})
-    if decisions and not config.debug:  # that names the kernel and the line of what is wrong
-        # What finds implementations lies above the language: it is looked up by name.
-        following = import_module("....explorer.following", __name__)
-        program.follower = following.follow(decisions)
-    _current = program
-    # The engine lies above the language, too: it begins with what all kernels need, beside the fields that come next.
-    import_module("....runtime.engine", __name__).current_engine().start()
-
-
-def reset() -> None:
-    """Ends the program: its fields are gone, and numbers are typed as NumPy's users know it."""
-    global _current
-    if _current is not None:
-        _current.end()
-    _current = None
-
-
-def sync() -> None:
-    """Waits until all kernels have run: those of a sequence that is not whole yet (`ks.init(decisions=...)`); others have run."""
-    settle()
-
-
-def _checked(name: str, x: Any) -> Any:
-    match name:
-        case "arch":
-            return _arch(x)
-        case "default_fp" | "default_ip":
-            dtype = (
-                DType.bool_ if x in (int, float) else element_dtype(x)
-            )  # what they mean is asked here
-            if dtype.is_float != (name == "default_fp") or dtype is DType.bool_:
-                kind = "float" if name == "default_fp" else "integer"
-                fail(
-                    f"ks.init: {name} is {x!r}, it must be a type of {kind}s such as {'ks.f32' if kind == 'float' else 'ks.i32'}",
-                    ProgramTypeError,
-                )
-            return dtype
-        case "debug" | "fast_math" | "offline_cache":
-            return bool(x)
-    if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
-        fail(f"ks.init: {name} is {x!r}, it must be a whole number", ProgramTypeError)
-    return int(x)
-
-
-def _arch(x: Any) -> Arch:
-    """What the program runs on; says on stderr that it is the CPU where a GPU was asked for."""
-    asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
-    if not asked or not all(isinstance(a, Arch) for a in asked):
-        fail(
-            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.vulkan",
-            ProgramValueError,
-        )
-    if not any(a.is_cpu for a in asked):
-        name = "gpu" if asked == gpu else asked[0].value
-        print(
-            f"ks.init: programs do not run on {name} yet, this one runs on the CPU", file=sys.stderr
-        )
-    return cpu
-
-
 class _Options:
     """`ks.cfg`: the options of the program, as attributes; None for those of Taichi's that were not given."""
 
@@ -271,7 +185,7 @@ class _Options:
         program = _current
         if name in Config.__dataclass_fields__:
             return getattr(program.config if program else Config(), name)
-        if name in _WITHOUT_MEANING:
+        if name in WITHOUT_MEANING:
             return program.ignored.get(name) if program else None
         raise AttributeError(f"ks.cfg has no option {name!r}")
 

@@ -9,8 +9,7 @@ results may differ by rounding from a loop in order.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -51,7 +50,6 @@ from ..ir.kernel import (
 from ..ir.ops import OPS
 from ..ir.simplify import scalar
 from ..ir.text import default_format
-from ..language.calling import interpreted
 from .arithmetic import AbstractArithmetic, NumpyArithmetic
 from .contraction import contraction, factors
 from .lanes import LanePlan, Plans, linear, plan_lanes, together
@@ -60,15 +58,6 @@ MAX_LANES = (
     1 << 21
 )  # 16 MiB for a temporary of doubles: a few fit beside the arrays and mostly in cache
 Array = np.ndarray[Any, Any]
-
-
-@contextmanager
-def interpret() -> Iterator[None]:
-    """Kernels called within the block run at once through the interpreter, also where a sequence is
-    being recorded.
-    """
-    with interpreted():
-        yield
 
 
 def run_kernel(
@@ -541,4 +530,4 @@ def _identity(op: str, dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 
-__all__ = ["DType", "evaluate_scalar", "interpret", "run_kernel"]
+__all__ = ["DType", "evaluate_scalar", "run_kernel"]

@@ -4,64 +4,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..fields.addresses import field_at, get_addr, memory_of
 from ..fields.field import AbstractLeaf
 from ..fields.tree import SNode
-from ..ir.kernel import DType, Expr, Item, Location, Param
+from ..ir.kernel import DType, Expr, Item, Param
 from ..ir.simplify import binary, cast, const
 from .elements import element_of
-from .errors import LanguageError
+from .frontend import Frontend
+from .hidden import Address
 from .python_objects import lifted
 from .scopes import Pass
 from .values import ArrayRef, Element, Static, StructArray, Typed, Value, leaves
 
-if TYPE_CHECKING:
-    from .expressions import Expressions
-
-__all__ = ["NOTHING", "Address", "Hidden", "address", "get_addr"]
+__all__ = ["address", "get_addr"]
 
 
-@dataclass(frozen=True)
-class Address:
-    """A scalar of a kernel that is where a field's array begins; `where` asks for it."""
-
-    param: Param
-    field: AbstractLeaf
-    where: Location
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """What calls bind beside the program's own numbers: a seed, where the kernel `draws`, then addresses."""
-
-    draws: bool = False
-    addresses: tuple[Address, ...] = ()
-
-    def bound(self) -> dict[str, int]:
-        """The addresses by name, as they are until the program ends."""
-        return {a.param.name: memory_of(a.field).ctypes.data for a in self.addresses}
-
-    def refuse_addresses(self) -> None:
-        """LanguageError where an address is asked for."""
-        for a in self.addresses:
-            raise LanguageError(
-                "`get_addr` in a sequence: where elements lie is chosen for each implementation, so they have no addresses;"
-                " compare indices, or call the kernel outside",
-                a.where,
-            )
-
-
-NOTHING = Hidden()
-
-
-def address(state: Pass, expressions: Expressions, node: ast.Call) -> Value:
+def address(state: Pass, frontend: Frontend, node: ast.Call) -> Value:
     """`get_addr(field, indices)` as u64."""
     if len(node.args) != 2 or node.keywords:
         state.fail(f"`{ast.unparse(node.func)}` takes a field and its indices", node)
-    base = expressions.place(node.args[0])
+    base = frontend.place(node.args[0])
     if isinstance(base, Static) and isinstance(base.python, SNode):
         leaf = field_at(base.python)
         base = base if leaf is None else lifted(state, leaf)
@@ -72,10 +35,8 @@ def address(state: Pass, expressions: Expressions, node: ast.Call) -> Value:
             f"`{ast.unparse(node.func)}` takes a field, or the node of one, not `{ast.unparse(node.args[0])}`",
             node,
         )
-    given = expressions.value(node.args[1])
-    indices = [
-        expressions.as_index(expressions.operators.number(n, node), node) for n in leaves(given)
-    ]
+    given = frontend.value(node.args[1])
+    indices = [frontend.as_index(frontend.operators.number(n, node), node) for n in leaves(given)]
     element = next(leaves(element_of(state, base, indices, node)), None)
     if not isinstance(element, Element):
         state.fail(f"`{ast.unparse(node)}` needs all indices of an element", node)

@@ -13,7 +13,7 @@ from .complex_numbers import is_complex
 from .errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from .expressions import Expressions
 from .intrinsics import MINMAX_CALLS
-from .lvalues import loaded, what
+from .lvalues import what
 from .operators import BINARY
 from .scopes import LoopVar, Pass
 from .side_effects import (
@@ -37,6 +37,7 @@ from .values import (
     Value,
     is_data,
     leaves,
+    loaded,
 )
 
 _UPDATES: dict[type[ast.operator], ReduceOp] = {ast.Add: "add", ast.Sub: "add", ast.Mult: "mul"}

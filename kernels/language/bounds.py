@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..ir.kernel import DType, Expr
 from ..ir.simplify import binary, const, unary
 from ..ir.walk import loads, locals_read
 from .errors import LanguageError
+from .frontend import Frontend
 from .scopes import Pass
 from .side_effects import calls_store, is_chain, names_of, places_changed, scope_of
 from .values import Method, Static, Typed, Value
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
 
 Bounds = tuple[Expr, Expr, int]  # start, stop, step
 
@@ -38,7 +35,7 @@ def extent_of(start: Expr, stop: Expr, step: int) -> Expr:
 
 
 def held_bounds(
-    state: Pass, expressions: Expressions, bounds: Sequence[Bounds], names: list[str], node: ast.For
+    state: Pass, frontend: Frontend, bounds: Sequence[Bounds], names: list[str], node: ast.For
 ) -> list[Bounds]:
     """The bounds, in locals where they are read in the loops although the body may change them: starts at each index, stops of
     inner loops at each of their beginnings.
@@ -46,7 +43,7 @@ def held_bounds(
     later = [e for k, (start, stop, _) in enumerate(bounds) for e in (start, *[stop][: k > 0])]
     if not any(loads(e) or locals_read(e) for e in later):
         return list(bounds)
-    changed, all_arrays = _changed(state, expressions, node.body)
+    changed, all_arrays = _changed(state, frontend, node.body)
     all_arrays = all_arrays or (
         any(loads(e) for e in later) and calls_store(scope_of(state.frame), node.body)
     )
@@ -54,7 +51,7 @@ def held_bounds(
     def held(e: Expr, name: str) -> Expr:
         arrays = {x.array for x in loads(e)}
         if changed & {*arrays, *locals_read(e)} or (all_arrays and arrays):
-            return expressions.places.in_local(name, Typed(e), node).expr
+            return frontend.places.in_local(name, Typed(e), node).expr
         return e
 
     return [
@@ -63,9 +60,7 @@ def held_bounds(
     ]
 
 
-def _changed(
-    state: Pass, expressions: Expressions, body: Sequence[ast.stmt]
-) -> tuple[set[str], bool]:
+def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple[set[str], bool]:
     """The locals and arrays that statements name and may change, and whether they name any that is not known yet."""
     frame = state.frame
     names: set[str] = set()
@@ -73,13 +68,13 @@ def _changed(
     for place in places_changed(scope_of(frame), body):
         if isinstance(place, ast.Name) and frame.find(place.id) is None:
             continue  # a name of the body
-        x = _whole(state, expressions, place)
+        x = _whole(state, frontend, place)
         is_unknown = is_unknown or x is None
         names |= names_of(x) if x is not None else set()
     return names, is_unknown
 
 
-def _whole(state: Pass, expressions: Expressions, place: ast.expr) -> Value | None:
+def _whole(state: Pass, frontend: Frontend, place: ast.expr) -> Value | None:
     """The array or the locals that a place is a part of: what stands before its first index. None where that is not known."""
     whole = base = place
     while isinstance(base, ast.Subscript | ast.Attribute):
@@ -89,7 +84,7 @@ def _whole(state: Pass, expressions: Expressions, place: ast.expr) -> Value | No
         return None
     captured, taken = dict(state.captured), state.taken.copy()
     try:
-        x = expressions.place(whole)
+        x = frontend.place(whole)
     except LanguageError:
         return None
     finally:  # fields are numbered in the order in which statements use them

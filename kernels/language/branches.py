@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ..ir.kernel import BinaryOp, Const, DType, Expr, If, Local, SetLocal, Stmt
 from ..ir.simplify import binary, const, unary
 from .errors import KernelSyntaxError, KernelTypeError
-from .lvalues import loaded, what
+from .frontend import Frontend
+from .lvalues import what
 from .operators import COMPARE
 from .scopes import Pass
 from .typing_rules import python_value, truth
-from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
+from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data, loaded
 
 
 class Branches:
     """Compiles them within a pass, with the expressions that they are parts of."""
 
-    def __init__(self, state: Pass, expressions: Expressions) -> None:
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state = state
-        self._expr = expressions
+        self._expr = frontend
 
     def logical(self, node: ast.BoolOp) -> Value:
         """`a and b`, `a or b`: the right side is evaluated where it is needed, or where that cannot be seen."""

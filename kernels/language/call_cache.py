@@ -1,4 +1,4 @@
-"""Calls of a kernel whose arguments are of kinds that it has met: no signature is made, nothing is looked up but the kinds."""
+"""A cache in front of executors: calls of kinds that a kernel has met. No signature is made, nothing is looked up but the kinds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from ..fields.program import Program, current_program
 from ..ir.kernel import DType, KernelIR
-from .calling import quick_caller, runs_now
-from .instantiate import Instance
+from .dispatch import AbstractDeferringExecutor, Caller, Executor, current
+from .instance import Instance, KernelCall
 from .intrinsics import TemplateAnnotation
 from .signature import (
     ArrayArgument,
@@ -33,21 +33,21 @@ Kind = Callable[[Any], object]
 class _Call:
     """How one kind of call goes: `given` to the caller, with each argument at its place; `whole` numbers become floats.
 
-    `templates` are held: as long as they live, their identities are theirs.
+    `templates` are held: as long as they live, their identities are theirs. `may_wait`: the caller may hold the call back.
     """
 
-    caller: Callable[..., bool]
+    caller: Caller
     given: tuple[Any, ...]
     places: tuple[tuple[int, int], ...]
     whole: tuple[tuple[int, int], ...]
     returned: tuple[tuple[int, str], ...]
     instance: Instance
     templates: tuple[Any, ...]
-    is_followed: bool
+    may_wait: bool
 
 
 class QuickCalls:
-    """The calls of one kernel that go the quick way, of one program and of the fields that it has now."""
+    """The calls of one kernel that go the quick way: of one program, of the fields that it has now, to one executor."""
 
     def __init__(self, annotations: Sequence[Any]) -> None:
         self._kinds: tuple[Kind, ...] = tuple(
@@ -58,6 +58,8 @@ class QuickCalls:
         self._known_twice: dict[tuple[object, ...], _Call] = {}  # where one array is given twice
         self._program: Program | None = None
         self._n_destroyed = 0
+        self._executor: Executor | None = None
+        self._deferring: AbstractDeferringExecutor | None = None  # the executor, if it is one
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """What the kernel returns; SLOW where nothing was done."""
@@ -68,13 +70,12 @@ class QuickCalls:
         if program is not self._program or (
             program is not None and program.n_destroyed != self._n_destroyed
         ):
-            self._known.clear()  # nothing of a program that has ended, or of fields that are gone, is held
-            self._known_twice.clear()
+            self._forget()  # nothing of a program that has ended, or of fields that are gone, is held
             return SLOW
-        if not runs_now():
+        if current() is not self._executor:
             return SLOW
-        follower = None if program is None else program.follower
-        if follower is not None and follower.again(self, args):
+        deferring = self._deferring
+        if deferring is not None and deferring.again(self, args):
             return None
         key = tuple([kind(x) for kind, x in zip(kinds, args, strict=True)])
         known = self._known.get(key)
@@ -82,7 +83,7 @@ class QuickCalls:
             known = self._known_twice.get((*key, _firsts(args)), known)
         if known is None:
             return SLOW
-        if follower is not None and follower.waits and not known.is_followed:
+        if deferring is not None and deferring.waits and not known.may_wait:
             return SLOW
         given = list(known.given)
         for place, k in known.places:
@@ -92,7 +93,7 @@ class QuickCalls:
                 given[place] = float(args[k])
         except OverflowError:
             return SLOW  # which says what is wrong
-        if known.is_followed:
+        if known.may_wait:
             return None if known.caller(*given, kernel=self, args=args) else SLOW
         results = known.instance.results
         if results is None:
@@ -102,54 +103,77 @@ class QuickCalls:
             given[place] = made[name]
         return results.read(made) if known.caller(*given) else SLOW
 
+    def _forget(self) -> None:
+        self._known.clear()
+        self._known_twice.clear()
+        self._executor = self._deferring = None
+
     def learn(
-        self,
-        args: tuple[Any, ...],
-        signature: Signature,
-        instance: Instance,
-        followed: Callable[..., bool] | None = None,
+        self, args: tuple[Any, ...], signature: Signature, call: KernelCall, executor: Executor
     ) -> None:
-        """Takes the kind of a call that has just run; those with seeds, structs or two views of one array are left to the slow way.
-        `followed` takes such calls where a program follows what was found.
+        """Takes the kind of a call that `executor` has just run; those with seeds, structs or two views of one array, and those
+        that it has no caller for, are left to the slow way.
         """
+        instance = call.instance
         is_plain = not instance.hidden.draws and len(args) == len(signature)
-        n_known = len(self._known) + len(self._known_twice)
-        if not is_plain or n_known >= _MOST or not all(map(_is_known, args, signature)):
+        if not is_plain or not all(map(_is_known, args, signature)):
             return
-        ir, firsts = instance.ir, _firsts(args)
-        if _merged(signature, ir) != {k for k, first in enumerate(firsts) if first != k}:
+        firsts = _firsts(args)
+        twice = {k for k, first in enumerate(firsts) if first != k}
+        if _merged(signature, instance.ir) != twice:
             return
-        caller = followed or quick_caller(ir)
+        deferring = executor if isinstance(executor, AbstractDeferringExecutor) else None
+        waiting = None if deferring is None else deferring.deferring(call)
+        caller = waiting or executor.caller(call)
         if caller is None:
+            return
+        if executor is not self._executor:
+            self._forget()
+            self._executor, self._deferring = executor, deferring
+        n_known = len(self._known) + len(self._known_twice)
+        if n_known >= _MOST:
             return
         if not n_known:
             self._program = program = current_program()
             self._n_destroyed = 0 if program is None else program.n_destroyed
-        position = {
-            name: k
-            for k, (name, argument) in enumerate(signature)
-            if isinstance(argument, ArrayArgument | ScalarArgument)
-        }
-        fields = {name: field.storage for name, field in instance.fields}
-        fields |= instance.hidden.bound()
-        parameters = [*(a.name for a in ir.arrays), *(p.name for p in ir.scalars)]
-        places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
-        widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
+        templates = args if any(k is _kind_of_template for k in self._kinds) else ()
+        made = _planned(caller, instance, signature, args, templates, waiting is not None)
         key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
-        made = _Call(
-            caller,
-            tuple(fields.get(name) for name in parameters),
-            tuple((n, k) for n, k in places if k not in widened),
-            tuple((n, k) for n, k in places if k in widened),
-            _returned(parameters, position, fields),
-            instance,
-            args if any(k is _kind_of_template for k in self._kinds) else (),
-            followed is not None,
-        )
-        if any(first != k for k, first in enumerate(firsts)):
+        if twice:
             self._known_twice[*key, firsts] = made
         else:
             self._known[key] = made
+
+
+def _planned(
+    caller: Caller,
+    instance: Instance,
+    signature: Signature,
+    args: tuple[Any, ...],
+    templates: tuple[Any, ...],
+    may_wait: bool,
+) -> _Call:
+    """How calls of the kind of this one go."""
+    position = {
+        name: k
+        for k, (name, argument) in enumerate(signature)
+        if isinstance(argument, ArrayArgument | ScalarArgument)
+    }
+    fields = {name: field.storage for name, field in instance.fields}
+    fields |= instance.hidden.bound()
+    parameters = [*(a.name for a in instance.ir.arrays), *(p.name for p in instance.ir.scalars)]
+    places = [(n, position[name]) for n, name in enumerate(parameters) if name in position]
+    widened = {k for k, x in enumerate(args) if _is_widened(x, signature[k][1])}
+    return _Call(
+        caller,
+        tuple(fields.get(name) for name in parameters),
+        tuple((n, k) for n, k in places if k not in widened),
+        tuple((n, k) for n, k in places if k in widened),
+        _returned(parameters, position, fields),
+        instance,
+        templates,
+        may_wait,
+    )
 
 
 def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:

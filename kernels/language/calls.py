@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from . import random, sparse
 from .addresses import address, get_addr
 from .complex_numbers import ComplexType, complex_annotation, is_complex
 from .errors import KernelError, KernelSyntaxError, KernelTypeError
+from .frontend import Frontend
 from .func import BoundFunc, Func
 from .function_calls import FunctionCalls, element_type
 from .functions import operation_of
@@ -52,9 +53,6 @@ from .values import (
     leaves,
 )
 
-if TYPE_CHECKING:
-    from .expressions import Expressions
-
 InlineCall = Callable[..., Value | None]
 _FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
 _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
@@ -66,12 +64,12 @@ _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is
 class Calls:
     """Compiles calls within a pass. `inline` is called for a call of a `ks.func`."""
 
-    def __init__(self, state: Pass, expressions: Expressions, inline: InlineCall) -> None:
+    def __init__(self, state: Pass, frontend: Frontend, inline: InlineCall) -> None:
         self._state = state
-        self._expr = expressions
+        self._expr = frontend
         self._inline = inline
-        self._numpy = NumpyNames(state, expressions)
-        self._functions = FunctionCalls(state, expressions)
+        self._numpy = NumpyNames(state, frontend)
+        self._functions = FunctionCalls(state, frontend)
 
     # --- what is called
 
@@ -216,7 +214,7 @@ class Calls:
         if isinstance(owner, ArrayRef | StructArray | ListOf):
             return sparse.method(self._state, self._expr, method, node, is_statement)
         if is_complex(owner) and method.name in ("conjugate", "conj") and not node.args:
-            return self._expr.operators.complex.conjugate(owner, node)
+            return self._expr.complex.conjugate(owner, node)
         if isinstance(owner, MatrixValue):
             args = self._expr.values(node.args)
             named = self._named(node)
@@ -336,7 +334,7 @@ class Calls:
         matrices = self._expr.matrices
         if isinstance(kind, ComplexType):
             start = x or lifted(self._state, 0)
-            return self._expr.operators.complex.as_type(start, kind, node)
+            return self._expr.complex.as_type(start, kind, node)
         if isinstance(kind, StructType):
             if isinstance(x, StructValue | DictValue):
                 self.refuse_others(x, kind, node)

@@ -3,54 +3,51 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..ir.kernel import DType
+from .frontend import Frontend
 from .scopes import Pass
 from .values import Static
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
 
 _MADE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript)
 _PLAIN = (int, float, complex, str, np.generic, DType)
 
 
-def constant(state: Pass, expressions: Expressions, node: ast.expr) -> object:
+def constant(state: Pass, frontend: Frontend, node: ast.expr) -> object:
     """The number, text, type, or tuple or list of them that an expression is in Python.
 
     KeyError where it is none, or a run decides.
     """
-    x = _object(state, expressions, node)
+    x = _object(state, frontend, node)
     if not _is_plain(x):
         raise KeyError(ast.unparse(node))
     return x
 
 
-def _object(state: Pass, expressions: Expressions, node: ast.expr) -> object:
-    inside = expressions.static_argument(node)
+def _object(state: Pass, frontend: Frontend, node: ast.expr) -> object:
+    inside = frontend.static_argument(node)
     if inside is not None:
-        return expressions.static(inside)
+        return frontend.static(inside)
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
             return _named(state, name)
         case ast.Attribute(value=owner, attr=attr):
-            base = _object(state, expressions, owner)
+            base = _object(state, frontend, owner)
             if hasattr(base, attr):
                 return getattr(base, attr)
         case ast.Tuple(elts=items):
-            return tuple(constant(state, expressions, i) for i in items)
+            return tuple(constant(state, frontend, i) for i in items)
         case ast.List(elts=items):
-            return [constant(state, expressions, i) for i in items]
+            return [constant(state, frontend, i) for i in items]
         case _ if isinstance(node, _MADE):
             for part in ast.iter_child_nodes(node):
                 if isinstance(part, ast.expr):
-                    constant(state, expressions, part)
-            return expressions.static(node)
+                    constant(state, frontend, part)
+            return frontend.static(node)
     raise KeyError(ast.unparse(node))
 
 

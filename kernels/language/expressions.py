@@ -11,11 +11,12 @@ from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import cast, const
 from .branches import Branches
 from .calls import Calls, InlineCall
-from .complex_numbers import ComplexNumbers, complex_annotation, is_complex
+from .complex_numbers import complex_annotation, is_complex
+from .complex_operators import ComplexNumbers
 from .constants import constant
 from .errors import KernelError, KernelSyntaxError, KernelTypeError, LanguageError
 from .intrinsics import static
-from .lvalues import Places, loaded
+from .lvalues import Places
 from .matrices import Matrices
 from .operators import BINARY, Operators
 from .parse import closure_names
@@ -33,6 +34,7 @@ from .values import (
     Typed,
     Value,
     is_data,
+    loaded,
 )
 
 T = TypeVar("T")
@@ -62,7 +64,7 @@ class Expressions:
         self._state = state
         self.places = places
         self.operators = Operators(state)
-        self.operators.complex = ComplexNumbers(state, self.operators, places)
+        self.complex = self.operators.complex = ComplexNumbers(state, self.operators, places)
         self.matrices = Matrices(state, self.operators, places)
         self._calls = Calls(state, self, inline)
         self._branches = Branches(state, self)
@@ -300,7 +302,7 @@ class Expressions:
         x, operators = self.value(node.operand), self.operators
         match node.op:
             case ast.USub() if is_complex(x):
-                return operators.complex.negative(x, node)
+                return self.complex.negative(x, node)
             case ast.USub():
                 return operators.each([x], node, operators.negative)
             case ast.UAdd():

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..ir.simplify import cast, const
 from . import random
 from .complex_numbers import complex_annotation, complex_value, is_complex
 from .errors import KernelTypeError
+from .frontend import Frontend
 from .functions import WHOLE, operation_of
 from .intrinsics import MINMAX_CALLS, as_dtype, bit_cast, one, select, zero
 from .intrinsics import cast as cast_call
@@ -33,9 +34,6 @@ from .values import (
     Value,
     is_data,
 )
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
 
 _OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _PLAIN = (float, int, bool)
@@ -64,8 +62,8 @@ def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
 class FunctionCalls:
     """Compiles them within a pass, their arguments evaluated."""
 
-    def __init__(self, state: Pass, expressions: Expressions) -> None:
-        self._state, self._expr = state, expressions
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
+        self._state, self._expr = state, frontend
 
     def call(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
         """The value of a call; None where the language has no such function."""
@@ -112,7 +110,7 @@ class FunctionCalls:
 
     def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
         """`complex(x, y)`, conversions, parts and conjugates; of a real number too."""
-        complexes = self._expr.operators.complex
+        complexes = self._expr.complex
         kind = complex_annotation(target)
         if kind is not None:
             self._count(args, 2 if target is complex and len(args) == 2 else 1, node)
@@ -169,7 +167,7 @@ class FunctionCalls:
         if any(map(is_complex, args)):
             if op == "pow":
                 return operators.binary("pow", args[0], args[1], node)
-            return operators.complex.function(op, args[0], node)
+            return self._expr.complex.function(op, args[0], node)
         if row.arity == 2:
             return operators.each(
                 args, node, lambda a, b: operators.function_of_two(row, a, b, node)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
 from ..ir.simplify import const
 from ..ir.walk import walk
 from .errors import KernelSyntaxError
+from .frontend import Frontend
 from .func import BoundFunc, Func
 from .intrinsics import TemplateAnnotation
-from .lvalues import loaded
 from .python_objects import lifted
 from .scopes import Frame, Pass
 from .side_effects import Scope, names_changed, names_of, scope_of, stores
-from .values import Typed, Value, is_data, leaves
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
+from .values import Typed, Value, is_data, leaves, loaded
 
 MAX_INLINE_DEPTH = 32
 RunBody = Callable[[Sequence[ast.stmt]], object]
@@ -30,8 +27,8 @@ Given = tuple[Sequence[Value], Mapping[str, Value]]  # by position, by name
 class Inliner:
     """Puts bodies of functions in place of their calls. `run` compiles statements in the current frame."""
 
-    def __init__(self, state: Pass, expressions: Expressions, run: RunBody) -> None:
-        self._state, self._expr, self._run = state, expressions, run
+    def __init__(self, state: Pass, frontend: Frontend, run: RunBody) -> None:
+        self._state, self._expr, self._run = state, frontend, run
 
     def call(
         self,

@@ -14,22 +14,18 @@ from typing import Any
 from ..fields.compound import MatrixType, StructType
 from ..fields.field_view import FieldView
 from ..fields.program import Program
-from ..fields.storage import TreeStorage
-from ..fields.tree import Structure
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
 from ..ir.walk import merge_arrays
 from ..sparse.default import lower_by_default
-from ..sparse.recorded import Logical, UsedTree
-from .addresses import NOTHING, Hidden
-from .calling import Fields
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
 from .errors import KernelError, KernelSyntaxError
+from .hidden import Hidden
+from .instance import Instance
 from .parse import ParsedFunction
 from .python_objects import lifted
-from .results import Results
 from .scopes import Frame, LoopVar, Pass
 from .signature import (
     ArrayArgument,
@@ -45,37 +41,6 @@ from .typing_rules import Rules
 from .values import ArrayRef, MatrixValue, StructArray, StructValue, Typed, Value
 
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array."""
-
-    ir: KernelIR
-    fields: tuple[tuple[str, Any], ...] = ()
-    results: Results | None = None
-    hidden: Hidden = NOTHING
-    logical: KernelIR | None = None  # on sparse fields, where `ir` is what it was lowered to
-    views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
-    structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
-    sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
-
-    @property
-    def held(self) -> Fields:
-        """What a sequence keeps of it, beside the kernel."""
-        names = frozenset(name for name, _ in self.fields)
-        if self.logical is None:
-            return Fields(names)
-        numbers = {name: view.number for name, view in self.views}
-        fields = tuple(numbers[p.array] for p in self.logical.placed)
-        layouts = [s.layout for _, s in self.structures]
-        trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
-        return Fields(names, Logical(self.logical, fields, self.sections), trees)
-
-    @property
-    def storages(self) -> dict[str, TreeStorage]:
-        """The memory of the trees."""
-        return {name: s.memory for name, s in self.structures}
 
 
 def rules_of(signature: Signature, program: Program | None) -> Rules:

@@ -11,16 +11,14 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..fields import compound
 from ..ir.kernel import DType
+from .complex_numbers import ComplexType, complex_annotation
 from .errors import KernelError, KernelSyntaxError
-
-if TYPE_CHECKING:
-    from .complex_numbers import ComplexType
 
 T = TypeVar("T")
 
@@ -80,8 +78,6 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 def _element_type(x: Any) -> DType | compound.MatrixType | ComplexType | None:
     if x is None or isinstance(x, compound.MatrixType):
         return x
-    from .complex_numbers import complex_annotation
-
     return complex_annotation(x) or as_dtype(x)
 
 

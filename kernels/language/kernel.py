@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -20,16 +19,17 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from ..fields.dlpack import hands_out, shared_array
-from ..fields.ndarray import Ndarray
-from ..fields.program import Program, current_program, settle
-from ..ir.kernel import DType, KernelIR, Location
+from ..fields.program import Program, current_program
+from ..ir.kernel import KernelIR, Location
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
-from .calling import holder, interpret_trees, interprets, run_at_once, runs_now
+from .calling import completed, passed
 from .complex_numbers import Pairs, is_complex_array, pairs_of
+from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
 from .func import Func
-from .instantiate import Instance, Subject, instantiate, merged
+from .instance import Instance
+from .instantiate import Subject, instantiate, merged
 from .intrinsics import (
     NdarrayAnnotation,
     TemplateAnnotation,
@@ -64,19 +64,8 @@ from .intrinsics import (
     u32,
     u64,
 )
-from .layout import Layout
 from .parse import ParsedFunction, location_of, parse_function
-from .random import GOLDEN, SEED
-from .signature import (
-    ArrayArgument,
-    CompoundArgument,
-    ScalarArgument,
-    Signature,
-    argument_of,
-    flattened,
-    members_of,
-    refuse_more_than_numbers,
-)
+from .signature import Signature, argument_of, refuse_more_than_numbers
 from .symbols import ComplexSymbol
 from .views import with_views
 
@@ -122,7 +111,6 @@ __all__ = [
 ]
 
 _SELF = TemplateAnnotation()
-_numbers = itertools.count()  # of programs, as far as kernels have met them
 T = TypeVar("T")
 Pairings = tuple[
     tuple[str, str], ...
@@ -225,66 +213,14 @@ class Kernel:
         """A call for which the line `where` answers."""
         values = self._bind(args, kwargs, where)
         signature, instance = self._instance(values, where)
-        arrays: dict[str, Any] = {}
-        scalars: dict[str, Any] = {}
-        for name, argument in signature:
-            value = values[name]
-            match argument:
-                case ArrayArgument(layout=Layout(memory=memory)):
-                    arrays[memory] = (value.array if isinstance(value, Pairs) else value).memory
-                case ArrayArgument(is_complex=True):
-                    arrays[name] = value.array
-                case ArrayArgument():
-                    arrays[name] = value.array if isinstance(value, Ndarray) else value
-                case ScalarArgument(dtype=dtype):
-                    is_bool = isinstance(value, bool | np.bool_) and dtype is not DType.bool_
-                    scalars[name] = int(value) if is_bool else value
-                case CompoundArgument(kind=kind):
-                    label = f"the argument {name} of the kernel {self.name}"
-                    numbers = flattened(kind, value, label, where)
-                    scalars.update(
-                        zip((n for n, _ in members_of(kind, name)), numbers, strict=True)
-                    )
+        arrays, scalars = passed(signature, values, self.name, where)
         instance = self._without_aliases(signature, instance, arrays, where)
-        ir = instance.ir
-        arrays.update((name, field.storage) for name, field in instance.fields)
-        returned = {} if instance.results is None else instance.results.allocated()
-        arrays.update(returned)
-        if instance.hidden.draws:
-            scalars[SEED] = _next_seed()
-        scalars.update(instance.hidden.bound())
-        given = {p.name: arrays[p.name] for p in ir.arrays}
-        recorder = holder()
-        if recorder is not None:
-            instance.hidden.refuse_addresses()
-            settle()  # what fields hold by now is the input of the sequence
-            held = instance.held
-            recorder.hold(ir, list(given.values()), list(scalars.values()), where, held)
-            return None
-        if instance.logical is not None and interprets():
-            settle()
-            arrays.update(instance.views)
-            ir = instance.logical
-            given = {p.name: arrays[p.name] for p in ir.arrays}
-            interpret_trees(ir, given, scalars, instance.storages)
-            return None if instance.results is None else instance.results.read(returned)
-        followed = self._followed(instance, ir)
-        if followed is None:
-            settle()
-            run_at_once(ir, given, scalars)
-        else:
-            followed(*given.values(), *scalars.values())
-        if not kwargs and runs_now():
-            self.quick.learn(args, signature, instance, followed)
-        return None if instance.results is None else instance.results.read(returned)
-
-    def _followed(self, instance: Instance, ir: KernelIR) -> Callable[..., bool] | None:
-        """What takes calls where the program follows what was found; their arrays must be fields that nobody else sees."""
-        follower = None if self._program is None else self._program.follower
-        if follower is None or not runs_now():
-            return None
-        own = {name for name, field in instance.fields if not field.is_lent}
-        return follower.caller(ir) if all(a.name in own for a in ir.arrays) else None
+        call = completed(instance, arrays, scalars, where)
+        executor = current()
+        result = executor.run(call)
+        if not kwargs:
+            self.quick.learn(args, signature, call, executor)
+        return result
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location
@@ -400,13 +336,6 @@ def _of_program(annotation: Any, program: Program | None) -> Any:
     if program is not None and annotation in (int, float):
         return program.config.default_ip if annotation is int else program.config.default_fp
     return annotation
-
-
-def _next_seed() -> int:
-    """The seed of this call: of the program, and of how many calls drew before."""
-    program = current_program()
-    start = 0 if program is None else program.config.random_seed
-    return (start * GOLDEN + next(_numbers if program is None else program.draws)) & ((1 << 64) - 1)
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..fields.tree import SNode
 from ..ir.kernel import (
@@ -24,8 +23,8 @@ from ..ir.simplify import binary, cast, compare, const, unary
 from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
 from .errors import KernelSyntaxError
+from .frontend import Body, Frontend
 from .intrinsics import grouped, ndrange
-from .lvalues import loaded
 from .scopes import Jumps, LoopVar, Pass
 from .sparse import number_of
 from .values import (
@@ -37,18 +36,15 @@ from .values import (
     Typed,
     Value,
     leaves,
+    loaded,
 )
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
-    from .statements import Statements
 
 
 class Loops:
     """Compiles loops of a pass. `statements` runs their bodies."""
 
-    def __init__(self, state: Pass, expressions: Expressions, statements: Statements) -> None:
-        self._state, self._expr, self._statements = state, expressions, statements
+    def __init__(self, state: Pass, frontend: Frontend, statements: Body) -> None:
+        self._state, self._expr, self._statements = state, frontend, statements
 
     def run(self, node: ast.For) -> str | None:
         """A for loop; how it surely leaves the block around it, where it is written out."""

@@ -42,6 +42,8 @@ from .values import (
     Value,
     is_data,
     leaves,
+    loaded,
+    loaded_leaf,
     rebuilt,
 )
 
@@ -61,24 +63,6 @@ def what(x: Value) -> str:
     if is_complex(x):
         return "a complex number"
     return WHAT.get(type(x).__name__, "a number" if is_data(x) else "a Python object")
-
-
-def loaded(x: Value) -> Value:
-    """A value with the contents of its places in their stead."""
-    return rebuilt(x, loaded_leaf)
-
-
-def loaded_leaf(x: Typed | Place) -> Typed:
-    match x:
-        case Typed():
-            return x
-        case OneOf(options, index):
-            result = options[-1].loaded.expr
-            for k in range(len(options) - 2, -1, -1):
-                here = compare("eq", index, const(k, index.dtype))
-                result = select(here, options[k].loaded.expr, result)
-            return Typed(result)
-    return x.loaded
 
 
 def is_place(x: Value) -> bool:

@@ -12,7 +12,7 @@ from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, Language
 from ..ir.kernel import Const, DType, Expr
 from ..ir.simplify import binary, cast, compare, const, select
 from .elements import with_component
-from .lvalues import Places, loaded, loaded_leaf
+from .lvalues import Places
 from .operators import Operators
 from .scopes import Pass
 from .typing_rules import strong, truth
@@ -26,6 +26,8 @@ from .values import (
     TupleValue,
     Typed,
     Value,
+    loaded,
+    loaded_leaf,
 )
 
 _LOGICAL = ("and", "or")

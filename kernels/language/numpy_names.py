@@ -10,21 +10,19 @@ import inspect
 import math
 import sys
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..ir.kernel import CompareOp, Const, DType
 from ..ir.simplify import const, unary
 from .complex_numbers import is_complex
+from .frontend import Frontend
 from .function_calls import element_type
 from .python_objects import lifted
+from .scopes import Pass
 from .typing_rules import truth
 from .values import MatrixValue, Static, TupleValue, Typed, Value
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
-    from .scopes import Pass
 
 _OPERATORS: dict[Any, str] = {
     np.add: "add",
@@ -96,8 +94,8 @@ def _file_of(target: Any) -> str:
 class NumpyNames:
     """Calls by these names in a pass."""
 
-    def __init__(self, state: Pass, expressions: Expressions) -> None:
-        self._state, self._expr = state, expressions
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
+        self._state, self._expr = state, frontend
 
     def call(
         self, target: Any, args: Sequence[Value], named: dict[str, Value], node: ast.Call
@@ -146,7 +144,7 @@ class NumpyNames:
         """`np.dot`, and where it is another one for matrices or complex numbers `np.inner` and `np.vdot`."""
         operators, matrices = self._expr.operators, self._expr.matrices
         if target is np.vdot and is_complex(a):
-            a = operators.complex.conjugate(a, node)
+            a = self._expr.complex.conjugate(a, node)
         if not isinstance(a, MatrixValue) or not isinstance(b, MatrixValue):
             return operators.binary("mul", a, b, node)
         if target is np.vdot and len(a.shape) == 2:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ..ir.kernel import Assert, CompareOp, Const, DType, Expr
 from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
-from .complex_numbers import ComplexNumbers, complex_value, is_complex
+from .complex_numbers import complex_value, is_complex
 from .errors import KernelTypeError
-from .lvalues import loaded, what
+from .lvalues import what
 from .overflow import watch
 from .scopes import Pass
 from .signs import compare_signs, differ, least_of_signs
 from .typing_rules import adopt, settle, truth, unify
-from .values import MatrixValue, StructValue, TupleValue, Typed, Value
+from .values import MatrixValue, StructValue, TupleValue, Typed, Value, loaded
 
 _PYTHON: dict[str, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
@@ -54,10 +55,23 @@ _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}  # as wide as a float of 
 MAX_POWER = 16  # x ** n is written out as products up to here
 
 
+class OfComplex(Protocol):
+    """The operators where an operand is a complex number."""
+
+    def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value: ...
+
+    def compare(self, op: CompareOp, a: Value, b: Value, node: ast.AST) -> Typed: ...
+
+    def selected(self, condition: Value, a: Value, b: Value, node: ast.AST) -> Value: ...
+
+    def parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
+        """The real and the imaginary part."""
+
+
 class Operators:
     """Operators of a pass: literals fold as in Python, other operands meet in their common type."""
 
-    complex: ComplexNumbers  # set where they can be kept in locals
+    complex: OfComplex  # set where they can be kept in locals
 
     def __init__(self, state: Pass) -> None:
         self._state = state

@@ -7,14 +7,11 @@ the operation, which stays as it is. What an expression may leave out (operands 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ..ir.affine import limits
 from ..ir.kernel import Expr, If, Print
 from ..ir.simplify import binary, compare, const, select
-
-if TYPE_CHECKING:
-    from .scopes import Pass
+from .scopes import Pass
 
 _WORDS = {
     "add": ("addition", "+"),

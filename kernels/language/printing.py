@@ -8,17 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from string import Formatter
-from typing import TYPE_CHECKING
 
 from ..fields.compound import type_name
 from ..ir.kernel import DType, Part
 from ..ir.text import takes_format
-from .lvalues import loaded_leaf
+from .frontend import Frontend
 from .typing_rules import settle
-from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
+from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves, loaded_leaf
 
 _PERCENT = re.compile(r"(?<!%)%([-+ 0#]*\d*(?:\.\d+)?[diouxXeEfFgGs])")
 _CONVERTED: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
@@ -26,19 +22,19 @@ Shown = list[tuple[Part, str]]
 
 
 def parts_of(
-    expressions: Expressions, call: ast.Call, end: str = "\n"
+    frontend: Frontend, call: ast.Call, end: str = "\n"
 ) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """The texts and values of a call of print, and the conversion of each value ("" for the usual one)."""
     options = {"sep": " ", "end": end}
     for keyword in call.keywords:
         if keyword.arg not in options:
-            expressions.refuse(f"print takes sep and end in a kernel, not {keyword.arg}", call)
-        options[keyword.arg] = str(expressions.static(keyword.value))
+            frontend.refuse(f"print takes sep and end in a kernel, not {keyword.arg}", call)
+        options[keyword.arg] = str(frontend.static(keyword.value))
     shown: Shown = []
     for k, arg in enumerate(call.args):
         if k:
             shown.append((options["sep"], ""))
-        shown.extend(_argument(expressions, arg))
+        shown.extend(_argument(frontend, arg))
     shown.append((options["end"], ""))
     parts = _joined(shown)
     return tuple(p for p, _ in parts), tuple(f for p, f in parts if not isinstance(p, str))
@@ -55,29 +51,29 @@ class _Formatted:
     python: Callable[[object], str]
 
 
-def _argument(expressions: Expressions, arg: ast.expr) -> Shown:
-    formatted = _formatted(expressions, arg)
+def _argument(frontend: Frontend, arg: ast.expr) -> Shown:
+    formatted = _formatted(frontend, arg)
     if formatted is None:
-        return _value(expressions, expressions.value(arg), "", arg)
+        return _value(frontend, frontend.value(arg), "", arg)
     found: Shown = []
     for x in formatted:
-        found.extend([(x, "")] if isinstance(x, str) else _shown(expressions, x, arg))
+        found.extend([(x, "")] if isinstance(x, str) else _shown(frontend, x, arg))
     return found
 
 
-def _shown(expressions: Expressions, x: _Formatted, arg: ast.expr) -> Shown:
+def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
     """A constant as Python shows it, where Python does; any other value as C does."""
     try:
-        return [(x.python(expressions.constant(x.node)), "")]
+        return [(x.python(frontend.constant(x.node)), "")]
     except (KeyError, TypeError, ValueError):
-        return _value(expressions, expressions.value(x.node), x.spec, arg)
+        return _value(frontend, frontend.value(x.node), x.spec, arg)
 
 
-def _formatted(expressions: Expressions, arg: ast.expr) -> list[str | _Formatted] | None:
+def _formatted(frontend: Frontend, arg: ast.expr) -> list[str | _Formatted] | None:
     """The texts and the values of an f-string, of `"...".format(...)` and of `"..." % (...)`; None for anything else."""
     match arg:
         case ast.JoinedStr(values=parts):
-            return [_of_f_string(expressions, part) for part in parts]
+            return [_of_f_string(frontend, part) for part in parts]
         case ast.Call(
             func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format"), args=args
         ):
@@ -88,10 +84,10 @@ def _formatted(expressions: Expressions, arg: ast.expr) -> list[str | _Formatted
     return None
 
 
-def _of_f_string(expressions: Expressions, part: ast.expr) -> str | _Formatted:
+def _of_f_string(frontend: Frontend, part: ast.expr) -> str | _Formatted:
     if not isinstance(part, ast.FormattedValue):
-        return str(expressions.static(part))
-    spec = "" if part.format_spec is None else str(expressions.static(part.format_spec))
+        return str(frontend.static(part))
+    spec = "" if part.format_spec is None else str(frontend.static(part.format_spec))
     return _Formatted(part.value, spec, _formatting(chr(max(part.conversion, 0)), spec))
 
 
@@ -135,32 +131,30 @@ def _percent(spec: str) -> Callable[[object], str]:
     return lambda x: f"%{spec}" % (x,)
 
 
-def _value(expressions: Expressions, x: Value, spec: str, node: ast.AST) -> Shown:
+def _value(frontend: Frontend, x: Value, spec: str, node: ast.AST) -> Shown:
     if spec and not any(takes_format(dtype, spec) for dtype in (DType.f32, DType.i32)):
-        expressions.refuse(f"the format `{spec}` is none of C's: use one such as .3f or 5d", node)
+        frontend.refuse(f"the format `{spec}` is none of C's: use one such as .3f or 5d", node)
     match x:
         case Static(python=python):
             if spec:
-                expressions.refuse(
-                    f"the format `{spec}` is one of numbers, not of {python!r}", node
-                )
+                frontend.refuse(f"the format `{spec}` is one of numbers, not of {python!r}", node)
             return [(str(python), "")]
         case MatrixValue() if len(x.shape) == 2:
             return _listed(
-                [_value(expressions, MatrixValue((len(r),), r), spec, node) for r in x.rows()]
+                [_value(frontend, MatrixValue((len(r),), r), spec, node) for r in x.rows()]
             )
         case MatrixValue(items=items):
-            return _listed([_value(expressions, i, spec, node) for i in items])
+            return _listed([_value(frontend, i, spec, node) for i in items])
         case TupleValue(items=parts):
-            return _listed([_value(expressions, i, spec, node) for i in parts])
+            return _listed([_value(frontend, i, spec, node) for i in parts])
         case StructValue(members=members):
-            inside = [[(f"{n}=", ""), *_value(expressions, m, spec, node)] for n, m in members]
+            inside = [[(f"{n}=", ""), *_value(frontend, m, spec, node)] for n, m in members]
             return _listed(inside, "{}")
     (number,) = leaves(x)
-    shown = settle(loaded_leaf(number), expressions.default_float)
+    shown = settle(loaded_leaf(number), frontend.default_float)
     if spec and not takes_format(shown.dtype, spec):
         of, fits = ("integers", ".3f") if shown.dtype.is_float else ("floats", "5d")
-        expressions.refuse(
+        frontend.refuse(
             f"the format `{spec}` is one of {of}, and shows {type_name(shown.dtype)}: use one such as {fits}, or convert the value",
             node,
         )

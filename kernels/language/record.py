@@ -18,16 +18,17 @@ import numpy as np
 
 from ..fields.dlpack import hands_out, shared_array
 from ..fields.ndarray import Ndarray
-from ..fields.program import holds_calls
+from ..fields.program import holds_calls, settle
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
 from ..sparse.recorded import Logical, UsedTree, appended_to
 from .annotations import resolve_annotation
-from .calling import NO_FIELDS, AbstractHolder, Fields, held_by, holder
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
+from .dispatch import Executor, chosen, using
 from .errors import LanguageError
 from .induction_scalars import at_steps, by_form, growing, uses_steps
+from .instance import KernelCall
 from .intrinsics import TemplateAnnotation, as_dtype
 from .kernel import Kernel
 from .parse import location_of
@@ -91,7 +92,7 @@ class Recording:
         return times(len(self.calls), self.repeats)
 
 
-class Recorder(AbstractHolder):
+class Recorder(Executor):
     """Holds calls back. Arrays are those it was given by name, its temporaries, and (if `is_open`)
     NumPy arrays as they come.
     """
@@ -180,14 +181,12 @@ class Recorder(AbstractHolder):
         self._temps.append(ArrayParam(name, dtype, shape))
         return self._symbol(self._temps[-1], where)
 
-    def hold(
-        self,
-        ir: KernelIR,
-        arrays: Sequence[Any],
-        scalars: Sequence[Any],
-        where: Location,
-        on: Fields = NO_FIELDS,
-    ) -> None:
+    def run(self, call: KernelCall) -> None:
+        """Holds a call back. LanguageError for addresses, and for an array that is none of the sequence's."""
+        call.instance.hidden.refuse_addresses()
+        settle()  # what fields hold by now is the input of the sequence
+        ir, on, where = call.instance.ir, call.instance.held, call.where
+        arrays, scalars = call.in_order
         names = tuple(
             self._name(a, where, p.name if p.name in on.names else None)
             for p, a in zip(ir.arrays, arrays, strict=True)
@@ -258,7 +257,7 @@ def record() -> Iterator[Recorder]:
     arrays are named a0, a1, ...
     """
     recorder = Recorder(is_open=True)
-    with held_by(recorder):
+    with using(recorder):
         yield recorder
 
 
@@ -268,12 +267,9 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
-    recorder = holder()
-    kind = complex_annotation(dtype)
-    if recorder is None and kind is not None:
-        return np.zeros(shape, complex_dtype(kind))
-    if recorder is None:
-        return Ndarray(dtype, shape)
+    recorder, kind = chosen(), complex_annotation(dtype)
+    if not isinstance(recorder, Recorder):
+        return Ndarray(dtype, shape) if kind is None else np.zeros(shape, complex_dtype(kind))
     try:
         element = as_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
         extents = tuple(
@@ -338,7 +334,7 @@ def record_program(
             )
     token = holds_calls.set(lambda: recorder.has_calls)
     try:
-        with held_by(recorder):
+        with using(recorder):
             if isinstance(fn, Kernel):
                 fn.call_from(fn.where, bound.args, bound.kwargs)  # no line of the user's calls it
             else:

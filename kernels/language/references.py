@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING
 
 from ..fields.methods import swizzle
 from ..ir.errors import (
@@ -17,6 +16,7 @@ from ..ir.errors import (
 from ..ir.kernel import Const, Expr
 from . import sparse
 from .elements import element_of
+from .frontend import Frontend
 from .lvalues import what
 from .python_objects import lifted
 from .scopes import LoopVar, Pass
@@ -38,15 +38,12 @@ from .values import (
     leaves,
 )
 
-if TYPE_CHECKING:
-    from .expressions import Expressions
-
 
 class References:
     """Resolves them within a pass."""
 
-    def __init__(self, state: Pass, expressions: Expressions) -> None:
-        self._state, self._expr = state, expressions
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
+        self._state, self._expr = state, frontend
 
     def name(self, node: ast.Name) -> Value:
         frame = self._state.frame

@@ -18,7 +18,6 @@ from ..fields.structs import Struct
 from ..ir.kernel import ArrayParam, Const, DType, Location, SetLocal, Stmt, Store
 from ..ir.simplify import const
 from ..ir.walk import with_blocks
-from .lvalues import loaded_leaf
 from .typing_rules import adopt, common_dtype, promote, settle
 from .values import (
     Element,
@@ -30,6 +29,7 @@ from .values import (
     Typed,
     Value,
     leaves,
+    loaded_leaf,
     rebuilt,
 )
 

@@ -9,18 +9,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from ..fields.tree import Structure
 from ..ir.kernel import Activate, ArrayParam, DType, Expr, Param, Placed, Stmt
 from .errors import KernelError
+from .hidden import Address
 from .parse import ParsedFunction
+from .results import Returns
 from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
-
-if TYPE_CHECKING:
-    from ..fields.tree import Structure
-    from .addresses import Address
-    from .results import Returns
 
 
 @dataclass(frozen=True)

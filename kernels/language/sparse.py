@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..fields.field import AbstractField
 from ..fields.node_cells import (
@@ -30,6 +30,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, const
 from .elements import element_of, list_node
 from .errors import KernelIndexError, KernelTypeError, LanguageError
+from .frontend import Frontend
 from .python_objects import lifted
 from .scopes import Pass
 from .values import (
@@ -43,9 +44,6 @@ from .values import (
     Value,
     leaves,
 )
-
-if TYPE_CHECKING:
-    from .expressions import Expressions
 
 _METHODS = ("append", "length", "deactivate")
 
@@ -112,30 +110,30 @@ def number_of(state: Pass, node: SNode) -> tuple[str, int] | None:
 
 
 def call(
-    state: Pass, expressions: Expressions, target: Any, node: ast.Call, is_statement: bool
+    state: Pass, frontend: Frontend, target: Any, node: ast.Call, is_statement: bool
 ) -> Value | None:
     """A call of a word of this page; None where it gives nothing."""
     owner = getattr(target, "__self__", None)
     if isinstance(owner, SNode | AbstractField):
-        given = [expressions.static(a) for a in node.args]
+        given = [frontend.static(a) for a in node.args]
         return Static(target(*given))
     if target is loop_unique:
-        return expressions.value(node.args[0]) if node.args else _count(state, 1, node)
+        return frontend.value(node.args[0]) if node.args else _count(state, 1, node)
     if any(target is x for x in _HINTS):
         for a in node.args if target is no_activate else ():
-            found = number_of(state, node_of(state, expressions.place(a), node))
+            found = number_of(state, node_of(state, frontend.place(a), node))
             if found is not None:
                 state.not_activated.add(found)
         return None
-    given_values = [expressions.place(a) for a in node.args[:1]] + expressions.values(node.args[1:])
+    given_values = [frontend.place(a) for a in node.args[:1]] + frontend.values(node.args[1:])
     wanted = 3 if target in (append, rescale_index) else 2
     if len(given_values) != wanted or node.keywords:
         _count(state, wanted, node)
     if target is rescale_index:
-        second = expressions.place(node.args[1])
+        second = frontend.place(node.args[1])
         return _rescaled(state, given_values[0], second, given_values[2], node)
     snode = node_of(state, given_values[0], node)
-    indices = _indices(expressions, given_values[1], node)
+    indices = _indices(frontend, given_values[1], node)
     has_length = snode.has is not None and snode.has.length
     is_list = target in (append, length) or (target is deactivate and has_length)
     if is_list and not has_length:
@@ -148,11 +146,11 @@ def call(
             node,
             KernelIndexError,
         )
-    return _of_cell(state, expressions, target, snode, indices, given_values[2:], node)
+    return _of_cell(state, frontend, target, snode, indices, given_values[2:], node)
 
 
 def method(
-    state: Pass, expressions: Expressions, called: Method, node: ast.Call, is_statement: bool
+    state: Pass, frontend: Frontend, called: Method, node: ast.Call, is_statement: bool
 ) -> Value | None:
     """`x.append(value)`, `x[i].length()`, `x[i].deactivate()` of a field in a dynamic node."""
     owner = called.owner
@@ -160,18 +158,18 @@ def method(
     assert isinstance(base, ArrayRef | StructArray)
     snode = list_node(base)
     assert snode is not None
-    given = expressions.values(node.args)
+    given = frontend.values(node.args)
     target = {"append": append, "length": length, "deactivate": deactivate}[called.name]
     if len(given) != (target is append):
         _count(state, int(target is append), node)
     if len(indices) != len(base.shape) - 1:
         state.fail(f"`{ast.unparse(node)}` needs {n_indices(len(base.shape) - 1)} before", node)
-    return _of_cell(state, expressions, target, snode, indices, given, node, base)
+    return _of_cell(state, frontend, target, snode, indices, given, node, base)
 
 
 def _of_cell(
     state: Pass,
-    expressions: Expressions,
+    frontend: Frontend,
     target: Any,
     snode: SNode,
     indices: tuple[Expr, ...],
@@ -198,16 +196,16 @@ def _of_cell(
         state.emit(Deactivate(tree, number, indices, where))
     else:
         result = state.fresh("appended")
-        values = [expressions.places.kept(x, node) for x in given]
+        values = [frontend.places.kept(x, node) for x in given]
         state.emit(Append(tree, number, indices, result, where))
-        _store(state, expressions, snode, base, (*indices, Local(result, DType.i32)), values, node)
+        _store(state, frontend, snode, base, (*indices, Local(result, DType.i32)), values, node)
         return Typed(Local(result, DType.i32))
     return None
 
 
 def _store(
     state: Pass,
-    expressions: Expressions,
+    frontend: Frontend,
     snode: SNode,
     base: ArrayRef | StructArray | None,
     indices: tuple[Expr, ...],
@@ -231,7 +229,7 @@ def _store(
         ]
         places.append(element_of(state, f, shifted, node))
     if len(places) == 1:
-        expressions.places.assign(places[0], given[0], node)
+        frontend.places.assign(places[0], given[0], node)
         return
     targets = [p for place in places for p in leaves(place)]
     numbers = [x for value in given for x in leaves(value)]
@@ -241,7 +239,7 @@ def _store(
             node,
         )
     for p, x in zip(targets, numbers, strict=True):
-        expressions.places.assign(p, x, node)
+        frontend.places.assign(p, x, node)
 
 
 def _offset(f: ArrayRef | StructArray) -> tuple[int, ...]:
@@ -258,10 +256,8 @@ def _axes(node: SNode | None) -> list[int]:
     return sorted(found)
 
 
-def _indices(expressions: Expressions, x: Value, node: ast.Call) -> tuple[Expr, ...]:
-    return tuple(
-        expressions.as_index(expressions.operators.number(n, node), node) for n in leaves(x)
-    )
+def _indices(frontend: Frontend, x: Value, node: ast.Call) -> tuple[Expr, ...]:
+    return tuple(frontend.as_index(frontend.operators.number(n, node), node) for n in leaves(x))
 
 
 def _rescaled(state: Pass, a: Value, b: Value, x: Value, node: ast.Call) -> Value:

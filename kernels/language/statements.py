@@ -15,12 +15,12 @@ from .expressions import Expressions, construct_name
 from .inlining import Inliner
 from .intrinsics import grouped, loop_config, static_assert, static_print
 from .loops import Loops
-from .lvalues import Places, loaded
+from .lvalues import Places
 from .printing import parts_of
 from .results import Returns
 from .scopes import Binding, LoopVar, Pass
 from .side_effects import is_chain
-from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data
+from .values import ArrayRef, LocalVar, Static, TupleValue, Value, is_data, loaded
 
 _NAMES: dict[type[ast.AST], tuple[str, str]] = {
     ast.Try: ("try", "remove it"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.kernel import ArrayParam, DType, Expr, Load, Local, LocalElement
-from ..ir.simplify import compare, const
+from ..ir.simplify import compare, const, select
 from .layout import Layout
 
 
@@ -276,6 +276,24 @@ def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
         case TupleValue(items=parts):
             return TupleValue(tuple(rebuilt(p, leaf) for p in parts))
     return x
+
+
+def loaded(x: Value) -> Value:
+    """A value with the contents of its places in their stead."""
+    return rebuilt(x, loaded_leaf)
+
+
+def loaded_leaf(x: Typed | Place) -> Typed:
+    match x:
+        case Typed():
+            return x
+        case OneOf(options, index):
+            result = options[-1].loaded.expr
+            for k in range(len(options) - 2, -1, -1):
+                here = compare("eq", index, const(k, index.dtype))
+                result = select(here, options[k].loaded.expr, result)
+            return Typed(result)
+    return x.loaded
 
 
 def is_data(x: Value) -> bool:

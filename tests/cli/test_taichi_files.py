@@ -10,7 +10,7 @@ import kernelscape as ks
 import pytest
 from kernelscape.cli.sequence_name import Named
 from kernelscape.cli.user_file import find_workload
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 
 from .command import objects
 
@@ -40,7 +40,7 @@ def test_programs_run_unchanged_and_are_recorded(explore, name: str) -> None:
     """The kind: a file that one command runs is no module for the others."""
     function, _, left = STEPS[name]
     file = PROGRAMS / f"{name}.py"
-    with interpreted():
+    with interpret():
         code, _, err = explore("taichi", file, "--frames", "2")
         assert code == 0
         assert err.rstrip().endswith(f"2 frames; not run: {left}" if left else "2 frames"), err
@@ -62,7 +62,7 @@ def test_what_is_measured_begins_with_what_fills_its_fields(name: str) -> None:
     """The kind: a program whose fields nobody has filled is measured without a word."""
     function, before, _ = STEPS[name]
     text, heard = f"{PROGRAMS / name}.py:{function}", []
-    with interpreted():
+    with interpret():
         filled = find_workload(Named(text, (before,)), {}, "f32", 1, tell=heard.append)
         assert heard == [] and any(a.any() for a in filled.arguments.arrays.values())
         find_workload(Named(text), {}, "f32", 1, measures=False, tell=heard.append)
@@ -101,7 +101,7 @@ def test_all_commands_that_take_a_function_take_what_begins(explore, command: st
 
 
 def test_spaces_of_programs_are_shown(explore) -> None:
-    with interpreted():
+    with interpret():
         code, out, err = explore(
             "show", f"{PROGRAMS / 'wave.py'}:step", "--before", "make_a_drop", "--descents", "0"
         )

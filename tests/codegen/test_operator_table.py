@@ -11,7 +11,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.testing import operator_runs as runs
 from kernelscape.testing.observing import taichi_of
 from kernelscape.testing.operator_programs import (
@@ -63,7 +63,7 @@ def test_cells_are_taichis_in_its_language() -> None:
     assert len(drawn) > 900
     divisions = [c for c in drawn if c.op in DIVISIONS]
     others = [c for c in drawn if c.op not in DIVISIONS]
-    with taichi_of("ours"), interpreted():
+    with taichi_of("ours"), interpret():
         found = results_of(divisions[::3]) | results_of(others[::5])
     assert [x for x, got in found.items() if len(wrong_results(known[x], got, stored[x]))] == []
 

@@ -11,7 +11,7 @@ import kernelscape as ks
 import pytest
 from kernelscape.experiments.taichi_behaviours import FILE, REASONS, report, same, unpacked
 from kernelscape.experiments.writing import RESULTS
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.testing.observing import files, is_like, observe, plain, run, sentence, taichi_of
 
 # Each machine ran some of the topics.
@@ -66,7 +66,7 @@ def test_behaviours_of_a_topic_are_those_of_taichi(
     file: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Through the interpreter, which is quick to begin."""
-    with interpreted(), capfd.disabled():
+    with interpret(), capfd.disabled():
         found = unlike(list(run("ours", [file])))
     assert sorted(found) == sorted(key for key in REASONS if key.startswith(f"{file}:"))
 
@@ -78,7 +78,7 @@ def test_compiled_ones_are_those_of_taichi(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_refused_is_refused_by_a_sentence_with_its_place() -> None:
-    with taichi_of("ours"), interpreted():
+    with taichi_of("ours"), interpret():
         from kernelscape.testing.behaviours.seeing import heard
 
         heard.clear()

@@ -20,6 +20,7 @@ from kernelscape.explorer.plan_replay import Follower, _Match, follow
 from kernelscape.explorer.results import load
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
+from kernelscape.kernels.language.dispatch import eager
 from kernelscape.kernels.language.record import record_program
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.store import TunedStore
@@ -394,7 +395,7 @@ def test_the_store_has_what_was_found_for_a_program(tmp_path: Path, monkeypatch)
     Path("program.py").write_text(PROGRAM)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "program.py", raising=False)
     with pytest.warns(RuntimeWarning, match=r"the tuned store has nothing for program\.py on this"):
-        assert follow(True) is None
+        assert follow(True, eager()) is None
     explored = [sys.executable, "-m", "kernelscape.cli", "run", "program.py:substep"]
     subprocess.run([*explored, "--max-evals", "1"], check=True, capture_output=True)
     run = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True)

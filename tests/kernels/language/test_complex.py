@@ -5,9 +5,9 @@ import math
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.body import Closure
-from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.complex_numbers import pairs_of
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
@@ -65,7 +65,7 @@ def drawn(dtype, n=24):
 
 def both_ways(run):
     run()
-    with interpreted():
+    with interpret():
         run()
 
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_in_debug_mode_each_index_is_looked_at(is_interpreted):
                 place += at[k]
                 x[ks.i32(place)] += 1.0
 
-    with interpreted() if is_interpreted else nullcontext():
+    with interpret() if is_interpreted else nullcontext():
         at.from_numpy(np.array([0, 1, 1, 1], np.float32))
         walk(4)
         assert x.to_numpy().tolist() == [1, 0, 1, 1, 0, 1, 0, 0]
@@ -140,7 +140,7 @@ def test_overflow_is_said_where_it_happens_and_nowhere_else(capfd, dtype):
                     expected.append(f"{text}: {a} {sign} {b}")
     said = said_of(capfd, all_pairs)
     assert said.splitlines() == expected
-    with interpreted():
+    with interpret():
         assert said_of(capfd, all_pairs) == said
 
 
@@ -196,7 +196,7 @@ def test_unsigned_numbers_are_printed_as_they_are(capfd):
             print(x[i], ks.u32(x[i]), ks.i32(x[i]))
 
     x[0] = 2**64 - 1
-    for block in (nullcontext(), interpreted()):
+    for block in (nullcontext(), interpret()):
         with block:
             show()
         assert capfd.readouterr().out == "18446744073709551615 4294967295 -1\n"

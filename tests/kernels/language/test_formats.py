@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import kernelscape as ks
 import pytest
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.language.errors import LanguageError
 
 C, F, T, NAME, ITEMS = 3, 0.1, True, "txt", (1, 2.5)
@@ -44,7 +44,7 @@ def test_constants_are_shown_as_python_shows_them(capfd) -> None:
     )
     constants(7, 2.5)
     assert capfd.readouterr().out == expected
-    with interpreted():
+    with interpret():
         constants(7, 2.5)
     assert capfd.readouterr().out == expected
 
@@ -61,7 +61,7 @@ def test_formats_that_fit_are_those_of_c(capfd) -> None:
     expected = "   -7|-7   |fffffff9 2.500 2.500000e+00 200 0xc8 [2.5, 5.0] 1\n-7 2.50\n-7   2.5 2.500000 2.500000\n"
     run_values(-7, 2.5, 200)
     assert capfd.readouterr().out == expected
-    with interpreted():
+    with interpret():
         run_values(-7, 2.5, 200)
     assert capfd.readouterr().out == expected
 
@@ -75,7 +75,7 @@ def test_a_message_of_an_assertion_has_its_formats() -> None:
     """Kind: formats that are read and then left out."""
     with pytest.raises(AssertionError, match=r"x is 2\.50 of 3"):
         claims(-1, 2.5)
-    with interpreted(), pytest.raises(AssertionError, match=r"x is 2\.50 of 3"):
+    with interpret(), pytest.raises(AssertionError, match=r"x is 2\.50 of 3"):
         claims(-1, 2.5)
 
 

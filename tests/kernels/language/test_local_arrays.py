@@ -3,8 +3,8 @@
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -52,7 +52,7 @@ def test_all_ways_to_run_them_agree():
     in_numpy(x, want)
     statistics(x, compiled)
     np.testing.assert_array_equal(compiled, want)
-    with interpreted():
+    with interpret():
         statistics(x, one)
     np.testing.assert_array_equal(one, want)
     recording = record_sequence(lambda x, y: statistics(x, y), (x, one))
@@ -182,7 +182,7 @@ def test_an_index_outside_is_told_by_the_interpreter():
             y[i] = a[0]
 
     with (
-        interpreted(),
+        interpret(),
         pytest.raises(IndexError, match=r"index 0 of array\w* is 64, outside 0..63"),
     ):
         wrong(np.full(3, 64), np.zeros(3))

@@ -6,7 +6,7 @@ import math
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.language.errors import LanguageError
 
 nd = ks.types.ndarray()
@@ -69,7 +69,7 @@ def test_functions_of_numpy(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("where", [contextlib.nullcontext, interpreted])
+@pytest.mark.parametrize("where", [contextlib.nullcontext, interpret])
 def test_functions_of_numbers_that_end_or_begin_the_line(tmp_path, where):
     names = ["sign", "cbrt", "signbit", "isfinite"]
     of_two = [

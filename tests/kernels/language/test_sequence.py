@@ -3,7 +3,7 @@
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.kernel import interpret
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import ArrayParam, Cast, Const, DType, Param
 from kernelscape.kernels.ir.text import show_expr

@@ -3,8 +3,8 @@
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.interpret.reference import run_reference
-from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record, record_sequence
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
@@ -61,7 +61,7 @@ def test_views_are_taken_in_place(case):
         if runs == "engine":
             product(x, y, z)
         else:
-            with interpreted():
+            with interpret():
                 product(x, y, z)
         np.testing.assert_allclose(c, expected)
 

@@ -5,8 +5,8 @@ import ctypes
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.text import show
-from kernelscape.kernels.language.calling import interpreted
 from kernelscape.kernels.language.errors import LanguageError
 
 
@@ -67,7 +67,7 @@ def test_kernels_interpreter_and_python_see_the_same_addresses() -> None:
         found.fill(0)
         look(1)
         assert found.to_numpy().tolist() == expected
-    with interpreted():
+    with interpret():
         found.fill(0)
         look(1)
     assert found.to_numpy().tolist() == expected

@@ -1,0 +1,95 @@
+"""The frontend as its visitors see it: each compiles one kind of syntax, and has the others do the rest."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from ..ir.kernel import DType, Expr
+from .complex_operators import ComplexNumbers
+from .errors import KernelError
+from .lvalues import Places
+from .matrices import Matrices
+from .operators import Operators
+from .values import MatrixValue, TupleValue, Typed, Value
+
+
+class Frontend(Protocol):
+    """Compiles the expressions of a pass. Statements that they need are emitted into the current block."""
+
+    places: Places
+    operators: Operators
+    complex: ComplexNumbers
+    matrices: Matrices
+
+    @property
+    def default_float(self) -> DType:
+        """The type of floats where nothing else decides."""
+
+    def refuse(self, sentence: str, node: ast.AST) -> NoReturn:
+        """LanguageError at the line of `node`."""
+
+    # --- values
+
+    def value(self, node: ast.expr) -> Value:
+        """The value of an expression: a number, a tree of numbers, an array or a Python object."""
+
+    def place(self, node: ast.expr) -> Value:
+        """The same, with the places that may be assigned in place of their contents."""
+
+    def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
+        """Values from left to right: a call on the right does not change what was read on the left."""
+
+    def exact(self, node: ast.expr, dtype: DType) -> Value | None:
+        """The argument of a type's name, where it is a number for Python; None elsewhere."""
+
+    def condition(self, node: ast.expr) -> Expr:
+        """The truth of an expression."""
+
+    def index(self, node: ast.expr) -> Expr:
+        """An integer expression of type i64."""
+
+    def as_index(self, x: Typed, node: ast.expr) -> Expr:
+        """A number of type i64; LanguageError where it is no integer."""
+
+    # --- Python objects
+
+    def callee(self, node: ast.Call) -> object:
+        """The Python object that is called; None if it has no name the frontend can resolve."""
+
+    def constant(self, node: ast.expr) -> object:
+        """The Python value of a constant of the program; KeyError for any other expression."""
+
+    def static(self, node: ast.expr, kind: type[KernelError] = KernelError) -> object:
+        """The Python value of the argument of `ks.static(...)`; an error of `kind` where it is known only at run time."""
+
+    def static_argument(self, node: ast.expr) -> ast.expr | None:
+        """The inside of `ks.static(...)`, or None if the node is anything else."""
+
+    def static_items(self, inside: ast.expr, node: ast.AST) -> list[Value]:
+        """The items that a loop over `ks.static(inside)` has."""
+
+    # --- of values
+
+    def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
+        """A value as an annotation says."""
+
+    def taken_apart(self, x: TupleValue | MatrixValue, node: ast.AST) -> list[Value]:
+        """The items of a tuple, the components of a vector."""
+
+    def bind_static(self, target: ast.expr, x: Value) -> None:
+        """Gives names of a loop that is written out their values."""
+
+    def may_write(self, node: ast.expr) -> bool:
+        """True if evaluating an expression runs statements of the program."""
+
+
+class Body(Protocol):
+    """Compiles the statements of the current frame of a pass into its current block."""
+
+    def run(self, statements: Sequence[ast.stmt]) -> str | None:
+        """Compiles statements; how they surely leave the block, None where they may go on."""
+
+    def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
+        """The side of a branch that is decided when the kernel is compiled; None where it is not."""

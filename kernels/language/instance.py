@@ -1,0 +1,81 @@
+"""A kernel for one signature, and a call of it: what executors are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..fields.field_view import FieldView
+from ..fields.storage import TreeStorage
+from ..fields.tree import Structure
+from ..ir.kernel import KernelIR, Location
+from ..sparse.recorded import Logical, UsedTree
+from .hidden import NOTHING, Hidden
+from .results import Results
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The program's part of a call that is recorded: the `names` of the arrays that are no arguments, and of a kernel on sparse
+    fields the kernel before it was lowered, with its trees.
+    """
+
+    names: frozenset[str] = frozenset()
+    logical: Logical | None = None
+    trees: tuple[UsedTree, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array."""
+
+    ir: KernelIR
+    fields: tuple[tuple[str, Any], ...] = ()
+    results: Results | None = None
+    hidden: Hidden = NOTHING
+    logical: KernelIR | None = None  # on sparse fields, where `ir` is what it was lowered to
+    views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
+    structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
+    sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
+
+    @property
+    def held(self) -> Fields:
+        """What a sequence keeps of it, beside the kernel."""
+        names = frozenset(name for name, _ in self.fields)
+        if self.logical is None:
+            return Fields(names)
+        numbers = {name: view.number for name, view in self.views}
+        fields = tuple(numbers[p.array] for p in self.logical.placed)
+        layouts = [s.layout for _, s in self.structures]
+        trees = tuple(UsedTree(x.tree, x.fields) for x in layouts)
+        return Fields(names, Logical(self.logical, fields, self.sections), trees)
+
+    @property
+    def storages(self) -> dict[str, TreeStorage]:
+        """The memory of the trees."""
+        return {name: s.memory for name, s in self.structures}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A call of a kernel: an array and a number for each parameter of `instance.ir`, by name; the line `where` answers for it.
+
+    `scalars` are in the order of the parameters. Arrays for results are among `arrays`.
+    """
+
+    instance: Instance
+    arrays: Mapping[str, Any]
+    scalars: Mapping[str, Any]
+    where: Location
+
+    @property
+    def in_order(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The arrays and the numbers, by position."""
+        arrays = self.arrays
+        return tuple([arrays[p.name] for p in self.instance.ir.arrays]), (*self.scalars.values(),)
+
+    def result(self) -> Any:
+        """Returns what the kernel returned, once it has run: numbers, vectors, structs, tuples; None where it returns nothing."""
+        results = self.instance.results
+        return None if results is None else results.read(self.arrays)

@@ -1,0 +1,25 @@
+"""The engine as the executor of calls: the one that programs have from the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.language.dispatch import Caller, Executor
+from . import current_engine
+
+if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.language.instance import KernelCall
+
+
+class Eager(Executor):
+    """Runs calls at once, as compiled code."""
+
+    def run(self, call: KernelCall) -> Any:
+        current_engine().run(call.instance.ir, *call.in_order)
+        return call.result()
+
+    def caller(self, call: KernelCall) -> Caller | None:
+        return current_engine().quick(call.instance.ir)
+
+    def start(self) -> None:
+        current_engine().start()
