@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from .kernels.ir.errors import KernelNameError as KernelNameError
     from .kernels.ir.errors import KernelRuntimeError as KernelRuntimeError
     from .kernels.ir.errors import KernelRuntimeIndexError as KernelRuntimeIndexError
+    from .kernels.ir.errors import KernelRuntimeValueError as KernelRuntimeValueError
     from .kernels.ir.errors import KernelSyntaxError as KernelSyntaxError
     from .kernels.ir.errors import KernelTypeError as KernelTypeError
+    from .kernels.ir.errors import KernelValueError as KernelValueError
     from .kernels.ir.errors import LanguageError as LanguageError
     from .kernels.ir.errors import ProgramBoundsError as ProgramBoundsError
     from .kernels.ir.errors import ProgramIndexError as ProgramIndexError
@@ -44,8 +46,8 @@ _HOMES: Final = {
     "explorer.user_reference": "FailedReferenceError WrongReferenceError",
     "kernels.ir.errors": (
         "LanguageError KernelError KernelArgumentError KernelAssertionError KernelIndexError KernelNameError KernelRuntimeError"
-        " KernelRuntimeIndexError KernelSyntaxError KernelTypeError ProgramBoundsError ProgramIndexError ProgramKeyError"
-        " ProgramRuntimeError ProgramTypeError ProgramValueError"
+        " KernelRuntimeIndexError KernelRuntimeValueError KernelSyntaxError KernelTypeError KernelValueError"
+        " ProgramBoundsError ProgramIndexError ProgramKeyError ProgramRuntimeError ProgramTypeError ProgramValueError"
     ),
     "report.plot": "NothingToDrawError",
     "runtime.api.backend": "RunError",

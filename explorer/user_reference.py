@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
+from ..kernels.language.truth_arrays import with_bytes
 from ..runtime.api.outcome import FINAL
 from ..runtime.forked import DiedError, Stopped, run_apart, shared_empty
 from ..runtime.measure.timing import Sampler, measure
@@ -86,7 +87,7 @@ class UserReference:
         took_s = time.perf_counter() - started_s
         for name, expected in made.expected.items():
             got = values[name]
-            real = pairs_of(got) if is_complex_array(got) else got
+            real = pairs_of(got) if is_complex_array(got) else with_bytes(got)
             found = find_mismatch(*_comparable(real, expected))
             if found is not None:
                 found = find_mismatch(*_comparable(real, made.measured().expected[name]))
@@ -121,9 +122,12 @@ class UserReference:
 
     def _value(self, p: Parameter, given: Any, made: InputSet, input_sets: InputSets) -> Any:
         if p.kind == "array":
-            is_output = input_sets.roles[p.name] == "output"
+            if input_sets.roles[p.name] == "output":
+                return np.array(given)
             drawn = made.arrays[p.name]
-            return np.array(given if is_output else complex_of(drawn) if p.is_complex else drawn)
+            if p.is_truth:
+                return drawn != 0
+            return np.array(complex_of(drawn) if p.is_complex else drawn)
         return made.scalars[p.name] if p.kind == "scalar" else given
 
     def _call(self, values: tuple[Any, ...]) -> None:

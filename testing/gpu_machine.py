@@ -116,7 +116,7 @@ class SimulatedGpu:
                 lanes = []
                 for digits in numbered[first : first + WARP]:
                     mine = {p.loop.name: d for p, d in zip(threads, digits, strict=True)}
-                    width = self.target.lanes(task.task.dtype.size_bytes)
+                    width = self.target.lanes(task.task.lane_bytes)
                     lanes.append({p.loop.name: indices(p, at, mine, width) for p in task.loops})
                 self.warp(task, core, first // WARP, lanes, 0.0 if task.partials else finish)
         if not task.partials:

@@ -59,6 +59,13 @@ class CHelpers(Helpers):
             case "convert":
                 assert other is not None
                 source = prelude.vector_type(other, lanes)
+                between = _between(other, dtype)
+                if between is not None:
+                    first = prelude.use(operation, between, lanes, other)
+                    second = prelude.use(operation, dtype, lanes, between)
+                    return (
+                        f"static inline {v} {name}({source} x) {{ return {second}({first}(x)); }}"
+                    )
                 return f"static inline {v} {name}({source} x) {{ return __builtin_convertvector(x, {v}); }}"
             case "min" | "max":
                 less = prelude.use("select", dtype, lanes)
@@ -84,6 +91,8 @@ class CHelpers(Helpers):
                 floor, less = (prelude.use(x, dtype, lanes) for x in ("floor", "exact_sub"))
                 product = prelude.use("exact_mul", dtype, lanes)
                 return f"{two}    return {less}(a, {product}({floor}(a / b), b));\n}}"
+            case "bit_not":
+                return f"{one}    return ~x;\n}}"
             case "neg" if dtype.is_integer:
                 u = prelude.vector_type(unsigned(dtype), lanes)
                 return f"{one}    return ({v})-({u})x;\n}}"
@@ -122,6 +131,29 @@ class CHelpers(Helpers):
         if has_vector_function(operation, dtype):
             return vector_function(prelude, operation, dtype, lanes, ulp)
         return prelude.use(operation, dtype, lanes)
+
+    def divided(
+        self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
+    ) -> str | None:
+        """By positive numbers. Compilers have multiplications for a divisor that they see where vectors are divided, and in the
+        function of any divisor it is not one yet when they take the division apart.
+        """
+        if by <= 0:
+            return None
+        v = prelude.vector_type(dtype, lanes)
+        name = f"{operation}_{v}_by_{by}"
+        # A mask is -1 where it holds: one less for each rest that is missing.
+        floors = dtype.is_signed and operation in ("floordiv", "mod")
+        found = "q" if operation in ("floordiv", "raw_div") else "a - q * d"
+        prelude.defined.setdefault(
+            name,
+            f"static inline {v} {name}({v} a) {{\n"
+            f"    const {v} d = {{{', '.join([str(by)] * lanes)}}};\n"
+            f"    {v} q = a / d;\n"
+            + (f"    q += ({v})(a - q * d < 0);\n" if floors else "")
+            + f"    return {found};\n}}",
+        )
+        return name
 
     def aligned(self, prelude: Prelude, name: str, dtype: DType, lanes: int, first: int) -> str:
         """Of two vectors that follow one another the lanes from `first` on."""
@@ -217,3 +249,18 @@ class CHelpers(Helpers):
             f"static inline {c} {name}({v} x) {{\n    union {{ {v} whole; {half} h[2]; }} u = {{x}};\n"
             f"    return {rest}({joined});\n}}"
         )
+
+
+def _between(source: DType, dtype: DType) -> DType | None:
+    """The type on the way from one to the other where one of them is a small integer and it is more than one step: compilers have
+    instructions that double or halve the elements of a vector, and take others apart. None where it is one step.
+    """
+    if min(source.size_bytes, dtype.size_bytes) >= 4:
+        return None
+    if source.is_float or dtype.is_float:  # numbers of small integers are those of i32 too
+        return None if DType.i32 in (source, dtype) else DType.i32
+    small, wide = sorted((source, dtype), key=lambda d: d.size_bytes)
+    if wide.size_bytes <= 2 * small.size_bytes:
+        return None
+    kind = "int" if source.is_signed else "uint"
+    return DType(f"{kind}{16 * small.size_bytes if small is source else 4 * wide.size_bytes}")

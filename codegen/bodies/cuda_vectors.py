@@ -69,6 +69,14 @@ LANES_UNARY(-) LANES_UNARY(~)"""
 _INTEGERS = "template <> struct mask_of<uint64_t> { typedef int64_t type; };\nLANES_BITS(^)"
 
 
+# Of small integers only.
+_SMALL_INTEGERS = "\n".join(
+    f"template <> struct mask_of<{kind}{n}_t> {{ typedef int{n}_t type; }};"
+    for n in (8, 16)
+    for kind in ("int", "uint")
+)
+
+
 class CudaHelpers(Helpers):
     """In CUDA C++."""
 
@@ -78,10 +86,12 @@ class CudaHelpers(Helpers):
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
         typedef = f"typedef lanes_of<{SCALAR_TYPES[dtype.name]}, {lanes}> {name};"
-        found = {"vectors": _VECTORS, name: typedef}
+        found = {"vectors": _VECTORS}
         if dtype.is_integer:
-            found = {"vectors": _VECTORS, "integer_vectors": _INTEGERS, name: typedef}
-        return found
+            found["integer_vectors"] = _INTEGERS
+        if dtype.is_integer and dtype.size_bytes < 4:
+            found["small_integer_vectors"] = _SMALL_INTEGERS
+        return {**found, name: typedef}
 
     def function(
         self,

@@ -12,6 +12,7 @@ from ...kernels.analysis.contraction import ALL, FREE, SUMS, is_step
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import DType
+from ...kernels.ir.ops import DIVISIONS
 from ..text import csyntax as c
 from ..text.constants import constant
 from ..text.cprint import expression
@@ -290,6 +291,8 @@ class Builder:
                 for factor in factors[1:]:
                     product = self.binary("mul", product, factor, dtype)
                 return product
+            case ir.Binary(op, a, ir.Const(value), dtype) if op in DIVISIONS and dtype.is_integer:
+                return self.divided(op, self.evaluate(a, leaf, ulp), int(value), dtype)
             case ir.Binary(op, a, b, dtype):
                 left, right = self.evaluate(a, leaf, ulp), self.evaluate(b, leaf, ulp)
                 if op in _OF_INDICES and dtype.is_index and to_affine(e) is not None:
@@ -357,6 +360,13 @@ class Builder:
         return Value(
             c.Call(self.function(exact or op, dtype, lanes, ulp), (a.x, b.x)), dtype, lanes
         )
+
+    def divided(self, op: str, x: Value, by: int, dtype: DType) -> Value:
+        """`x op by` for a division of integers by a constant."""
+        name = self.prelude.divided(op, dtype, x.lanes, by) if x.lanes else None
+        if name is None:
+            return self.binary(op, x, Value(constant(by, dtype), dtype), dtype)
+        return Value(c.Call(name, (x.x,)), dtype, x.lanes)
 
     def logical(self, op: str, a: Value, b: Value) -> Value:
         lanes = max(a.lanes, b.lanes)

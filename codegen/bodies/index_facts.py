@@ -7,10 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
+from ...kernels.ir.intervals import Range, range_of
 from ...kernels.ir.walk import children, walk
 from ...kernels.tasks.bounds_check import Around
-
-Range = tuple[int, int]
 
 
 class IndexFacts:
@@ -64,45 +63,15 @@ class IndexFacts:
 
     def range_of(self, e: ir.Expr) -> Range:
         """Values that an integer expression may have, at most: all of its type where it may wrap around."""
-        least, most = e.dtype.range
-        low, high = self.unwrapped_range(e)
-        return (low, high) if least <= low and high <= most else (least, most)
+        return range_of(e, self._known)
 
-    def unwrapped_range(self, e: ir.Expr) -> Range:
+    def _known(self, e: ir.Expr) -> Range | None:
         match e:
-            case ir.Const(value):
-                return int(value), int(value)
             case ir.LoopIndex(loop):
                 return self.ranges[loop]
             case ir.Local(name):
-                return self.of_locals.get(name, e.dtype.range)
-            case ir.Cast(x) if x.dtype.is_integer:
-                return self.range_of(x)
-            case ir.Select(_, a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return min(low, low2), max(high, high2)
-            case ir.Unary("neg", x):
-                low, high = self.range_of(x)
-                return -high, -low
-            case ir.Binary("add", a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return low + low2, high + high2
-            case ir.Binary("sub", a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                return low - high2, high - low2
-            case ir.Binary("mul", a, b):
-                corners = [x * y for x in self.range_of(a) for y in self.range_of(b)]
-                return min(corners), max(corners)
-            case ir.Binary("min" | "max" as op, a, b):
-                (low, high), (low2, high2) = self.range_of(a), self.range_of(b)
-                pick = min if op == "min" else max
-                return pick(low, low2), pick(high, high2)
-            case ir.Binary("mod", _, ir.Const(value)) if value > 0:
-                return 0, int(value) - 1
-            case ir.Binary("floordiv", a, ir.Const(value)) if value > 0:
-                low, high = self.range_of(a)
-                return low // int(value), high // int(value)
-        return e.dtype.range
+                return self.of_locals.get(name)
+        return None
 
 
 def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.op_semantics import MIX_FACTORS, MIX_SHIFTS
-from ...kernels.ir.ops import OPS
+from ...kernels.ir.ops import DIVISIONS, OPS
 from ..text.types import SCALAR_TYPES
 from .lanes_masks import I32, LaneMasks
 from .vectors import operator
@@ -15,7 +15,6 @@ _FLOAT_COMPARISONS = {"lt": 17, "le": 18, "gt": 30, "ge": 29, "eq": 0, "ne": 4} 
 _INTEGER_COMPARISONS = {"lt": 1, "le": 2, "gt": 6, "ge": 5, "eq": 0, "ne": 4}
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _ROUNDING = {"rint": 8, "floor": 9, "ceil": 10, "trunc": 11}
-_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 
 
 class LaneOperations:
@@ -167,7 +166,7 @@ class LaneOperations:
             return self.m.made(name, lambda: self.m.by_halves(name, result, half, args))
         if (sign := _sign(op, dtype)) is not None:
             return self._infix(op, dtype, sign)
-        if op in _DIVISIONS and dtype.is_integer and dtype.size_bytes <= 4:
+        if op in DIVISIONS and dtype.is_integer and dtype.size_bytes <= 4:
             return self._division(op, dtype)
         if op in ("min", "max") and self.m.has_registers(dtype):
             return self._extreme(op, dtype)

@@ -61,6 +61,12 @@ class Helpers(ABC):
         """The name of the function that computes an operation on vectors and errs by at most `ulp`."""
         return prelude.use(operation, dtype, lanes)
 
+    def divided(
+        self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
+    ) -> str | None:
+        """The name of the function that divides the integers of a vector by a constant; None where there is none for that."""
+        return None
+
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
         """What declares a function that prints in one of printf's formats, its name, and what it takes before the format."""
@@ -104,6 +110,10 @@ class Prelude:
     def of_vectors(self, operation: str, dtype: DType, lanes: int, ulp: float) -> str:
         """Makes an operation on vectors available that errs by at most `ulp` units in the last place, and returns its name."""
         return self.helpers.of_vectors(self, operation, dtype, lanes, ulp)
+
+    def divided(self, operation: str, dtype: DType, lanes: int, by: int) -> str | None:
+        """Makes a division of vectors by a constant available, and returns its name; None where there is none for that."""
+        return self.helpers.divided(self, operation, dtype, lanes, by)
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
         """Makes a vector type available and returns its name."""

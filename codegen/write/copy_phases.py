@@ -175,7 +175,7 @@ class CopyWriter:
     ) -> c.CStmt:
         """Moves neighbours from global into shared memory."""
         prelude, there = self.scene.prelude, c.Un("&", place)
-        if is_asynchronous:
+        if is_asynchronous and piece * dtype.size_bytes >= 4:  # less is copied by threads that wait
             prelude.defined.setdefault("copy_async", COPY_ASYNC)
             function = f"copy_async{piece * dtype.size_bytes}"
             return c.Evaluate(c.Call(function, (there, c.Un("&", source))))

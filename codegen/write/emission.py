@@ -181,7 +181,7 @@ class Scene:
 
     def lanes(self, task: TaskPlan) -> int:
         """Elements of the vectors of a task."""
-        lanes = self.target.lanes(task.task.dtype.size_bytes)
+        lanes = self.target.lanes(task.task.lane_bytes)
         vector = task.vector
         return lanes if vector is None else vector_width(vector.inner, lanes)
 

@@ -12,11 +12,11 @@ from ...kernels.ir.body import guard_where
 from ...kernels.ir.domain import Residue
 from ...kernels.ir.kernel import DType
 from ...kernels.tasks.guards import conjunction, conjuncts
-from ...space.backbone import MID, OUTER
 from ...space.families.guard import stride_of
 from ...space.families.rows import shift_of
 from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
 from ..bodies.memory import Value
+from ..c.last_tiles import at_the_end
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from ..text.types import mask_dtype
@@ -161,7 +161,7 @@ class GuardWriter:
         first = self.modulo(part.affine, part.modulus, point)
         if step % part.modulus == 0:
             return Value(c.Bin("==", first, c.number(part.remainder)), DType.bool_)
-        lanes, dtype = point.lanes(), mask_dtype(task.task.dtype)
+        lanes, dtype = point.lanes(), _mask_of(task, part.modulus)
         wanted = tuple(
             c.number((part.remainder - step * lane) % part.modulus) for lane in range(lanes)
         )
@@ -186,33 +186,17 @@ class GuardWriter:
 
     def without_elements(self, task: TaskPlan, ctx: Context) -> tuple[Context, _Tail | None]:
         """In place of one element after the other, a last whole register tile that ends with its loop: what a blend stores a second
-        time is what is there. Not where other threads have what is before it, nor where values are handed over.
+        time is what is there.
         """
-        p = task.vector
-        if p is None or self.scene.is_full(task, p, ctx) or p.loop.extent < p.inner:
+        found = at_the_end(self.scene, task, ctx)
+        if found is None:
             return ctx, None
-        handed = any(t == task.index for t, _ in self.scene.flow_of)
-        in_blocks = any(
-            p.loop.name in o.loops for o in task.copies
-        )  # which begin with the loop's tile
-        if p.is_parallel or task.registers or handed or in_blocks:
-            return ctx, None
-        start = self.scene.start(task, p, ctx)
-        level = MID if p.mid > 1 else OUTER
-        key = (task.index, p.loop.name)
-        last = c.number(p.loop.extent - p.inner)
-        return (
-            replace(
-                ctx,
-                status={**ctx.status, key: True},
-                variables={**ctx.variables, (*key, level): last},
-            ),
-            _Tail(p.loop.name, start),
-        )
+        p, last = found
+        return last, _Tail(p.loop.name, self.scene.start(task, p, ctx))
 
     def at_least(self, task: TaskPlan, point: Point, tail: _Tail) -> Value:
         """Which lanes of a point are at the start of a tail or behind it."""
-        dtype, lanes = mask_dtype(task.task.dtype), point.lanes()
+        dtype, lanes = _mask_of(task, task.loop(tail.loop).loop.extent), point.lanes()
         first = point.index[tail.loop].expression()
         index = c.Call(self.w.prelude.use("iota", dtype, lanes), (first,))
         start = self.w.splat(self.w.converted(Value(tail.start, DType.i64), dtype), lanes)
@@ -284,6 +268,12 @@ class GuardWriter:
             return pair[1]
         name = self.w.prelude.use(f"align{first}", array.dtype, lanes)
         return Value(c.Call(name, (pair[0].x, pair[1].x)), array.dtype, lanes)
+
+
+def _mask_of(task: TaskPlan, most: int) -> DType:
+    """The type of masks of a task that come of comparing numbers up to `most`: as wide as what it stores, or wider."""
+    own = mask_dtype(task.task.dtype)
+    return next(d for d in (own, DType.i32, DType.i64) if d.holds(most))
 
 
 def _residue_of(e: ir.Expr, task: TaskPlan) -> Residue | None:

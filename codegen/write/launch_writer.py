@@ -26,6 +26,7 @@ from ..bodies.body_values import TilePlace
 from ..bodies.lanes import Lanes, LaneScope, LaneWriter
 from ..bodies.vector_functions import permitted_ulp
 from ..bodies.wavefronts import wavefront
+from ..c.last_tiles import at_the_end, may_compute_twice
 from ..loops.ir import (
     Alone,
     Barrier,
@@ -434,6 +435,8 @@ class LaunchWriter:
         if task.task.is_guarded and task.index not in ctx.inside:
             GuardWriter(self.scene, self.values).write(task, ctx)
             return
+        if not task.task.is_guarded and may_compute_twice(self.scene, task):
+            _, ctx = at_the_end(self.scene, task, ctx) or (None, ctx)
         self.values.begin_value(task, list(task.loops), ctx)
         assert task.task.value is not None
         with Over(self.scene, task, list(task.loops), ctx) as inner:

@@ -11,11 +11,11 @@ from ..ir.access import ALWAYS, maps_of
 from ..ir.affine import index_range, limits
 from ..ir.domain import Loop
 from ..ir.kernel import Binary, Const, Expr, Load, Select
+from ..ir.ops import DIVISIONS
 from ..ir.task import Problem, Task
 from ..ir.walk import children, loads, walk
 from .conflicts import is_injective
 
-_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 Shape = Callable[[str], tuple[int, ...]]
 """The shape of an array, by name."""
 
@@ -77,6 +77,6 @@ def _is_safe_node(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
                 known = limits(index, extents)
                 if known is None or known[0] < 0 or known[1] >= n:
                     return False
-        case Binary(op=op, b=b, dtype=dtype) if op in _DIVISIONS and dtype.is_integer:
+        case Binary(op=op, b=b, dtype=dtype) if op in DIVISIONS and dtype.is_integer:
             return isinstance(b, Const) and b.value not in (0, -1)
     return True

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..ir.errors import KernelAssertionError, KernelRuntimeIndexError
+from ..ir.errors import KernelRuntimeIndexError, failed_assertion
 from ..ir.kernel import (
     Accumulator,
     Assert,
@@ -144,7 +144,7 @@ class AbstractRun:
                 case Assert():
                     if not self.value(s.condition):
                         text = s.message + self._printed(s.parts, s.formats)
-                        raise KernelAssertionError(f"{s.where}: {text}")
+                        raise failed_assertion(f"{s.where}: {text}")
 
     def _for(self, s: For) -> None:
         extents = self.value(s.extent)

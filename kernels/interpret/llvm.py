@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from llvmlite import ir
 
 from ..ir.affine import limits
-from ..ir.errors import KernelAssertionError
+from ..ir.errors import failed_assertion
 from ..ir.kernel import (
     Accumulator,
     Assert,
@@ -88,7 +88,7 @@ class Claim:
 
     def fail(self, index: int) -> NoReturn:
         """Raises its AssertionError, without the values that it would name."""
-        raise KernelAssertionError(self.text)
+        raise failed_assertion(self.text)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,10 @@ class KernelTypeError(KernelError, TypeError):
     """An operation of a kernel does not take operands of these types."""
 
 
+class KernelValueError(KernelError, ValueError):
+    """A kernel gives a number that an operation does not take."""
+
+
 class KernelRuntimeError(RuntimeError):
     """A kernel ended before its time."""
 
@@ -53,6 +57,10 @@ class KernelAssertionError(KernelRuntimeError, AssertionError):
 
 class KernelRuntimeIndexError(KernelAssertionError, IndexError):
     """An index of a kernel leaves its array."""
+
+
+class KernelRuntimeValueError(KernelAssertionError, ValueError):
+    """A number that is known only when a kernel runs is none that an operation takes."""
 
 
 class KernelArgumentError(LanguageError, KernelRuntimeError, TypeError):
@@ -81,3 +89,11 @@ class ProgramKeyError(LanguageError, KeyError):
 
 class ProgramRuntimeError(LanguageError, RuntimeError):
     """A program asks for something at a time when it cannot be done."""
+
+
+ZERO_STEP = "the step of range is 0"  # in the sentence of a kernel that has one
+
+
+def failed_assertion(text: str) -> KernelAssertionError:
+    """The exception of an assertion of a kernel that does not hold, or of what is asserted of each range."""
+    return (KernelRuntimeValueError if ZERO_STEP in text else KernelAssertionError)(text)

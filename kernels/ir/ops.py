@@ -262,6 +262,7 @@ _COMPARISONS = (
     Op("ne", 2, np.not_equal, sign="!=", flops=1.0),
 )
 OPS: dict[str, Op] = {op.name: op for op in (*_FUNCTIONS, *_OPERATORS, *_COMPARISONS)}
+DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 COMPARISONS = frozenset(op.name for op in _COMPARISONS)
 
 

@@ -28,10 +28,8 @@ from .kernel import (
     Unary,
     UnaryOp,
 )
-from .ops import OPS
+from .ops import DIVISIONS, OPS
 from .walk import walk
-
-_DIVISIONS = ("floordiv", "mod", "raw_div", "raw_mod")
 
 
 def const(value: Any, dtype: DType) -> Const:
@@ -105,7 +103,7 @@ def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     if (
         isinstance(a, Const)
         and isinstance(b, Const)
-        and not (op in _DIVISIONS and not b.value)
+        and not (op in DIVISIONS and not b.value)
         and (folded := _folded(op, dtype, a, b)) is not None
     ):
         return folded

@@ -12,6 +12,7 @@ statements under its outermost loop (kernels/ir/body.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -20,7 +21,7 @@ from .access import ALWAYS, Access, Guard
 from .arrays import ArrayInfo
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
-from .kernel import NOWHERE, DType, Expr, Location, LoopIndex, Param, ReduceOp
+from .kernel import NOWHERE, DType, Expr, Load, Location, LoopIndex, Param, ReduceOp
 from .repeats import Repeat, repeats_of
 from .walk import children, nested_statements, walk
 
@@ -63,6 +64,19 @@ class Task:
             return ()
         used = _indices(self)
         return tuple(loop for loop in self.repeats if loop.name in used)
+
+    @cached_property
+    def lane_bytes(self) -> int:
+        """The bytes of the numbers that fill its vectors: of those that it stores, or where these are small of the widest that it
+        computes with. So bytes that are added up in 16 bits come half a register at a time.
+        """
+        computed = self.numbers() if self.dtype.size_bytes < 4 else ()
+        return max((self.dtype.size_bytes, *(x.dtype.size_bytes for x in computed)))
+
+    def numbers(self) -> Iterator[Expr]:
+        """All that a structured task computes lane by lane: the indices of loads are not."""
+        for e in (self.condition, self.value, self.finish):
+            yield from () if e is None else _numbers(e)
 
     @property
     def scope(self) -> tuple[Loop, ...]:
@@ -220,6 +234,13 @@ class Problem:
 def extents(task: Task) -> dict[str, int]:
     """Loop name -> extent in one run: steps of repeats have one value there."""
     return {loop.name: 1 if loop.is_step else loop.extent for loop in task.scope}
+
+
+def _numbers(e: Expr) -> Iterator[Expr]:
+    """The nodes of an expression but for the indices of its loads."""
+    yield e
+    for x in () if isinstance(e, Load) else children(e):
+        yield from _numbers(x)
 
 
 def _indices(task: Task) -> frozenset[str]:

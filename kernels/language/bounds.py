@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from ..ir.kernel import DType, Expr
-from ..ir.simplify import binary, const, unary
+from ..ir.kernel import Const, DType, Expr
+from ..ir.simplify import binary, compare, const, select, unary
 from ..ir.walk import loads, locals_read
 from .errors import LanguageError
 from .frontend import Frontend
@@ -14,33 +14,32 @@ from .scopes import Pass
 from .side_effects import calls_store, is_chain, names_of, places_changed, scope_of
 from .values import Method, Static, Typed, Value
 
-Bounds = tuple[Expr, Expr, int]  # start, stop, step
+Bounds = tuple[Expr, Expr, Expr]  # start, stop, step
 
 
-def extent_of(start: Expr, stop: Expr, step: int) -> Expr:
-    """How many iterations a loop has; at least 0."""
+def extent_of(start: Expr, stop: Expr, step: Expr) -> Expr:
+    """How many iterations a loop has; at least 0, and 0 for a step of 0."""
     zero = const(0, DType.i64)
-    span = (
-        binary("add", stop, unary("neg", start))
-        if step > 0
-        else binary("add", start, unary("neg", stop))
+    goes_up = compare("gt", step, zero)
+    span = select(
+        goes_up, binary("add", stop, unary("neg", start)), binary("add", start, unary("neg", stop))
     )
-    if abs(step) > 1:
-        span = binary(
-            "floordiv",
-            binary("add", span, const(abs(step) - 1, DType.i64)),
-            const(abs(step), DType.i64),
-        )
+    width = unary("abs", step)
+    if not (isinstance(width, Const) and width.value == 1):
+        below = binary("add", width, const(-1, DType.i64))
+        span = binary("floordiv", binary("add", span, below), width)
     return binary("max", span, zero)
 
 
 def held_bounds(
     state: Pass, frontend: Frontend, bounds: Sequence[Bounds], names: list[str], node: ast.For
 ) -> list[Bounds]:
-    """The bounds, in locals where they are read in the loops although the body may change them: starts at each index, stops of
-    inner loops at each of their beginnings.
+    """The bounds, in locals where they are read in the loops although the body may change them: starts and steps at each index,
+    stops of inner loops at each of their beginnings.
     """
-    later = [e for k, (start, stop, _) in enumerate(bounds) for e in (start, *[stop][: k > 0])]
+    later = [
+        e for k, (start, stop, step) in enumerate(bounds) for e in (start, step, *[stop][: k > 0])
+    ]
     if not any(loads(e) or locals_read(e) for e in later):
         return list(bounds)
     changed, all_arrays = _changed(state, frontend, node.body)
@@ -55,7 +54,11 @@ def held_bounds(
         return e
 
     return [
-        (held(start, f"{name}_start"), held(stop, f"{name}_end") if k else stop, step)
+        (
+            held(start, f"{name}_start"),
+            held(stop, f"{name}_end") if k else stop,
+            held(step, f"{name}_step"),
+        )
         for k, ((start, stop, step), name) in enumerate(zip(bounds, names, strict=True))
     ]
 

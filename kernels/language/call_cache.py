@@ -220,8 +220,9 @@ def _kind_of_template(x: Any) -> object:
 
 def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
     match entry[1]:
-        case ArrayArgument(layout=layout, is_complex=is_complex):
-            return type(x) is np.ndarray and layout is None and not is_complex
+        case ArrayArgument(dtype=dtype, layout=layout, is_complex=is_complex):
+            is_plain = layout is None and not is_complex and dtype is not DType.bool_
+            return type(x) is np.ndarray and is_plain
         case ScalarArgument():
             return type(x) in (int, float)
         case ObjectArgument():

@@ -23,6 +23,7 @@ from .signature import (
     flattened,
     members_of,
 )
+from .truth_arrays import with_bytes
 
 _numbers = itertools.count()  # of calls that draw random numbers without a program
 
@@ -56,6 +57,7 @@ def completed(
     instance: Instance, arrays: dict[str, Any], scalars: dict[str, Any], where: Location
 ) -> KernelCall:
     """The call with all that is no argument: fields of the program, arrays for results, a seed, addresses."""
+    arrays = {name: with_bytes(x) for name, x in arrays.items()}
     arrays.update((name, field.storage) for name, field in instance.fields)
     if instance.results is not None:
         arrays.update(instance.results.allocated())

@@ -97,11 +97,18 @@ def _walk(
         match argument:
             case ArrayArgument(dtype, shape, element, layout, is_pairs):
                 memory, extents = (layout.memory, layout.extents) if layout else (name, shape)
-                param = ArrayParam(memory, dtype, extents)
+                param = ArrayParam(memory, dtype.stored, extents)
                 if param not in arrays:
                     arrays.append(param)
                 own = name if layout else ""
-                ref = ArrayRef(param, element, bool(element), layout=layout, argument=own)
+                ref = ArrayRef(
+                    param,
+                    element,
+                    bool(element),
+                    layout=layout,
+                    argument=own,
+                    is_truth=dtype is DType.bool_,
+                )
                 frame.bind(name, _of_pairs(ref) if is_pairs else ref)
             case ScalarArgument(dtype=dtype):
                 scalars.append(Param(name, dtype or state.default_float))

@@ -29,12 +29,13 @@ i8 = DType.i8
 i16 = DType.i16
 i32 = DType.i32
 i64 = DType.i64
-u1 = DType.bool_  # true or false: of arguments, results, locals and fields, not of arrays
+u1 = DType.bool_  # true or false
 u8 = DType.u8
 u16 = DType.u16
 u32 = DType.u32
 u64 = DType.u64
 ELEMENT_TYPES = (f32, f64, i32, i64, f16, i8, i16, u8, u16, u32, u64)
+ARRAY_TYPES = (*ELEMENT_TYPES, u1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,12 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
 def _element_type(x: Any) -> DType | compound.MatrixType | ComplexType | None:
     if x is None or isinstance(x, compound.MatrixType):
         return x
-    return complex_annotation(x) or as_dtype(x)
+    return complex_annotation(x) or array_dtype(x)
+
+
+def array_dtype(x: Any) -> DType:
+    """As `as_dtype`, of elements of arrays: they may be truth values."""
+    return u1 if x is bool or x is np.bool_ or x == np.dtype(bool) else as_dtype(x)
 
 
 def as_dtype(x: Any) -> DType:

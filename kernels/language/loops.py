@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..fields.tree import SNode
 from ..ir.kernel import (
+    Assert,
     Const,
     DType,
     Expr,
@@ -22,7 +23,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast, compare, const, unary
 from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
-from .errors import KernelSyntaxError
+from .errors import ZERO_STEP, KernelSyntaxError, KernelValueError
 from .frontend import Body, Frontend
 from .intrinsics import grouped, ndrange
 from .scopes import Jumps, LoopVar, Pass
@@ -38,6 +39,8 @@ from .values import (
     leaves,
     loaded,
 )
+
+_ONE = const(1, DType.i64)
 
 
 class Loops:
@@ -104,7 +107,7 @@ class Loops:
                 self._active((placed.tree, placed.node), offset, node, is_grouped)
                 return
             bounds = [
-                (const(o, DType.i64), const(o + n, DType.i64), 1)
+                (const(o, DType.i64), const(o + n, DType.i64), _ONE)
                 for o, n in zip(offset, x.shape, strict=True)
             ]
             self._nest(bounds, node, is_grouped)
@@ -116,7 +119,7 @@ class Loops:
             if found is not None:
                 self._active(found, (0,) * len(x.python.shape), node, is_grouped)
                 return
-            ends = [(const(0, DType.i64), const(n, DType.i64), 1) for n in x.python.shape]
+            ends = [(const(0, DType.i64), const(n, DType.i64), _ONE) for n in x.python.shape]
             self._nest(ends, node, is_grouped)
         else:
             state.fail(
@@ -157,21 +160,29 @@ class Loops:
             self._expr.as_index(self._expr.operators.number(x, call), call)
             for x in self._expr.values(call.args)
         ]
-        step = bounds[2] if len(bounds) > 2 else const(1, DType.i64)
-        if not isinstance(step, Const) or not step.value:
-            self._state.fail("the step of range must be a constant other than 0", call)
         start = bounds[0] if len(bounds) > 1 else const(0, DType.i64)
-        return start, bounds[1] if len(bounds) > 1 else bounds[0], int(step.value)
+        step = bounds[2] if len(bounds) > 2 else _ONE
+        self._look_at_step(step, call)
+        return start, bounds[1] if len(bounds) > 1 else bounds[0], step
+
+    def _look_at_step(self, step: Expr, call: ast.Call) -> None:
+        """A step of 0 is an error: at once where it is known, else when the kernel runs."""
+        text = f"{ZERO_STEP} in `{ast.unparse(call)}`: give one above or below 0"
+        if not isinstance(step, Const):
+            wanted = compare("ne", step, const(0, step.dtype))
+            self._state.emit(Assert(wanted, text, (), self._state.frame.parsed.where(call)))
+        elif not step.value:
+            self._state.fail(text, call, KernelValueError)
 
     def _pair(self, x: Value, node: ast.expr) -> Bounds:
         numbers = [
             self._expr.as_index(self._expr.operators.number(n, node), node) for n in leaves(x)
         ]
         if isinstance(x, Typed):
-            return const(0, DType.i64), numbers[0], 1
+            return const(0, DType.i64), numbers[0], _ONE
         if len(numbers) != 2:
             self._state.fail("a bound of ks.ndrange is an extent or a pair (low, high)", node)
-        return numbers[0], numbers[1], 1
+        return numbers[0], numbers[1], _ONE
 
     # --- loops of the IR
 
@@ -279,10 +290,10 @@ class Loops:
     def _index_type(self) -> DType:
         return self._state.rules.default_int
 
-    def _index(self, counter: Expr, start: Expr, step: int) -> Typed:
+    def _index(self, counter: Expr, start: Expr, step: Expr) -> Typed:
         """The index of the program for a counter that starts at 0."""
         dtype = counter.dtype
-        scaled = binary("mul", counter, const(step, dtype))
+        scaled = binary("mul", counter, cast(step, dtype))
         return Typed(binary("add", scaled, cast(start, dtype)))
 
     def _bind(self, node: ast.For, indices: list[Typed], is_grouped: bool) -> None:

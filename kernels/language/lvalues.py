@@ -71,6 +71,21 @@ def is_place(x: Value) -> bool:
     return bool(numbers) and is_data(x) and not any(isinstance(n, Typed) for n in numbers)
 
 
+# What updates of truth values are, as NumPy has them: of bytes that are 0 and 1.
+_OF_TRUTHS = {"add": "max", "bit_or": "max", "mul": "min", "bit_and": "min"}
+
+
+LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
+
+
+def combined(op: str, a: Expr, b: Expr) -> Expr:
+    """`a op b`, of numbers of one type or of truth values."""
+    if a.dtype is not DType.bool_ or op not in LOGICAL:
+        return binary(op, a, b)  # type: ignore[arg-type]
+    sign = LOGICAL[op]
+    return compare("ne", a, b) if sign == "ne" else binary(sign, a, b)  # type: ignore[arg-type]
+
+
 class Places:
     """Assignments of a pass to places, and the locals it makes."""
 
@@ -229,12 +244,21 @@ class Places:
         if op.startswith("bit_") and (place.dtype.is_float or x.dtype.is_float):
             state.fail(f"`{ast.unparse(node)}`: bit operators take integers", node, KernelTypeError)
         is_truth = isinstance(place, Element) and place.is_truth
+        if is_truth and is_negated:
+            state.fail(
+                f"`{ast.unparse(node)}`: truth values have no difference, use ^",
+                node,
+                KernelTypeError,
+            )
+        op = _OF_TRUTHS.get(op, op) if is_truth else op
         value = truth(x) if is_truth else adopt(x.expr, place.dtype)
         if isinstance(place, Element):
             value = cast(value, place.array.dtype)
         plain, written = value, "sub" if is_negated else op
         value = unary("neg", value) if is_negated else value
         match place:
+            case LocalVar() if place.dtype is x.dtype is DType.bool_ and op in LOGICAL:
+                pass
             case LocalVar(name):
                 watch(state, written, loaded_leaf(place).expr, plain, node)
                 old = self.in_local("old", place.loaded, node) if wants_old else place.loaded
@@ -256,7 +280,7 @@ class Places:
         old = loaded_leaf(place)
         watch(state, written, old.expr, plain, node)
         old = self.in_local("old", old, node) if wants_old else old
-        self.store(place, Typed(binary(op, old.expr, value)), node)  # type: ignore[arg-type]
+        self.store(place, Typed(combined(op, old.expr, value)), node)
         return old
 
     def before_activation(self, array: str, value: Expr, node: ast.AST) -> Expr:

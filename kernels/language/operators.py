@@ -11,7 +11,7 @@ from ..ir.ops import OPS, Op
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
 from .complex_numbers import complex_value, is_complex
 from .errors import KernelTypeError
-from .lvalues import what
+from .lvalues import LOGICAL, combined, what
 from .overflow import watch
 from .scopes import Pass
 from .signs import compare_signs, differ, least_of_signs
@@ -49,7 +49,6 @@ COMPARE: dict[type[ast.cmpop], CompareOp] = {
     ast.Eq: "eq",
     ast.NotEq: "ne",
 }
-_LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
 _BITS = frozenset(("bit_and", "bit_or", "bit_xor", "shl", "shr", "bit_shr"))
 _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}  # as wide as a float of so many bytes
 MAX_POWER = 16  # x ** n is written out as products up to here
@@ -247,11 +246,8 @@ class Operators:
                         self._state.fail(f"`{ast.unparse(node)}` shifts by {y} bits", node)
                     folded = x << y if op == "shl" else x >> y
                 return Typed(const(folded, DType.i64), weak=True)
-        if a.dtype is DType.bool_ and b.dtype is DType.bool_ and op in _LOGICAL:
-            sign = _LOGICAL[op]
-            if sign == "ne":
-                return Typed(compare("ne", a.expr, b.expr))
-            return Typed(binary("and" if sign == "and" else "or", a.expr, b.expr))
+        if a.dtype is DType.bool_ and b.dtype is DType.bool_ and op in LOGICAL:
+            return Typed(combined(op, a.expr, b.expr))
         left, right, _ = self.unified(a, b)
         if op in ("shl", "shr", "bit_shr") and not a.weak:
             left, right = a.expr, cast(b.expr, a.dtype)

@@ -29,7 +29,7 @@ from .dispatch import Executor, chosen, using
 from .errors import LanguageError
 from .induction_scalars import at_steps, by_form, growing, uses_steps
 from .instance import KernelCall
-from .intrinsics import TemplateAnnotation, as_dtype
+from .intrinsics import TemplateAnnotation, array_dtype
 from .kernel import Kernel
 from .parse import location_of
 from .signature import array_argument, scalar_dtype
@@ -156,8 +156,8 @@ class Recorder(Executor):
                 )
         argument = array_argument(value, f"the array {name} of the sequence", where)
         self._seen[name] = value
-        self._arrays.append(ArrayParam(name, argument.dtype, argument.shape))
-        return self._symbol(self._arrays[-1], where)
+        self._arrays.append(ArrayParam(name, argument.dtype.stored, argument.shape))
+        return self._symbol(self._arrays[-1], argument.dtype, where)
 
     def add_scalar(
         self, name: str, dtype: DType, float_dtype: DType, where: Location
@@ -178,8 +178,8 @@ class Recorder(Executor):
                 f"a temporary cannot be named {name!r}: the name is taken or not an identifier",
                 where,
             )
-        self._temps.append(ArrayParam(name, dtype, shape))
-        return self._symbol(self._temps[-1], where)
+        self._temps.append(ArrayParam(name, dtype.stored, shape))
+        return self._symbol(self._temps[-1], dtype, where)
 
     def run(self, call: KernelCall) -> None:
         """Holds a call back. LanguageError for addresses, and for an array that is none of the sequence's."""
@@ -212,8 +212,8 @@ class Recorder(Executor):
                     before, sections=tuple(sections), appended=tuple(sorted(more))
                 )
 
-    def _symbol(self, param: ArrayParam, where: Location) -> SymbolicArray:
-        symbol = SymbolicArray(param.name, param.dtype, param.shape, where)
+    def _symbol(self, param: ArrayParam, element: DType, where: Location) -> SymbolicArray:
+        symbol = SymbolicArray(param.name, element, param.shape, where)
         self._symbols.append(symbol)
         self._own.add(id(symbol))
         return symbol
@@ -271,7 +271,7 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
     if not isinstance(recorder, Recorder):
         return Ndarray(dtype, shape) if kind is None else np.zeros(shape, complex_dtype(kind))
     try:
-        element = as_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
+        element = array_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
         extents = tuple(
             int(n) for n in ([shape] if isinstance(shape, (int, np.integer)) else shape)
         )

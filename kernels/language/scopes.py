@@ -161,6 +161,8 @@ class Pass:
 
     def note(self, local: LocalVar, value: Typed) -> None:
         """Records what is assigned to a local whose type its first value left open."""
+        if local.dtype is not DType.bool_ and value.dtype is DType.bool_:
+            return  # a number that counts what is true is no truth value
         if local.name in self.open_locals and not value.weak:
             known = self.evidence.get(local.name)
             self.evidence[local.name] = (

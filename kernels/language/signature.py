@@ -24,7 +24,7 @@ from .errors import (
     ProgramTypeError,
     ProgramValueError,
 )
-from .intrinsics import ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
+from .intrinsics import ARRAY_TYPES, ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
 from .layout import Layout
 from .symbols import SymbolicArray, SymbolicScalar
 from .views import View
@@ -39,7 +39,10 @@ class ScalarArgument:
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """`shape` is that of the array; its last axes are the components of an element of shape `element`. A view has a `layout`."""
+    """`shape` is that of the array; its last axes are the components of an element of shape `element`. A view has a `layout`.
+
+    An array of truth values (`bool_`) is one of bytes to the IR, 0 and 1.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
@@ -149,10 +152,10 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
         raise KernelArgumentError(
             f"{label} must be a NumPy array, not {type(value).__name__}", where
         )
-    dtype = next((d for d in ELEMENT_TYPES if value.dtype == d.numpy), None)
+    dtype = next((d for d in ARRAY_TYPES if value.dtype == d.numpy), None)
     if dtype is None:
         raise ProgramTypeError(
-            f"{label} has elements of type {value.dtype}: convert it to integers of 8 to 64 bits or floats of 16 to 64",
+            f"{label} has elements of type {value.dtype}: convert it to bools, integers of 8 to 64 bits or floats of 16 to 64",
             where,
         )
     return ArrayArgument(dtype, value.shape)
@@ -198,15 +201,12 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
     given = _number_dtype(value)
     if annotation is bool:
         annotation = DType.bool_
-    takes_bool = isinstance(annotation, DType)
     if given is DType.bool_ and isinstance(value, np.number):
         raise KernelArgumentError(
             f"{label} is a {type(value).__name__}, which is no type of the language: give int(...) or float(...) of it",
             where,
         )
-    if (given is DType.bool_ and not takes_bool) or not isinstance(
-        value, (bool, int, float, np.bool_, np.integer, np.floating, SymbolicScalar)
-    ):
+    if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating, SymbolicScalar)):
         raise KernelArgumentError(
             f"{label} must be a number, not {type(value).__name__}: use ks.template() for other "
             f"constants",

@@ -144,7 +144,7 @@ def python_value(x: Value) -> object:
             flat = [python_value(item) for item in items]
             return np.array(flat).reshape(shape).tolist()
         case ArrayRef():
-            return x.source if x.source is not None else StaticArray(x.shape, x.param.dtype)
+            return x.source if x.source is not None else StaticArray(x.shape, x.dtype)
         case StructArray(source=source) if source is not None:
             return source
     raise KeyError("run-time value")

@@ -168,7 +168,7 @@ class ArrayRef:
         if self.layout is None:
             return Element(self.param, indices, is_truth=self.is_truth)
         fixed = self.layout.fixed and f"the argument {self.argument}, {self.layout.fixed}"
-        return Element(self.param, self.layout.place(indices), fixed)
+        return Element(self.param, self.layout.place(indices), fixed, self.is_truth)
 
     @property
     def shape(self) -> tuple[int, ...]:

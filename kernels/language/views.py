@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..ir.kernel import DType, Location
 from .errors import LanguageError
-from .intrinsics import ELEMENT_TYPES
+from .intrinsics import ARRAY_TYPES
 from .layout import BROADCAST, READ_ONLY, Layout
 from .symbols import SymbolicArray
 
@@ -41,7 +41,7 @@ def with_views(given: Mapping[str, Any], kernel: str, where: Location) -> dict[s
 
 # --- arrays of NumPy
 
-_KNOWN = {d.numpy: d for d in ELEMENT_TYPES}
+_KNOWN = {d.numpy: d for d in ARRAY_TYPES}
 
 
 @dataclass(frozen=True)

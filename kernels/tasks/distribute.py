@@ -50,6 +50,7 @@ from ..ir.walk import (
     size,
     walk,
 )
+from ..offload.flags import as_number, both, joined_flags, where
 from .guards import Conditions, conjunction, negated
 
 # What structured tasks reduce by; other operators that could be have no form of their own on every target.
@@ -171,7 +172,7 @@ def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[
     Raises NotStructuredError.
     """
     walker = _Walker(fast_math)
-    walker.statements(body, steps)
+    walker.statements(joined_flags(body), steps)
     return tuple(walker.flat)
 
 
@@ -204,7 +205,7 @@ class _Walker:
     def statement(self, s: Stmt, path: Path) -> None:
         self.where = s.where
         if isinstance(s, UpdateLocal | Update) and s.op not in REDUCED:
-            self.fail(Closure.TYPE, f"an update by {s.op}")
+            s = self.in_place(s, path)
         for e in children(s):
             self.look_at_types(e)
         match s:
@@ -231,6 +232,14 @@ class _Walker:
             case Print():
                 self.fail(Closure.ORDER, "a print")
 
+    def in_place(self, s: UpdateLocal | Update, path: Path) -> Stmt:
+        """An update by an operator that nothing is reduced by as an assignment, where each iteration has an element of its own."""
+        if isinstance(s, UpdateLocal) or s.result or any(_is_summed(x, s.indices) for x in path):
+            self.fail(Closure.TYPE, f"an update by {s.op}")
+        dtype = s.value.dtype
+        value = Binary(s.op, Load(s.array, s.indices, dtype), s.value, dtype)
+        return Store(s.array, s.indices, value, s.where)
+
     def assign(
         self, s: Store | Update, indices: tuple[Expr, ...], op: ReduceOp | None, path: Path
     ) -> None:
@@ -246,6 +255,8 @@ class _Walker:
         condition = conjunction(self.conditions[len(outer) :])
         if condition is None:
             return value
+        if value.dtype is DType.bool_:
+            return where(op, condition, value)
         return Select(condition, value, neutral_of(op, value.dtype), value.dtype)
 
     def branch(self, s: If, path: Path) -> None:
@@ -273,9 +284,9 @@ class _Walker:
                 self.define(name, Select(condition, a, coerced(b, a.dtype), a.dtype), path)
 
     def look_at_types(self, value: Expr) -> None:
-        """Structured tasks compute in vectors of numbers of 4 and 8 bytes."""
+        """Halves have no vectors: each operation would be rounded by itself."""
         for x in walk(value):
-            if x.dtype.size_bytes < 4 and x.dtype is not DType.bool_:
+            if x.dtype is DType.f16:
                 self.fail(Closure.TYPE, f"arithmetic on {x.dtype.name}")
 
     def read(self, e: Expr) -> Expr:
@@ -341,15 +352,14 @@ class _Walker:
             self.fail(Closure.CARRIED, f"{s.name}, which is updated before it is set")
         value = self.read(s.value)
         if not isinstance(found, _Open):
-            self.define(s.name, Binary(s.op, found, value, found.dtype), path)
+            self.define(s.name, both(s.op, found, value), path)
             return
         value = self.wanted(s.op, value, found.conditions)
         base, over = found.base, path[len(found.base) :]
         init = self.reduced[s.name]
         last = self.flat[-1] if self.flat else None
         if isinstance(last, Reduce) and init == Local(last.name, init.dtype) and last.over == over:
-            both = Binary(s.op, last.value, value, init.dtype)
-            self.flat[-1] = replace(last, value=both)
+            self.flat[-1] = replace(last, value=both(s.op, last.value, value))
             return
         version = self.version(s.name)
         self.flat.append(Reduce(version, base, over, s.op, value, init, s.where, found.conditions))
@@ -392,7 +402,7 @@ def _as_update(s: Stmt) -> Stmt:
     """`x = x op e` as `x op= e`, for locals and for array elements."""
     if not isinstance(s, SetLocal | Store) or not isinstance(s.value, Binary):
         return s
-    v = s.value
+    v = as_number(s.value)
     if v.op == "sub" and _is_own(s, v.a) and _is_free(s, v.b):
         return _update(s, "add", Unary("neg", v.b, v.b.dtype))
     for op in (x for x in REDUCED if x == v.op):

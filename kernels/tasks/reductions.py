@@ -25,6 +25,7 @@ from ..ir.kernel import (
 )
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
+from ..offload.narrowing import narrowed_task
 from .branches import applied, in_box, join_branches, may_run
 from .distribute import (
     MAX_INLINED_NODES,
@@ -249,14 +250,16 @@ def _task(
             condition = None
         task = replace(task, value=value, condition=condition)
         if r is not None:
-            total = joined(r.op, r.init, Accumulator(dtype), dtype)
+            total = joined(r.op, coerced(r.init, dtype), Accumulator(dtype), dtype)
+            if r.init.dtype is DType.bool_:
+                total = Compare("ne", total, Const(0, dtype))
             finish_value = Renaming(locals={r.name: total}).apply(value)
             loops = (*path, *(replace(loop, is_reduction=True) for loop in r.over))
             task = replace(
                 task, loops=loops, value=coerced(r.value, dtype), op=r.op, finish=finish_value
             )
     _check_affine(task)
-    return _plain_loop_names(task)
+    return _plain_loop_names(narrowed_task(task))
 
 
 def _check_affine(task: Task) -> None:

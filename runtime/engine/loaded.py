@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...codegen.text.source import ENTRY, MESSAGE, MESSAGE_BYTES
-from ...kernels.ir.errors import KernelAssertionError
+from ...kernels.ir.errors import failed_assertion
 from ...kernels.ir.kernel import KernelIR, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ..api.backend import AbstractCaller
@@ -50,7 +50,7 @@ class _AssertingCaller(AbstractCaller):
             was_run = self._caller(*args, **named)
             message = self._kernel.failed() if was_run else ""
         if message:
-            raise KernelAssertionError(message)
+            raise failed_assertion(message)
         return was_run
 
     def accept(self, k: int, value: Any) -> None:

@@ -114,7 +114,7 @@ def read_inputs(
     """The arrays of an .npz file, by name. Raises RecordError where one is no argument of the sequence."""
     structure = structure_of(recording)
     wanted = {p.name: p for p in recording.arrays if p.name not in structure}
-    in_pairs = {p.name for p in parameters if p.is_complex}
+    asked = {p.name: p for p in parameters}
     found: dict[str, Array] = {}
     try:
         with (
@@ -128,7 +128,7 @@ def read_inputs(
                     raise RecordError(
                         f"{path} gives {name!r:.60}, and the sequence takes {', '.join(wanted)}, each once"
                     )
-                found[name] = _member(archive, member, wanted[name], name in in_pairs)
+                found[name] = _member(archive, member, wanted[name], asked[name])
     except OSError as e:
         raise RecordError(f"{path} cannot be read: {e.strerror or e}") from e
     except ArchiveError as e:
@@ -161,12 +161,14 @@ def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
 
 
 def _member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, is_complex: bool
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: Parameter
 ) -> Array:
     """One array of an .npz file, of which no more is unpacked than it should hold."""
     n_bytes = n_bytes_of(param)
     dtype, shape = param.dtype.numpy, param.shape
-    if is_complex:
+    if asked.is_truth:
+        dtype = np.dtype(np.bool_)
+    if asked.is_complex:
         dtype, shape = np.result_type(dtype, np.complex64), shape[:-1]
     if member.file_size > n_bytes + _HEADER_BYTES:
         raise ArchiveError(f"{param.name} is larger than {dtype}{list(shape)}")

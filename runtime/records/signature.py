@@ -16,6 +16,7 @@ from ...kernels.fields.dlpack import hands_out, shared_array
 from ...kernels.ir.kernel import DType, Param
 from ...kernels.ir.task import Problem
 from ...kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
+from ...kernels.language.truth_arrays import is_truth_array, truths_of, with_bytes
 from ..api.arguments import fitting_array
 from ..cpu.memory import empty
 from .stored import Parameter, text_of
@@ -39,6 +40,7 @@ class Signature:
         self.scalars = {s.name: s for s in problem.scalars}
         roles = {a.name: a.role for a in problem.arrays}
         self._complex = {p.name for p in parameters if p.is_complex}
+        self._truths = {p.name for p in parameters if p.is_truth}
         self._outputs = [p.name for p in parameters if roles.get(p.name) == "output"]
 
     def __str__(self) -> str:
@@ -81,7 +83,9 @@ class Signature:
                 array[...] = value
 
     def _real(self, name: str, value: Any) -> Any:
-        """An array of complex numbers as one of real ones."""
+        """An array of complex numbers as one of real ones, of truth values as one of bytes."""
+        if name in self._truths:
+            return with_bytes(value)
         is_one = name in self._complex and is_complex_array(value)
         return pairs_of(value) if is_one else value
 
@@ -119,6 +123,8 @@ class Signature:
             made = empty(a.shape, a.dtype.numpy) if place is None else place
             if place is None and name in self._complex:
                 made = complex_of(made)
+            if place is None and name in self._truths:
+                made = truths_of(made)
             given[name] = made
         results = tuple(given[name] for name in left)
         if len(results) < 2:
@@ -138,6 +144,9 @@ class Signature:
         if name in self._complex and not is_complex_array(value):
             kind = type(value).__name__ if not isinstance(value, np.ndarray) else value.dtype
             raise TypeError(f"argument {name} must be a NumPy array of complex numbers, not {kind}")
+        if name in self._truths and not is_truth_array(value):
+            kind = type(value).__name__ if not isinstance(value, np.ndarray) else value.dtype
+            raise TypeError(f"argument {name} must be a NumPy array of truth values, not {kind}")
         value = self._real(name, value)
         array = fitting_array(name, a.dtype.numpy, a.shape, value, takes_views=True)
         if self.is_written(name) and not array.flags.writeable:

@@ -19,6 +19,7 @@ from ...kernels.fields.dlpack import hands_out, shared_array
 from ...kernels.ir.kernel import DType
 from ...kernels.language.complex_numbers import is_complex_array, pairs_of
 from ...kernels.language.record import Recording
+from ...kernels.language.truth_arrays import is_truth_array, with_bytes
 from ...kernels.tasks.archive import ArchiveError, from_values, to_values
 from ..free_memory import total_bytes, within_free_memory
 from ..worker.inputs import Arguments, Number, Range, draw, ranges_of
@@ -31,13 +32,14 @@ _NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as t
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A parameter of the sequence's function; `text` shows the value of a constant. The last axis of an array that `is_complex`
-    has the parts of its numbers.
+    has the parts of its numbers; one that `is_truth` holds truth values, of which the recording has the bytes.
     """
 
     name: str
     kind: Literal["array", "scalar", "constant"]
     text: str = ""
     is_complex: bool = False
+    is_truth: bool = False
 
 
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +78,9 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shapes = {a.name: a.shape if a.dtype in _PARTS else () for a in recording.arrays}
         if any(p.is_complex and shapes.get(p.name, ())[-1:] != (2,) for p in self.parameters):
             raise ArchiveError("an array of complex numbers has no two parts for each")
+        of_bytes = {a.name for a in recording.arrays if a.dtype is DType.u8}
+        if any(p.is_truth and p.name not in of_bytes for p in self.parameters):
+            raise ArchiveError("an array of truth values has no bytes")
         self._check_values(recording)
         check_sizes(recording)
         self._check_states(recording)
@@ -185,7 +190,8 @@ def bind_arguments(
         for name, given in named:
             x = values[name] = shared_array(given) if hands_out(given) else given
             if name in arrays:
-                parameters.append(Parameter(name, "array", is_complex=is_complex_array(x)))
+                kinds = is_complex_array(x), is_truth_array(x)
+                parameters.append(Parameter(name, "array", "", *kinds))
             elif name in scalars:
                 parameters.append(Parameter(name, "scalar"))
             else:
@@ -199,7 +205,7 @@ def bind_arguments(
 
 def _plain(x: Any) -> Any:
     """An array as its parameter in the recording has it."""
-    plain = np.ascontiguousarray(x)
+    plain = with_bytes(np.ascontiguousarray(x))
     return pairs_of(plain) if is_complex_array(plain) else plain
 
 

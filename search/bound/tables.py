@@ -288,11 +288,12 @@ def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
     """How much longer the operations of a task take when nothing in it is a vector.
 
     What finishes a reduction does not count: loops over results in memory are written apart from the
-    task's register tiles, and ask the compiler for vectors themselves.
+    task's register tiles, and ask the compiler for vectors themselves. Of floats of two sizes those count that have fewer lanes.
     """
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     finishing = min(operations, outputs * expression_weight(task.finish))
-    lanes = target.lanes(task.dtype.size_bytes)
+    floats = (x.dtype.size_bytes for x in task.numbers() if x.dtype.is_float)
+    lanes = target.lanes(max(floats, default=task.lane_bytes))
     return ((operations - finishing) * lanes + finishing) / operations if operations else 1.0
 
 

@@ -337,11 +337,11 @@ class _Wanted:
     def inner_size(self, d: Dim) -> int:
         task = self.space.problem.tasks[d.task]
         if self.is_in_lanes(d):
-            return int(self.space.target.lanes(task.dtype.size_bytes))
+            return int(self.space.target.lanes(task.lane_bytes))
         if self.roles.vector.get(d.task) == d.loop.name:
             if self.tile.vectors == 0:
                 return 1
-            lanes = int(self.space.target.lanes(task.dtype.size_bytes))
+            lanes = int(self.space.target.lanes(task.lane_bytes))
             return max(1, min(self.tile.vectors, d.loop.extent // lanes)) * lanes
         if self.roles.rows.get(d.task) == d.loop.name:
             return int(max(1, min(self.tile.rows, d.loop.extent)))

@@ -120,7 +120,7 @@ class _RoleFinder:
 
     def _vector_score(self, key: TaskLoop) -> tuple[float, ...] | None:
         """Elements walked contiguously less those walked in strides, in all tasks of the loop."""
-        lanes = self.space.target.lanes(self.tasks[key[0]].dtype.size_bytes)
+        lanes = self.space.target.lanes(self.tasks[key[0]].lane_bytes)
         if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
             return None
         if self._loop(key)[0] and any(t == key[0] for t, _ in self.packed):

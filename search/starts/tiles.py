@@ -105,7 +105,7 @@ def product_tile(
     tasks = space.problem.tasks
     extents = {loop.name: loop.extent for loop in tasks[t].loops}
     size_bytes = tasks[t].dtype.size_bytes
-    rows, width = registers.rows, registers.vectors * target.lanes(size_bytes)
+    rows, width = registers.rows, registers.vectors * target.lanes(tasks[t].lane_bytes)
     first_cache = target.levels[0].capacity_bytes // target.cores
     if prod(n for name, n in extents.items() if name != roles.rows[t]) * size_bytes <= first_cache:
         return None

@@ -171,7 +171,7 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
 
 def _same_lanes(s: Draft, f: Flow) -> bool:
     """Whether a vector of the producer has as many elements as one of the consumer."""
-    sizes = (s.problem.tasks[t].dtype.size_bytes for t in (f.producer, f.consumer))
+    sizes = (s.problem.tasks[t].lane_bytes for t in (f.producer, f.consumer))
     return len({s.target.lanes(n) for n in sizes}) == 1
 
 

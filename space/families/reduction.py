@@ -42,10 +42,10 @@ def declare(s: Draft) -> None:
 
 def reductions_of(s: Draft, d: Dim) -> int:
     """How a dim may be reduced where the order of the sum is free. Blocks can add to one result, or find its least or greatest;
-    products they cannot.
+    products they cannot, nor anything of small integers.
     """
-    shared = set(s.kind.shared_reductions[d.level])
-    if s.problem.tasks[d.task].op not in ATOMIC_OPERATIONS:
+    shared, task = set(s.kind.shared_reductions[d.level]), s.problem.tasks[d.task]
+    if task.op not in ATOMIC_OPERATIONS or task.dtype.size_bytes < 4:
         shared.discard(ATOMIC)
     return bits(SEQUENTIAL, *shared)
 

@@ -119,7 +119,7 @@ def sizes_of(s: Draft, d: Dim) -> tuple[int, ...]:
     task = s.problem.tasks[d.task]
     has_threads = d.level == MID and bool(kinds_of(s, d) & bits(THREAD))
     if task.body is not None and d.level == INNER:
-        lanes = s.target.lanes(task.dtype.size_bytes)
+        lanes = s.target.lanes(task.lane_bytes)
         wide = lanes if kinds_of(s, d) & bits(VECTOR) and lanes <= d.loop.extent else 1
         return tuple(dict.fromkeys((1, wide)))
     if not task.is_structured and not has_threads and not (d.level == MID and has_blocks(s, d)):
@@ -247,7 +247,7 @@ def sizes_and_kinds(s: Draft) -> None:
     """Hardware: a dim of size 1 is absent and no other is; vectors are whole registers; register tiles are bounded."""
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
-        lanes = s.target.lanes(task.dtype.size_bytes)
+        lanes = s.target.lanes(task.lane_bytes)
         narrowest = min(2, lanes) if s.kind.has_narrow_vectors else lanes
         copies = []
         for d in s.backbone.dims_of(t):

@@ -202,7 +202,7 @@ def test_what_a_sequence_can_use_is_drawn(name):
             seen["ATOMIC"] += t.is_atomic
             seen.update(t.stages[o.access.array] for o in t.copies)
             seen.update(t.load_hints.values())
-            lanes = GPU.lanes(t.task.dtype.size_bytes)
+            lanes = GPU.lanes(t.task.lane_bytes)
             seen.update(f"vectors of {gcd(p.inner, lanes)}" for p in t.loops if p.is_vector)
     written = {array for t in space.problem.tasks for array in arrays_written(t)}
     wanted = ["CG", "STREAM", "vectors of 2"] if v.load_cache else []

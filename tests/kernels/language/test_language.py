@@ -338,7 +338,6 @@ def test_whole_numbers_for_scalars(annotation, value, dtype):
         (ks.i32, 3.0, "it is annotated i32 but this call gives a float"),
         (ks.i32, np.float64(3), "it is annotated i32 but this call gives a float"),
         (float, np.longdouble(1), "it is a longdouble, which is no type of the language"),
-        (float, True, "it must be a number, not bool"),
     ],
 )
 def test_numbers_that_a_scalar_cannot_be(annotation, value, sentence):
