@@ -192,7 +192,8 @@ def _sampled(
         )
         if explored:  # the time to beat
             best = min(explored, key=lambda m: m.time_ns)
-            evaluate.adopt(best.candidate, Outcome("ok", best.time_ns, 0.0, "", "explored"))
+            entry = Outcome("ok", best.time_ns, 0.0, "", "explored"), best.candidate
+            evaluate.contenders.adopt(entry, is_partly_verified=False)
         evaluate(list(distinct.values()))
     records = [r for r in journal.records() if isinstance(r, EvaluationRecord)]
     return _measured(space, bounder, records)

@@ -99,7 +99,7 @@ class Claims:
         """What the search proves holds of closed bodies as they are written: of all implementations only the root's bound does."""
         self.bound_ns = None if row.bound_ns is None else self.whole_ns
         gap = None
-        if row.best_ns is not None and self.bound_ns is not None:
+        if row.gap is not None and row.best_ns is not None and self.bound_ns is not None:
             gap = max(0.0, 1 - self.bound_ns / row.best_ns)
         return replace(row, bound_ns=self.bound_ns, gap=gap)
 

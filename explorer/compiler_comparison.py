@@ -17,7 +17,8 @@ from ..runtime.measure.timing import spread
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search.events import Outcome
 from ..space.candidate import Candidate
-from .evaluation import Entry, Evaluator
+from .contenders import Entry
+from .evaluation import Evaluator
 from .machine import conditions_of, open_worker
 
 N_COMPARED = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all
@@ -105,7 +106,7 @@ class CompilerComparison:
             return None
         mine, theirs = times
         ratio = median(t / m for m, t in zip(mine, theirs, strict=True))
-        new = replace(outcome, time_ns=median(theirs), spread=spread(theirs))
+        new = replace(outcome, time_ns=median(theirs), spread=spread(theirs), is_by_ratio=False)
         default_ns = self._default_ns(device, worker) if ratio < _FASTER else None
         compiler = device.reporter.version()
         conditions = conditions_of(device, worker)

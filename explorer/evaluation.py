@@ -27,7 +27,9 @@ from ..runtime.records.record import (
     LaunchRecord,
     Origin,
     Place,
+    RatioRecord,
     Timing,
+    standing_evaluations,
 )
 from ..runtime.worker.channel import available_cores
 from ..runtime.worker.worker import AbstractWorker
@@ -36,22 +38,18 @@ from ..search.events import Outcome, Provenance
 from ..space.candidate import Candidate, DeadEnd
 from ..space.decisions import to_names
 from .alike import Alike
-from .machine_state import EARLIER, MachineStates, best_of_each
+from .contenders import Contenders, Entry, Timed
+from .control import Control
 
 _PATIENCE_S = 0.5  # what compilers are given once the user has interrupted
 _KEPT_SOURCES = 512
-_KEPT_TIMES = 512
-# Of the program that is timed again before every batch: a few samples tell states apart that differ by a quarter.
-_CONTROL = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
-_SLOW_CONTROL = 2.0  # a control that takes so many times as long as the best gives way to it
+_ONCE = Protocol(sample_ns=1.0, min_samples=1, max_samples=1)  # where only what it computes matters
 # Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
 _JOBS = min(max(2, available_cores()), 8)
 JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
 BATCH = 8  # candidates measured in a row, at first
 FIRST_BATCH = 4  # before anything is shown: three warm starts and the default
 _DETAIL_CHARACTERS = 2000
-
-Entry = tuple[Outcome, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +58,6 @@ class Reported:
 
     launches: tuple[LaunchRecord, ...] = ()
     bound_ns: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A candidate with its time in one state of the machine, and what was timed; None where an earlier session did so."""
-
-    entry: Entry
-    time_ns: float
-    state: int
-    artifact: Artifact | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,51 +115,16 @@ class Evaluator:
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self._is_given_up = lambda: is_given_up() or interrupt.since_s > _PATIENCE_S
         self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, self._is_given_up)
-        self._on_change = hooks.on_change
         self._reports = hooks.reports
         self._place = hooks.place
         self._provenances: dict[bytes, Provenance] = {}  # of what is to be measured
-        self._states = MachineStates()
-        self._control: Timed | None = None
         self.is_over: Callable[[], bool] = lambda: False
         self.before_measuring: Callable[[], None] = lambda: None
         """Called for every batch once its compilers are done: what is timed then is alone."""
         self.alike = Alike()
         self.n_disturbed = 0  # measurements that other work disturbed, more or less
-        self._timed: dict[str, Timed] = {}
-
-    def top(self, n: int) -> list[Entry]:
-        """The n fastest distinct implementations measured or adopted so far, best first."""
-        return [t.entry for t in sorted(self._timed.values(), key=_time_ns)[:n]]
-
-    def finalists(self, n: int, near: float) -> list[Entry]:
-        """Those, at most n, that may be the best in one of the states that the machine was in: the fastest of each, and others that
-        took at most `near` times as long. Best first.
-        """
-        timed = ((t.state, t.time_ns, t.entry) for t in self._timed.values())
-        return best_of_each(timed, n, near)
-
-    def adopt(self, candidate: Candidate, outcome: Outcome) -> None:
-        """Take over what an earlier session measured."""
-        self._note(candidate, outcome, EARLIER, None)
-
-    def _note(
-        self, candidate: Candidate, outcome: Outcome, state: int, artifact: Artifact | None
-    ) -> None:
-        if outcome.time_ns is not None:
-            entry = (outcome, candidate)
-            self._timed[outcome.key] = Timed(entry, outcome.time_ns, state, artifact)
-            if len(self._timed) > _KEPT_TIMES:
-                self._forget_slowest()
-
-    def _forget_slowest(self) -> None:
-        """Drop what is the slowest beside the best of its own state of the machine, which so is never dropped itself."""
-        best: dict[int, float] = {}
-        for t in self._timed.values():
-            best[t.state] = min(t.time_ns, best.get(t.state, t.time_ns))
-        del self._timed[
-            max(self._timed, key=lambda k: _time_ns(self._timed[k]) / best[self._timed[k].state])
-        ]
+        self.contenders = Contenders()
+        self.control = Control(worker, self.contenders, hooks.on_change)
 
     def source(self, candidate: Candidate) -> Source | Failure:
         """The candidate's text; a candidate that cannot be lowered is a failure like any other."""
@@ -210,7 +163,7 @@ class Evaluator:
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
         interrupt is set, time `is_over` and anything was measured, or enough were wrong alike; what was measured
-        until then is in the journal and in `top`.
+        until then is in the journal and among the `contenders`.
         """
         if self._is_to_end():
             raise KeyboardInterrupt
@@ -219,7 +172,7 @@ class Evaluator:
         if self._is_to_end():
             raise KeyboardInterrupt
         self.before_measuring()
-        self._look_at_machine()
+        self.control.look()
         outcomes = []
         for candidate, source in zip(candidates, sources, strict=True):
             built = next(artifacts) if isinstance(source, Source) else source
@@ -234,7 +187,7 @@ class Evaluator:
         # A run whose set-up took its time still has something to show for it.
         if self._interrupt.is_set or self.alike.are_enough:
             return True
-        return bool(self._timed) and self.is_over()
+        return bool(self.contenders.n) and self.is_over()
 
     def artifacts(
         self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
@@ -272,6 +225,8 @@ class Evaluator:
             found = built
         else:
             built, found = self._run(source, built)
+        if isinstance(found, Measurement):
+            self.control.see(found)
         spent_s = time.monotonic() - started_s
         self.alike.see(found)
         self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
@@ -284,10 +239,11 @@ class Evaluator:
             _as_outcome(found, key),
             bound_ns=reported.bound_ns,
             spent_s=spent_s,
-            slowness=self._states.slowness,
+            slowness=self.control.slowness,
         )
         bound_ns = max(self._bound(candidate), reported.bound_ns)
-        if outcome.time_ns is not None and outcome.time_ns < bound_ns * self._scale():
+        is_sure = outcome.time_ns is not None and not outcome.is_by_ratio
+        if is_sure and (outcome.time_ns or 0.0) < bound_ns * self._scale():
             self._doubt()
         if outcome.time_ns is None and isinstance(source, Source):
             self._keep_failed(source, outcome)
@@ -303,64 +259,100 @@ class Evaluator:
                 bound_ns=bound_ns * self._scale(),
                 detail=outcome.detail,
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
-                slowness=self._states.slowness,
+                is_partly_verified=isinstance(found, Measurement) and found.is_partly_verified,
+                slowness=self.control.slowness,
                 launches=reported.launches or msgspec.UNSET,
+                ratio=self._ratio_record(found),
                 origin=self._origin(candidate),
                 place=self._place(self._worker.n_restarts),
                 timing=_timing(built, found, spent_s, self._epoch_s),
             )
         )
-        artifact = built if isinstance(built, Artifact) else None
-        self._note(candidate, outcome, self._states.current, artifact)
+        if isinstance(found, Measurement) and isinstance(built, Artifact):
+            entry, state = (outcome, candidate), self.control.state
+            self.contenders.note(
+                Timed(entry, found.time_ns, state, built),
+                self.control.ratio(found.time_ns),
+                is_partly_verified=found.is_partly_verified,
+            )
         return outcome
+
+    def _ratio_record(self, found: Measurement | Failure) -> RatioRecord | msgspec.UnsetType:
+        if isinstance(found, Failure) or found.ratio is None:
+            return msgspec.UNSET
+        control = self.control
+        return RatioRecord(ratio=found.ratio, control=control.key, control_ns=control.ns)
+
+    def is_right(self, entry: Entry, artifact: Artifact) -> bool:
+        """True if a candidate is right on all input sets: one that was slow when it was met is verified on the others now. What is
+        wrong there is kept as such, and is no contender any more.
+        """
+        outcome, candidate = entry
+        if not self.contenders.is_partly_verified(outcome.key):
+            return True
+        found = self._worker.evaluate(artifact, _ONCE)
+        if isinstance(found, Measurement):
+            self.contenders.confirm(outcome.key)
+            return True
+        self.contenders.forget(outcome.key)
+        wrong = _as_outcome(found, outcome.key)
+        source = self.source(candidate)
+        assert isinstance(source, Source), "it was built"
+        self._keep_failed(source, wrong)
+        earlier = standing_evaluations(self._journal.records())
+        before = next(r for r in reversed(earlier) if r.source_key == outcome.key)
+        self._journal.append(
+            msgspec.structs.replace(
+                before,
+                at_s=self._at_s(),
+                status=found.kind,
+                time_ns=None,
+                spread=0.0,
+                min_ns=None,
+                bound_ns=0.0,
+                detail=wrong.detail,
+                is_partly_verified=False,
+                ratio=msgspec.UNSET,
+                place=self._place(self._worker.n_restarts),
+                timing=None,
+            )
+        )
+        return False
 
     def _run(
         self, source: Source | Failure, built: Artifact
     ) -> tuple[Artifact | Failure, Measurement | Failure]:
         """The artifact that was run, and its outcome. A library that is gone, as its folder was removed, is built again."""
-        protocol = Protocol().with_cut(self._cut_ns())
-        found = self._worker.evaluate(built, protocol)
+        found = self._time(built)
         is_gone = self._builder.makes_libraries and not Path(built.path).exists()
         if isinstance(found, Failure) and is_gone and isinstance(source, Source):
             again = self._builder.build(source)
-            return again, again if isinstance(again, Failure) else self._worker.evaluate(
-                again, protocol
-            )
+            return again, again if isinstance(again, Failure) else self._time(again)
         return built, found
+
+    def _time(self, artifact: Artifact) -> Measurement | Failure:
+        """Verify and time, on a machine that does other work as a ratio to the control in turn: few of the times would be of use.
+        What would be the best is timed alone as well, and that counts unless it was disturbed.
+        """
+        control, claims_below_ns = self.control, self.contenders.claims_below_ns
+        if control.is_disturbed:
+            control.choose()
+        protocol = Protocol(claims_below_ns=claims_below_ns, cut_ns=control.cut_ns())
+        if not control.is_disturbed or control.artifact is None:
+            return self._worker.evaluate(artifact, protocol)
+        found = self._worker.evaluate_beside(
+            artifact, control.artifact, replace(protocol, control_ns=control.ns)
+        )
+        if isinstance(found, Failure) or found.time_ns >= claims_below_ns:
+            return found
+        alone = self._worker.evaluate(artifact, protocol, verify=False)
+        return found if isinstance(alone, Failure) or alone.is_disturbed else alone
 
     def _origin(self, candidate: Candidate) -> Origin | None:
         p = self._provenances.get(candidate.key)
         if p is None:
             return None
         return Origin(tag=p.tag, node=p.node, parent=p.parent.decode())
-
-    def _look_at_machine(self) -> None:
-        """Time one program again, to see whether the machine is still in the state in which the last candidates were timed."""
-        best = min(self._timed_in(self._states.current), key=_time_ns, default=None)
-        is_slow = best is not None and self._states.control_ns > _SLOW_CONTROL * best.time_ns
-        if best is not None and (self._control is None or is_slow):
-            self._control = best
-            self._states.anchor(best.time_ns)
-        if self._control is None or self._control.artifact is None:
-            return
-        # The very code that was verified and timed: built again, in other company, it might be another.
-        found = self._worker.evaluate(self._control.artifact, _CONTROL, verify=False)
-        # What other work disturbed says nothing about the machine.
-        if isinstance(found, Failure) or found.disturbed >= found.n_samples:
-            return
-        ratio = self._states.meet(found.time_ns)
-        if ratio is not None:
-            self._on_change(ratio)
-
-    def _cut_ns(self) -> float | None:
-        """The time to beat in this state of the machine: that of the control, of the best, or what an earlier session says."""
-        times = [t.time_ns for t in self._timed_in(self._states.current)]
-        if self._states.control_ns:
-            times.append(self._states.control_ns)
-        return min(times or map(_time_ns, self._timed_in(EARLIER)), default=None)
-
-    def _timed_in(self, state: int) -> list[Timed]:
-        return [t for t in self._timed.values() if t.state == state]
 
     def _keep_failed(self, source: Source, outcome: Outcome) -> None:
         """A failed source is a bug report: of the generator, the compiler or the machine."""
@@ -370,10 +362,6 @@ class Evaluator:
         text = f"/* {outcome.status}: {reason} */\n{source.file_text}"
         name = f"{outcome.status}-{source.key}{source.suffix}"
         write_in(self._failed_folder, name, text.encode())
-
-
-def _time_ns(timed: Timed) -> float:
-    return timed.time_ns
 
 
 def _timing(
@@ -398,6 +386,13 @@ def _timing(
     )
 
 
+def outcome_of(record: EvaluationRecord) -> Outcome:
+    """The outcome that an earlier session kept."""
+    r = record
+    is_by_ratio = r.ratio is not msgspec.UNSET
+    return Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key, is_by_ratio=is_by_ratio)
+
+
 def open_decisions(candidate: Candidate) -> Decisions:
     """The decisions of a candidate, without those that hold in the whole space: what was fixed is among them."""
     space = candidate.space
@@ -409,6 +404,7 @@ def open_decisions(candidate: Candidate) -> Decisions:
 
 def _as_outcome(found: Measurement | Failure, key: str) -> Outcome:
     if isinstance(found, Measurement):
-        return Outcome("ok", found.time_ns, found.spread, "", key)
+        is_by_ratio = found.ratio is not None
+        return Outcome("ok", found.time_ns, found.spread, "", key, is_by_ratio=is_by_ratio)
     detail = f"{found.advice}\n{found.log}".strip()[:_DETAIL_CHARACTERS]
     return Outcome(found.kind, None, 0.0, detail, key)

@@ -28,6 +28,7 @@ from ..runtime.records.record import (
     NoteRecord,
     Record,
     TallyRecord,
+    standing_evaluations,
 )
 from ..runtime.records.replay import (
     StaleError,
@@ -300,7 +301,7 @@ def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[tuple[s
 
 
 def _pruned(records: Sequence[Record]) -> Pruned:
-    evaluations = [r for r in records if isinstance(r, EvaluationRecord)]
+    evaluations = standing_evaluations(records)
     last = _last_tallies(records)
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()

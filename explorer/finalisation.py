@@ -13,12 +13,13 @@ from ..search.budget import Interrupt
 from ..space.candidate import Candidate
 from . import stages as st
 from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
+from .contenders import NEAR, Entry
 from .deadlines import Deadlines
 from .doubts import doubts_of
-from .evaluation import Entry, Evaluator
+from .evaluation import Evaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
-from .remeasure import NEAR, comparison, time_again, with_default
+from .remeasure import TimedAgain, comparison, time_again, with_default
 from .session_state import Standing
 from .workload import Options, Workload
 
@@ -136,7 +137,7 @@ class LastRounds:
         if finished.status == "interrupted" and not self._interrupt.is_set:
             finished = replace(finished, status="time_limit")  # in the middle of a batch
         status, alarms = finished.status, finished.tally.alarms
-        top = self._evaluator.top(self._options.final_top)
+        top = self._evaluator.contenders.top(self._options.final_top)
         alike = self._evaluator.alike
         if alike.at is not None and alike.n > 1 and not top and not self._interrupt.is_set:
             self._tell(st.Disagreed(alike.n, alike.at))
@@ -160,6 +161,8 @@ class LastRounds:
                 s.default_ns, s.compiler = won.default_ns, won.compiler
         outcome = best[0]
         assert outcome.time_ns is not None
+        if outcome.is_by_ratio:
+            claims.bound_ns = None  # it says how it compares, and not what it takes
         if claims.is_contradicted(outcome.time_ns, status == "optimal"):
             s.writer.note("alarm", outcome.key)
             alarms += 1
@@ -173,11 +176,12 @@ class LastRounds:
     def _time_again(self) -> list[Entry]:
         """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
         default = self._standing.default
-        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
+        finalists = self._evaluator.contenders.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, default)
         moved = self._claims.roofline()
         limit_s = self._deadlines.again_s
         timed, rates = time_again(entries, self._evaluator, self._worker, limit_s, moved)
+        timed = self._from_a_right_one(timed)
         if not timed:
             return []
         told = comparison(timed)
@@ -192,6 +196,14 @@ class LastRounds:
                 self._standing.default_ns = t.outcome.time_ns
         return [(t.outcome, t.candidate) for t in timed]
 
+    def _from_a_right_one(self, timed: list[TimedAgain]) -> list[TimedAgain]:
+        """The same without what comes before the first that is right on all input sets: of the best this is claimed."""
+        for k, t in enumerate(timed):
+            assert t.artifact is not None, "it was timed"
+            if self._evaluator.is_right((t.outcome, t.candidate), t.artifact):
+                return timed[k:]
+        return []
+
     def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
         """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
         s = self._standing
@@ -200,7 +212,7 @@ class LastRounds:
             return None
         default: Candidate | None = None if s.default is None else s.default[1]
         keys = {outcome.key for outcome, _ in top}
-        others = [e for e in self._evaluator.top(N_COMPARED) if e[0].key not in keys]
+        others = [e for e in self._evaluator.contenders.top(N_COMPARED) if e[0].key not in keys]
         entries = [*top, *others][:N_COMPARED]
         compared = CompilerComparison(
             entries, default, self._evaluator, self._worker, self._deadlines.is_past_waiting

@@ -6,13 +6,15 @@ tens of seconds, and which of two programs is the faster may change with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from math import log
+from statistics import fmean
 from typing import TypeVar
 
 Program = TypeVar("Program")
 
 EARLIER = -1  # the state of times that another session took
+LAST = -2  # that of final rounds without a control
 
 _SAME = 0.25  # in times as far apart as this, the control has met the same state: less is noise on a shared machine
 
@@ -75,6 +77,18 @@ def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: floa
     ]
     chosen = sorted(ranked, key=lambda entry: entry[:2])[:n]
     return [program for _, _, program in sorted(chosen, key=lambda entry: entry[1])]
+
+
+def least_regret(ratios: Sequence[Mapping[int, float]]) -> list[float]:
+    """The most by which each program takes longer than another, as a logarithm: the mean over the states of the machine in which
+    both were timed. `ratios` are of each, by state, times over those of one program; the best has the least.
+    """
+    return [max(_longer(a, b) for b in ratios) for a in ratios]
+
+
+def _longer(a: Mapping[int, float], b: Mapping[int, float]) -> float:
+    both = a.keys() & b.keys()
+    return fmean(log(a[state] / b[state]) for state in both) if both else 0.0
 
 
 def _distance(a_ns: float, b_ns: float) -> float:

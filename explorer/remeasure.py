@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 from statistics import median
 
+from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Failure, Measurement
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
@@ -15,9 +17,10 @@ from ..space import choices as ch
 from ..space.backbone import OUTER
 from ..space.candidate import Candidate
 from . import stages as st
-from .evaluation import Entry, Evaluator
+from .contenders import Entry
+from .evaluation import Evaluator
+from .machine_state import LAST, least_regret
 
-NEAR = 1.2  # candidates slower than so many times the best of their state of the machine are not timed again
 NOTHING = Roofline(0.0, 0.0, 0.0)
 _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 
@@ -25,7 +28,7 @@ _DISTURBED = 0.2  # a spread beyond which timing again has told nothing
 @dataclass(frozen=True, slots=True)
 class TimedAgain:
     """A candidate with its new time; `searched_ns` is the one that the search measured, `paired_ns` and `paired_spread` what it
-    takes without what the machine did to all (runtime/measure/timing.py).
+    takes without what the machine did to all (runtime/measure/timing.py). `artifact` is what was timed.
     """
 
     outcome: ev.Outcome
@@ -33,6 +36,7 @@ class TimedAgain:
     searched_ns: float
     paired_ns: float
     paired_spread: float
+    artifact: Artifact | None = None
 
 
 def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entry]:
@@ -50,7 +54,8 @@ def time_again(
     limit_s: float,
     moved: Roofline = NOTHING,
 ) -> tuple[list[TimedAgain], dict[str, float]]:
-    """Builds each alone and times them in turn, sample by sample, best first; what no longer builds or runs is left out.
+    """Builds each alone and times them in turn with the control of the search, sample by sample; what no longer builds or runs is
+    left out. The best comes first, by ratios to the control in all states of the machine that were seen.
 
     Also what memory delivered in the same rounds, with arrays as large as what is `moved`: bytes a nanosecond by way of using it.
     """
@@ -62,25 +67,55 @@ def time_again(
         if not isinstance(artifact, Failure)
     ]
     left_s = max(limit_s / 2, limit_s - (time.monotonic() - started_s))
+    controls = [] if evaluator.control.artifact is None else [evaluator.control.artifact]
     # Verifying takes its share, and each is timed on two placements of its arrays.
-    budget_ns = 0.25e9 * left_s / len(entries)
+    budget_ns = 0.25e9 * left_s / (len(entries) + len(controls))
     sample_ns = min(FINAL.sample_ns, budget_ns / (2 * FINAL.min_samples))
     protocol = replace(FINAL, budget_ns=budget_ns, sample_ns=sample_ns)
-    ready_artifacts = [a for _, _, a in ready]
+    artifacts = [*(a for _, _, a in ready), *controls]
     sizes = moved.read_bytes, moved.written_bytes
-    found, rates = worker.interleave_beside(ready_artifacts, protocol, *sizes)
+    found, rates = worker.interleave_beside(artifacts, protocol, *sizes)
     timed = []
-    for (outcome, candidate, _), again in zip(ready, found, strict=True):
+    for (outcome, candidate, artifact), again in zip(ready, found, strict=False):
         if isinstance(again, Measurement):
-            new = replace(outcome, time_ns=again.time_ns, spread=again.spread)
-            is_paired = again.paired_ns is not None
-            paired_ns = again.paired_ns or again.time_ns
-            paired_spread = again.paired_spread if is_paired else again.spread
-            timed.append(
-                TimedAgain(new, candidate, outcome.time_ns or 0.0, paired_ns, paired_spread)
-            )
+            new = replace(outcome, time_ns=again.time_ns, spread=again.spread, is_by_ratio=False)
+            before_ns, spread = outcome.time_ns or 0.0, again.fair_spread
+            timed.append(TimedAgain(new, candidate, before_ns, again.fair_ns, spread, artifact))
     now = {name: median(samples) for name, samples in rates.items() if samples}
-    return threads_first(sorted(timed, key=lambda t: t.paired_ns)), now
+    _note_ratios(timed, evaluator, found[len(ready) :])
+    ratios = [evaluator.contenders.ratios(t.outcome.key) for t in timed]
+    return threads_first(in_all_states(timed, ratios)), now
+
+
+def _note_ratios(
+    timed: Sequence[TimedAgain], evaluator: Evaluator, controls: Sequence[Measurement | Failure]
+) -> None:
+    """Keep what the rounds have told of the state that the machine was in; where the control did not run, it is one of its own."""
+    control, state, is_told = evaluator.control, LAST, False
+    for found in controls:
+        if isinstance(found, Measurement):
+            control.arrive(found.fair_ns)
+            state, is_told = control.state, True
+    for t in timed:
+        ratio = control.ratio(t.paired_ns) if is_told else t.paired_ns
+        evaluator.contenders.note_ratio(t.outcome.key, state, ratio)
+
+
+def in_all_states(
+    timed: Sequence[TimedAgain], ratios: Sequence[Mapping[int, float]]
+) -> list[TimedAgain]:
+    """The same, best first, with paired times that are beside that of the best what they are in the mean over all states of the
+    machine in which both were timed; `ratios` are of each, by state.
+    """
+    if not timed:
+        return []
+    regrets, best_ns = least_regret(ratios), min(t.paired_ns for t in timed)
+    least = min(regrets)
+    made = [
+        replace(t, paired_ns=best_ns * exp(regret - least))
+        for t, regret in zip(timed, regrets, strict=True)
+    ]
+    return sorted(made, key=lambda t: t.paired_ns)
 
 
 def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:

@@ -34,6 +34,7 @@ from ..runtime.records.record import (
     RemeasuredRecord,
     RunHeader,
     TallyRecord,
+    standing_evaluations,
 )
 from ..runtime.records.replay import StaleError
 from ..runtime.records.store import TunedKey, TunedStore
@@ -42,7 +43,7 @@ from ..search import events as ev
 from ..search.events import Outcome, Tally
 from ..space.candidate import Candidate, Space
 from . import stages as st
-from .evaluation import open_decisions
+from .evaluation import open_decisions, outcome_of
 from .workload import Options, Workload
 
 _BOUND_EVERY_S = 1.0  # between two records of the bound
@@ -104,16 +105,12 @@ class RunWriter:
 
     @property
     def evaluations(self) -> tuple[EvaluationRecord, ...]:
-        """Every finished evaluation of the run."""
-        return tuple(r for r in self._journal.records() if isinstance(r, EvaluationRecord))
+        """Every finished evaluation of the run that stands."""
+        return standing_evaluations(self._journal.records())
 
     def known(self) -> dict[bytes, Outcome]:
         """Outcomes by source key."""
-        return {
-            r.source_key.encode(): Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key)
-            for r in self.evaluations
-            if r.source_key
-        }
+        return {r.source_key.encode(): outcome_of(r) for r in self.evaluations if r.source_key}
 
     def notes(self, kind: str) -> list[str]:
         """Texts of the notes of one kind, oldest first."""

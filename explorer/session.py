@@ -35,7 +35,7 @@ from ..space.targets.target import Target
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
-from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch
+from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch, outcome_of
 from .event_handler import Listener, Tell
 from .finalisation import Ending, LastRounds, end_before_the_run
 from .machine import conditions_of, open_worker
@@ -295,8 +295,8 @@ def _warm(space: Space, writer: RunWriter, evaluator: Evaluator, n: int) -> list
     warm = []
     for r in best[:n]:
         candidate = restore_complete(space, r.decisions)
-        outcome = ev.Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key)
-        evaluator.adopt(candidate, outcome)
+        entry = outcome_of(r), candidate
+        evaluator.contenders.adopt(entry, is_partly_verified=r.is_partly_verified)
         warm.append(candidate)
     return warm
 

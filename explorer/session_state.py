@@ -15,7 +15,8 @@ from ..search.events import Outcome
 from ..space.candidate import Candidate
 from .bound_validity import Claims
 from .compiler_comparison import CompiledBest
-from .evaluation import Entry, Evaluator
+from .contenders import Entry
+from .evaluation import Evaluator
 from .numpy_timing import NumpyTiming
 from .run_writer import Result, RunWriter
 
@@ -70,7 +71,7 @@ class Standing:
             source=source,
             time_ns=outcome.time_ns,
             spread=outcome.spread,
-            bound_ns=self.claims.bound_ns,
+            bound_ns=None if outcome.is_by_ratio else self.claims.bound_ns,
             status=status,
             baseline_ns=self.default_ns,
             numpy_ns=self.numpy.ns,

@@ -18,6 +18,7 @@ from ..runtime.records.record import (
     Record,
     RecordError,
     RunHeader,
+    standing_evaluations,
 )
 from ..runtime.records.tree_file import TreeFile, read_trees
 
@@ -45,7 +46,7 @@ class RunData:
 
     @cached_property
     def evaluations(self) -> tuple[EvaluationRecord, ...]:
-        return tuple(r for r in self.records if isinstance(r, EvaluationRecord))
+        return standing_evaluations(self.records)
 
     @cached_property
     def timed(self) -> tuple[EvaluationRecord, ...]:

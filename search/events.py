@@ -28,6 +28,7 @@ class Outcome:
     relative half width of the measured time; `key` is the source key. `bound_ns` is a lower bound
     that building it has shown, not scaled; 0 where it has shown none. `spent_s` is what it took to
     find the time, where that is known. `slowness` is how many times as long the machine took then as in the beginning.
+    `is_by_ratio`: the time is a ratio to a control beside it, on a machine with other work: no bound or gap is judged by it.
     """
 
     status: str
@@ -38,6 +39,7 @@ class Outcome:
     bound_ns: float = 0.0
     spent_s: float = field(default=0.0, compare=False)
     slowness: float = field(default=1.0, compare=False)
+    is_by_ratio: bool = False
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

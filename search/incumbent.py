@@ -41,7 +41,7 @@ class Incumbent:
     """Best outcome and the `n_top` best distinct implementations.
 
     The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an
-    alarm `gap` is None.
+    alarm `gap` is None. Times that are ratios to a control rank, and neither cut nor leave a gap.
     """
 
     def __init__(self, *, cut_gap: float = 0.0, prune: bool = True, n_top: int = 8) -> None:
@@ -49,6 +49,7 @@ class Incumbent:
         self._prune = prune
         self._n_top = n_top
         self._top: list[Ranked] = []
+        self._measured_ns = math.inf  # the best that is no ratio
         self._doubted: set[bytes] = set()
 
     @property
@@ -60,11 +61,14 @@ class Incumbent:
         return self._top[0].time_ns if self._top else None
 
     @property
+    def is_by_ratio(self) -> bool:
+        """True if the best time is a ratio to a control: no measurement to claim anything of."""
+        return bool(self._top) and self._top[0].outcome.is_by_ratio
+
+    @property
     def cut_ns(self) -> float:
         """Only candidates whose bound is below this are worth a look."""
-        if not (self._prune and self._top):
-            return math.inf
-        return self._top[0].time_ns * (1.0 - self._cut_gap)
+        return self._measured_ns * (1.0 - self._cut_gap) if self._prune else math.inf
 
     @property
     def alarms(self) -> int:
@@ -76,6 +80,8 @@ class Incumbent:
         """
         if any(known.key == ranked.key for known in self._top):
             return False
+        if not ranked.outcome.is_by_ratio:
+            self._measured_ns = min(ranked.time_ns, self._measured_ns)
         at = bisect.bisect_right(self._top, ranked.time_ns, key=lambda r: r.time_ns)
         if at >= self._n_top:
             return False
@@ -108,8 +114,8 @@ class Incumbent:
         return True
 
     def gap(self, bound_ns: float) -> float | None:
-        """(incumbent - bound) / incumbent in [0, 1]; None without incumbent or after an alarm."""
-        if not self._top or self._doubted:
+        """(incumbent - bound) / incumbent in [0, 1]; None without incumbent, after an alarm, and of a ratio."""
+        if not self._top or self._doubted or self.is_by_ratio:
             return None
         best_ns = self._top[0].time_ns
         return max(0.0, (best_ns - bound_ns) / best_ns)

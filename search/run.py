@@ -160,9 +160,8 @@ def _adopt_history(exploration: Exploration) -> None:
         exploration.tally.count(outcome.status)
     timed = [(o.time_ns, key, o) for key, o in history.items() if o.time_ns is not None]
     for _, key, outcome in sorted(timed, key=lambda entry: entry[:2]):
-        assert outcome.time_ns is not None
         root_ns = exploration.root_bound_ns * exploration.pruning.factor
-        exploration.check_admissible(outcome.time_ns, root_ns, key, 0, None)
+        exploration.check_admissible(outcome, root_ns, key, 0, None)
         exploration.rank(outcome, key, "W", None, -1)
 
 
@@ -172,7 +171,7 @@ def _conclude(exploration: Exploration) -> str:
     best_ns = exploration.incumbent.best_ns
     if best_ns is None:
         return "infeasible" if is_closed else "exhausted"
-    if not is_closed:
+    if not is_closed or exploration.incumbent.is_by_ratio:
         return "exhausted"
     if not exploration.has_pruned_by_bound:  # every implementation was evaluated
         return "optimal"

@@ -407,11 +407,12 @@ def _of_libmvec(
     v, n = f"{dtype.name}x{lanes}", OPS[op].arity
     symbol = f"_ZGV{letter}N{lanes}{'v' * n}_{math_function(op, dtype)}"
     parameters, given = ", ".join(f"{v} {x}" for x in "ab"[:n]), ", ".join("ab"[:n])
+    head = f"static inline {v} {name}({parameters})"
     return (
         f"#if defined(HAS_LIBMVEC) && defined({feature})\n"
         f"{v} {symbol}({', '.join([v] * n)});\n"
-        f"#define {name} {symbol}\n#else\n"
-        f"static inline {v} {name}({parameters}) {{ return {other}({given}); }}\n#endif"
+        f"{head} {{ return {symbol}({given}); }}\n#else\n"
+        f"{head} {{ return {other}({given}); }}\n#endif"
     )
 
 

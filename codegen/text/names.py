@@ -34,6 +34,19 @@ _SHAPED = re.compile(
     r"|(\w+_)?(f16|f32|f64|[iu](8|16|32|64))(x\d+)?(_\w+)?"
 )
 
+_INLINE = re.compile(r"^(?:IN_ORDER )?static inline (?:\w+ )+\**(\w+)\(", re.MULTILINE)
+_MACRO = re.compile(r"^\s*#\s*define (\w+)", re.MULTILINE)
+
+
+def own_names(prelude: str, defined: Iterable[str]) -> tuple[str, ...]:
+    """All that a text defines for its file and another text may define as well: `defined`, and functions of its prelude.
+
+    Macros are left out. All texts define the same, and which ones there are is what `#if defined` asks.
+    """
+    macros = set(_MACRO.findall(prelude))
+    names = dict.fromkeys((*defined, *_INLINE.findall(prelude)))
+    return tuple(name for name in names if name not in macros)
+
 
 def identifier(name: str) -> str:
     """A C identifier as close to `name` as possible; different names may give the same."""

@@ -14,6 +14,7 @@ from ..text import csyntax as c
 from ..text.cprint import Printer, in_comment
 from ..text.dialect import Dialect
 from ..text.facts import ALIGNMENT_BYTES
+from ..text.names import own_names
 from ..text.source import ENTRY, Argument, KernelLaunch, Source
 from ..text.types import type_name
 
@@ -117,7 +118,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
         program.n_threads,
         launches=program.launches,
         suffix=dialect.suffix,
-        names=program.defined,
+        names=own_names(program.prelude, program.defined),
         team=dialect.team if has_team else "",
     )
 

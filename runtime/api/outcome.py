@@ -63,6 +63,10 @@ class Measurement:
     quantiles_ns: tuple[
         float, ...
     ] = ()  # of the samples: least, quarter, median, three quarters, most
+    is_partly_verified: bool = False  # on the timed input set only: nothing may be claimed of it
+    ratio: float | None = (
+        None  # to a control in turn with it: the time is that of the control, undisturbed, times this
+    )
 
     @property
     def fair_ns(self) -> float:
@@ -70,9 +74,15 @@ class Measurement:
         return self.time_ns if self.paired_ns is None else self.paired_ns
 
     @property
+    def fair_spread(self) -> float:
+        """That of `fair_ns`."""
+        return self.spread if self.paired_ns is None else self.paired_spread
+
+    @property
     def is_disturbed(self) -> bool:
-        """Whether other work disturbed at least as many samples as were kept."""
-        return self.disturbed >= self.n_samples
+        """Whether other work disturbed at least as many samples as were kept; of pairs, at least half."""
+        kept = self.n_samples if self.ratio is None else self.n_samples / 2
+        return self.disturbed >= kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +96,12 @@ class Protocol:
     budget_ns: float = 150e6  # no new sample after this much timed work
     max_disturbed: int = 30  # samples thrown away at most; then the least disturbed ones count
     cut_ns: float | None = None  # the time to beat
+    claims_below_ns: float | None = (
+        None  # slower ones are verified on the timed input set only; None: all are on all sets
+    )
+    control_ns: float | None = (
+        None  # what a control takes undisturbed: of two programs in turn the first is one
+    )
     first_factor: float = 3.0  # stop after the first sample when it is this many cuts long
     later_factor: float = (
         1.3  # stop after `min_samples // 2 + 1` when the fastest is this many cuts long
@@ -95,7 +111,7 @@ class Protocol:
         """Whether a first run, with all that only a first run pays for (pages, waking threads) but without what its threads
         waited for a core, is so long that the first sample would be given up.
         """
-        if self.cut_ns is None:
+        if self.cut_ns is None or first_run_ns < (self.claims_below_ns or 0.0):
             return False
         return first_run_ns > self.first_factor * self.cut_ns + FIRST_RUN_NS
 

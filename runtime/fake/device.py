@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,9 +143,11 @@ class FakeRunner(AbstractRunner):
         self,
         time_ns: Callable[[str], float] | None = None,
         script: Mapping[str, FailureKind] | None = None,
+        wrong_later: Collection[str] = (),
     ) -> None:
         self._time_ns = time_ns or _hashed_ns
         self._script = dict(script or {})
+        self._wrong_later = frozenset(wrong_later)
 
     def load(self, artifact: Artifact) -> FakeModule | Failure:
         if self._script.get(artifact.source_key) == "launch":
@@ -175,11 +178,17 @@ class FakeRunner(AbstractRunner):
         return Measurement(time_ns, 0.0, time_ns, n_samples=1, n_calls=1, disturbed=0)
 
     def outcome(self, artifact: Artifact) -> Outcome:
-        """The scripted failure of this artifact, or its time."""
+        """The scripted failure of this artifact on the timed input set, or its time."""
         kind = self._script.get(artifact.source_key)
         if kind is not None:
             return Failure(kind, f"scripted: {kind}")
         return self.measurement(artifact)
+
+    def wrong_later(self, artifact: Artifact) -> Failure | None:
+        """The scripted failure on another input set."""
+        if artifact.source_key not in self._wrong_later:
+            return None
+        return Failure("wrong", "input set 1: scripted: wrong")
 
 
 class FakeReporter(AbstractReporter):
@@ -190,7 +199,9 @@ class FakeReporter(AbstractReporter):
 
 
 class FakeDevice(AbstractDevice):
-    """`time_ns` gives the time of a source key; `script` the failures, by source key."""
+    """`time_ns` gives the time of a source key; `script` the failures, by source key; `wrong_later` are keys of what is wrong on
+    another input set than the timed one.
+    """
 
     name = "fake"
 
@@ -198,10 +209,11 @@ class FakeDevice(AbstractDevice):
         self,
         time_ns: Callable[[str], float] | None = None,
         script: Mapping[str, FailureKind] | None = None,
+        wrong_later: Collection[str] = (),
     ) -> None:
         self.machine: AbstractMachine = FakeMachine()
         self.builder: AbstractBuilder = FakeBuilder(script)
-        self.runner: FakeRunner = FakeRunner(time_ns, script)
+        self.runner: FakeRunner = FakeRunner(time_ns, script, wrong_later)
         self.reporter: AbstractReporter = FakeReporter()
 
     def worker(self) -> FakeWorker:
@@ -227,7 +239,19 @@ class FakeWorker(AbstractWorker):
 
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         self.n_evaluations += 1
-        return self._device.runner.outcome(artifact)
+        found = self._device.runner.outcome(artifact)
+        if isinstance(found, Failure) or not verify:
+            return found
+        if protocol.claims_below_ns is not None and found.time_ns >= protocol.claims_below_ns:
+            return replace(found, is_partly_verified=True)
+        return self._device.runner.wrong_later(artifact) or found
+
+    def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
+        found = self.evaluate(artifact, protocol)
+        if isinstance(found, Failure) or protocol.control_ns is None:
+            return found
+        ratio = found.time_ns / self._device.runner.measurement(control).time_ns
+        return replace(found, time_ns=ratio * protocol.control_ns, ratio=ratio)
 
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
         return [self._device.runner.outcome(a) for a in artifacts]

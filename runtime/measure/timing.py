@@ -19,6 +19,9 @@ _FULL = 0.7  # share of its length that makes a sample long enough
 DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
+_ENOUGH_KEPT = 0.5  # share of the samples of turns that are undisturbed: of less, all count, beside the others of their turns
+_CLAIMED_PAIRS = 11  # that are to say that something is the best
+_SURE = 0.01  # the spread of a median of ratios, about: their own over the root of their number
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Series:
         self._disturbed: list[tuple[float, float]] = []  # share spent waiting, nanoseconds a call
         self._spent_ns = 0.0
         self._stopped_early = False
+        self.last_ns = 0.0
+        """Nanoseconds a call of the last sample, disturbed or not."""
         self._last_try = (0.0, 0.0)  # nanoseconds, and how many of them its threads waited
         self._n_calls = self._choose_calls()
         # One call may also be all that in-place values stand; where it is short, the first says little about the others.
@@ -72,6 +77,16 @@ class Series:
             return n_times + n_disturbed >= _LEAST_SAMPLES
         return self._spent_ns >= p.budget_ns and n_times >= _LEAST_SAMPLES
 
+    @property
+    def spent_ns(self) -> float:
+        """Nanoseconds of all that was timed so far."""
+        return self._spent_ns
+
+    @property
+    def n_calls(self) -> int:
+        """Calls in a sample."""
+        return self._n_calls
+
     def warm(self) -> None:
         """One call before a sample that follows another candidate's: that one's lines are still in the caches, and those that it
         wrote have yet to leave. Sequences that are restored make this call anyway. It counts for the budget, not for the result.
@@ -82,7 +97,9 @@ class Series:
     def step(self) -> float | None:
         """Take one sample: nanoseconds a call; None where it was disturbed, and is set aside."""
         n_times = len(self._times)
-        self._take(*self._sample(self._n_calls))
+        elapsed_ns, waited_ns = self._sample(self._n_calls)
+        self.last_ns = elapsed_ns / self._n_calls
+        self._take(elapsed_ns, waited_ns)
         return self._times[-1] if len(self._times) > n_times else None
 
     def _take(self, elapsed_ns: float, waited_ns: float) -> None:
@@ -125,11 +142,7 @@ class Series:
         )
 
     def _is_hopeless(self, call_ns: float) -> bool:
-        p = self._protocol
-        if p.cut_ns is None:
-            return False
-        few = len(self._times) <= p.min_samples // 2
-        return call_ns > (p.first_factor if few else p.later_factor) * p.cut_ns
+        return _is_beyond_cut(call_ns, len(self._times), self._protocol)
 
     def _sample(self, n_calls: int) -> tuple[float, float]:
         """Nanoseconds of the sample, and how many of them its threads waited for a core."""
@@ -167,10 +180,19 @@ class Series:
         for _ in range(3):
             elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
             times.append(max(elapsed_ns - waited_ns, 0.05 * elapsed_ns))
-            is_long = elapsed_ns - waited_ns >= self._protocol.sample_ns
+            is_long = times[-1] >= self._protocol.sample_ns
             if is_long or waited_ns <= DISTURBED * elapsed_ns:
                 break
         return min(times)
+
+
+def _is_beyond_cut(call_ns: float, n_samples: int, protocol: Protocol) -> bool:
+    """True if the fastest of so many samples is so slow that others will not help."""
+    if protocol.cut_ns is None:
+        return False
+    is_few = n_samples <= protocol.min_samples // 2
+    factor = protocol.first_factor if is_few else protocol.later_factor
+    return call_ns > factor * protocol.cut_ns
 
 
 def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
@@ -191,27 +213,99 @@ def interleave(
 
     The order rotates from round to round; all take part until every one is finished or has the
     most samples. Before each round `beside` is called, before each sample its candidate, once. What the
-    machine does for longer than a turn is taken off by `in_pairs`.
+    machine does for longer than a turn is taken off by `in_pairs`. The first of two is a control where the protocol says what that
+    takes: then the other is timed as a ratio to it.
     """
+    if protocol.control_ns is not None:
+        control, candidate = samplers
+        return list(measure_beside(control, candidate, protocol, protocol.control_ns))
     is_alone = len(samplers) == 1
     series = [Series(s, protocol, is_alone=is_alone) for s in samplers]
     turns: list[list[float | None]] = []
+    disturbed_too: list[list[float | None]] = []
     for turn in range(protocol.max_samples + protocol.max_disturbed):
         if all(s.is_finished for s in series):
             break
         if beside is not None:
             beside()
         taken: list[float | None] = [None] * len(series)
+        every: list[float | None] = [None] * len(series)
         for k in range(len(series)):
             which = (turn + k) % len(series)
             if not is_alone:
                 series[which].warm()
             taken[which] = series[which].step()
+            every[which] = series[which].last_ns
         turns.append(taken)
+        disturbed_too.append(every)
     measured = [s.result() for s in series]
     if is_alone or not turns:
         return measured
-    return [_with_paired(m, samples) for m, samples in zip(measured, in_pairs(turns), strict=True)]
+    told = turns if _share_kept(turns) >= _ENOUGH_KEPT else disturbed_too
+    return [_with_paired(m, samples) for m, samples in zip(measured, in_pairs(told), strict=True)]
+
+
+def _share_kept(turns: Sequence[Sequence[float | None]]) -> float:
+    samples = [x for taken in turns for x in taken]
+    return sum(x is not None for x in samples) / len(samples)
+
+
+def measure_beside(
+    control: Sampler, candidate: Sampler, protocol: Protocol, control_ns: float
+) -> tuple[Measurement, Measurement]:
+    """Time two programs in turn on a machine with other work, which meets both: no sample is set aside, and a pair says how many
+    times as long as the control the candidate takes. Both times are as if the control took `control_ns`.
+
+    Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. Of what seems to be below
+    what is claimed many are taken: of many candidates, some seem so by chance.
+    """
+    both = [Series(s, protocol, is_alone=False) for s in (control, candidate)]
+    ratios: list[float] = []
+    n_disturbed, is_early = 0, False
+    while not _is_sure(ratios, sum(s.spent_ns for s in both), protocol, control_ns):
+        is_kept = True
+        for which in (0, 1) if len(ratios) % 2 else (1, 0):
+            if both[which].n_calls > 1:  # a long call hardly notices what the caches hold
+                both[which].warm()
+            is_kept &= both[which].step() is not None
+        ratios.append(both[1].last_ns / both[0].last_ns)
+        n_disturbed += not is_kept
+        # One pair alone says little: other work may have met one half of it.
+        n = len(ratios)
+        is_early = n >= _LEAST_SAMPLES and _is_beyond_cut(min(ratios) * control_ns, n, protocol)
+        if is_early:
+            break
+    ratio, n = median(ratios), len(ratios)
+    times = [control_ns * r for r in ratios]
+    measured = Measurement(
+        time_ns=ratio * control_ns,
+        spread=spread(ratios),
+        min_ns=min(times),
+        n_samples=n,
+        n_calls=both[1].n_calls,
+        disturbed=n_disturbed,
+        stopped_early=is_early,
+        quantiles_ns=five_numbers(times),
+        ratio=ratio,
+    )
+    first = Measurement(control_ns, 0.0, control_ns, n, both[0].n_calls, n_disturbed, ratio=1.0)
+    return first, measured
+
+
+def _is_sure(
+    ratios: Sequence[float], spent_ns: float, protocol: Protocol, control_ns: float
+) -> bool:
+    """True if more pairs would hardly move the median, or nobody waits for them."""
+    n = len(ratios)
+    if n < _LEAST_SAMPLES:
+        return False
+    claims_below_ns = protocol.claims_below_ns
+    is_claimed = claims_below_ns is not None and median(ratios) * control_ns < claims_below_ns
+    if is_claimed and n < _CLAIMED_PAIRS:
+        return False
+    if n >= protocol.max_samples or spent_ns >= protocol.budget_ns:
+        return True
+    return n >= protocol.min_samples and spread(ratios) <= _SURE * n**0.5
 
 
 def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:

@@ -7,6 +7,7 @@ older versions are read as those of today (space/renamed.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -109,6 +110,14 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     compiling_s: tuple[Share, Share] | msgspec.UnsetType = msgspec.UNSET
 
 
+class RatioRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The derivation of a time on a machine with other work: `ratio` to a control beside it, times what that takes undisturbed."""
+
+    ratio: PositiveNs
+    control: str  # its source key
+    control_ns: PositiveNs
+
+
 class AbstractEvent(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"
 ):
@@ -132,6 +141,8 @@ class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation
     slowness: PositiveNs = (
         1.0  # how many times as long the machine took then as in the beginning of the session
     )
+    is_partly_verified: bool = False  # on the timed input set only, as it was slower than the best
+    ratio: RatioRecord | msgspec.UnsetType = msgspec.UNSET  # where its time was derived from one
     launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
     # None where a version of schema 1 wrote it.
     origin: Origin | None = None
@@ -261,6 +272,17 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "fixed", renamed(self.fixed))
         msgspec.structs.force_setattr(self, "decisions", renamed(self.decisions))
+
+
+def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, ...]:
+    """The evaluations of a journal. Where a later one says of the same source that it is wrong on another input set, only that
+    one stands.
+    """
+    found = [r for r in records if isinstance(r, EvaluationRecord)]
+    failed_at = {r.source_key: k for k, r in enumerate(found) if r.status != "ok"}
+    return tuple(
+        r for k, r in enumerate(found) if r.status != "ok" or failed_at.get(r.source_key, -1) < k
+    )
 
 
 def check_record(record: Record) -> str | None:

@@ -1,4 +1,4 @@
-"""What the child of a worker does with candidates: loads, verifies on every input set, times."""
+"""What the child of a worker does with candidates: loads, verifies, times."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class Evaluator:
                 case Prepare():
                     return self._prepare(request)
                 case Evaluate():
-                    outcome = self._evaluate(request.artifact, request.protocol, request.verify)
-                    return _outcomes([outcome])
+                    return _outcomes([self._evaluate(request)])
                 case Interleave(beside=Beside() as beside):
                     return self._interleave_beside(request, beside)
                 case Interleave():
@@ -114,23 +113,50 @@ class Evaluator:
             _spans(self._sets), limit_bytes, _shared_spans(self._sets, parts), len(self._verified)
         )
 
-    def _evaluate(
-        self, artifact: Artifact, protocol: Protocol, verify: bool
-    ) -> Measurement | Failure:
-        loaded = self._load(artifact)
+    def _evaluate(self, request: Evaluate) -> Measurement | Failure:
+        protocol = request.protocol
+        loaded = self._load(request.artifact)
         if isinstance(loaded, Failure):
             return loaded
         module, workspace = loaded
+        before, after = self._in_order(protocol) if request.verify else ([], [])
         try:
-            verdict = self._verify(module, workspace, self._verified if verify else [], protocol)
+            verdict = self._verify(module, workspace, before, protocol)
             if verdict is not None:
                 return verdict
             first = self._sets[0]
             module.run(self._values(module, first, workspace))
             call = (module, self._call_arguments(module, first, workspace))
-            return self._runner.time([call], protocol)[0]
+            found = self._time(call, request.control, protocol)
+            if after and found.time_ns >= (protocol.claims_below_ns or 0.0):
+                return replace(found, is_partly_verified=True)
+            return self._verify(module, workspace, after, None) or found
         finally:
             module.close()
+
+    def _time(
+        self,
+        call: tuple[AbstractModule, CallArguments],
+        control: Artifact | None,
+        protocol: Protocol,
+    ) -> Measurement:
+        """Alone, or in turn with a control, where there is one that can be loaded."""
+        loaded = None if control is None else self._load(control)
+        if loaded is None or isinstance(loaded, Failure):
+            return self._runner.time([call], replace(protocol, control_ns=None))[0]
+        module, workspace = loaded
+        try:
+            module.run(self._values(module, self._sets[0], workspace))
+            beside = (module, self._call_arguments(module, self._sets[0], workspace))
+            return self._runner.time([beside, call], protocol)[1]
+        finally:
+            module.close()
+
+    def _in_order(self, protocol: Protocol) -> tuple[list[PlacedSet], list[PlacedSet]]:
+        """The sets that a candidate is verified on before it is timed, and those after, if then anything is claimed of it."""
+        if protocol.claims_below_ns is None or not self._sets[0].expected:
+            return self._verified, []
+        return self._verified[:1], self._verified[1:]
 
     def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
         """As `_interleave`, with a look at memory before each round."""
@@ -234,7 +260,10 @@ class Evaluator:
             if wrong is not None:
                 return replace(wrong, advice=f"input set {s.number}: {wrong.advice}")
             if protocol is not None and protocol.is_hopeless(run_ns):
-                return Measurement(elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True)
+                is_partly = len(sets) - k < len(self._verified)
+                return Measurement(
+                    elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True, is_partly_verified=is_partly
+                )
         return None
 
     def _find_wrong(self, s: PlacedSet, workspace: AbstractArray | None) -> Failure | None:

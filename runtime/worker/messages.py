@@ -55,6 +55,7 @@ class Evaluate(msgspec.Struct, tag=True, frozen=True):
     artifact: Artifact
     protocol: Protocol
     verify: bool
+    control: Artifact | None = None  # that it is timed in turn with
 
 
 class Beside(msgspec.Struct, frozen=True):

@@ -88,7 +88,15 @@ class AbstractWorker(ABC):
 
     @abstractmethod
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
-        """Verify on every input set, then time."""
+        """Verify, then time. Where the protocol says below which time anything is claimed, a candidate is verified on the timed
+        input set first, and on the others if it is that fast.
+        """
+
+    def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
+        """Verify as `evaluate` does, then time in turn with a control, which was verified: its time is the ratio to that of the
+        control, times the `control_ns` of the protocol. A worker that cannot do so evaluates it alone.
+        """
+        return self.evaluate(artifact, replace(protocol, control_ns=None))
 
     @abstractmethod
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
@@ -197,8 +205,16 @@ class Worker(AbstractWorker):
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         n_runs = self._ready.n_verified if verify else 0
         deadline_s = self.deadline_s(protocol, n_runs, artifact.workspace_bytes)
+        return self._evaluated(Evaluate(artifact, protocol, verify), deadline_s)
+
+    def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
+        n_bytes = artifact.workspace_bytes + control.workspace_bytes
+        deadline_s = 2 * self.deadline_s(protocol, self._ready.n_verified, n_bytes)
+        return self._evaluated(Evaluate(artifact, protocol, True, control), deadline_s)
+
+    def _evaluated(self, request: Evaluate, deadline_s: float) -> Outcome:
         while True:
-            found = self._outcomes(Evaluate(artifact, protocol, verify), deadline_s)[0]
+            found = self._outcomes(request, deadline_s)[0]
             if not self._measures_rounding([found]):
                 return found
 

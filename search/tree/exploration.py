@@ -250,21 +250,23 @@ class Exploration:
             self.tally.explored += 1
             self.tree.close(node, CLOSED_EVALUATED)
         if outcome.time_ns is not None:
-            self.check_admissible(
-                outcome.time_ns, bound_ns, request.key, node_id, request.candidate
-            )
+            self.check_admissible(outcome, bound_ns, request.key, node_id, request.candidate)
             self.rank(outcome, request.key, request.tag, request.candidate, node_id)
 
     def check_admissible(
         self,
-        time_ns: float,
+        outcome: ev.Outcome,
         bound_ns: float,
         key: bytes,
         node_id: int,
         candidate: SearchCandidate | None,
     ) -> None:
-        """Raise the alarm over a time below a (scaled) bound, once an implementation, and lower the scale of all."""
-        if time_ns >= bound_ns * (1 - RELATIVE_SLACK) or not self.incumbent.alarm(key):
+        """Raise the alarm over a measured time below a (scaled) bound, once an implementation, and lower the scale of all."""
+        time_ns = outcome.time_ns
+        assert time_ns is not None
+        if outcome.is_by_ratio or time_ns >= bound_ns * (1 - RELATIVE_SLACK):
+            return
+        if not self.incumbent.alarm(key):
             return
         self.tally.alarms = self.incumbent.alarms
         if self.oracle.scale is not None:

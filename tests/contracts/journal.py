@@ -19,6 +19,7 @@ from kernelscape.runtime.records.record import (
     NoteRecord,
     Origin,
     Place,
+    RatioRecord,
     RecordError,
     RemeasuredRecord,
     TallyRecord,
@@ -66,6 +67,11 @@ RECORDS = (
     ),
     KeptRecord(
         at_s=1.1, session_s=1.1, journal_s=0.01, tree_s=0.0, tree_children=9, tree_bytes=180
+    ),
+    evaluation(
+        3,
+        is_partly_verified=True,
+        ratio=RatioRecord(ratio=1.5, control="key0", control_ns=100.0),
     ),
     evaluation(1, status="wrong", time_ns=None),
 )

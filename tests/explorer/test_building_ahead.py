@@ -127,7 +127,7 @@ def test_a_session_times_nothing_beside_compilers_and_leaves_none(
 
     def watched(evaluate, candidate, n_to_come) -> None:
         ahead(evaluate, candidate, n_to_come)
-        if not evaluate.top(1) or not evaluate._builds._begun:
+        if not evaluate.contenders.top(1) or not evaluate._builds._begun:
             return
         begun_early.append(candidate)
         if ends_by == "signal" and signals:  # a second one would end the session at once

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.explorer.contenders import Contenders
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.remeasure import comparison, time_again
@@ -318,6 +319,8 @@ def test_finalists_are_ranked_by_what_they_take_without_the_machine() -> None:
             return measured, {"read": [40.0, 44.0, 41.0]}
 
     class Built:
+        contenders, control = Contenders(), SimpleNamespace(artifact=None)
+
         def artifacts(self, candidates):
             return list(candidates)
 

@@ -83,6 +83,17 @@ class TestIncumbent:
         assert incumbent.alarms == 1
         assert incumbent.gap(80.0) is None
 
+    def test_a_ratio_ranks_and_neither_cuts_nor_leaves_a_gap(self) -> None:
+        """It says how an implementation compares, and not what it takes."""
+        incumbent = Incumbent()
+        incumbent.offer(ranked(100.0))
+        ratio = ranked(90.0)
+        assert incumbent.offer(replace(ratio, outcome=replace(ratio.outcome, is_by_ratio=True)))
+        assert (incumbent.best_ns, incumbent.cut_ns) == (90.0, 100.0)
+        assert incumbent.gap(80.0) is None
+        incumbent.offer(ranked(85.0))
+        assert (incumbent.cut_ns, incumbent.gap(85.0)) == (85.0, 0.0)
+
     def test_cut_at_a_gap(self) -> None:
         incumbent = Incumbent(cut_gap=0.1)
         incumbent.offer(ranked(100.0))

@@ -6,10 +6,12 @@ import shutil
 from dataclasses import replace
 from functools import cache
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.explorer.entry import library_workload
+from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.library import load, names
 from kernelscape.runtime.api.artifact import Artifact
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
@@ -80,6 +82,48 @@ def test_what_is_built_together_computes_what_it_computes_alone(name, device, wo
     input_sets = make_input_sets(workload.recording, workload.problem, workload.arguments, rng, 2)
     worker.prepare(input_sets)
     assert all(isinstance(worker.evaluate(a, QUICK), Measurement) for a in built)
+
+
+nd = ks.types.ndarray()
+
+
+@ks.kernel
+def heavy(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        a = x[i]
+        total = ks.exp(-a) + ks.log(1.0 + a) + ks.tanh(a) + ks.pow(1.0 + a, 0.3)
+        n = 0
+        while total > 1.5 and n < 9:
+            total = total * 0.7 + ks.sin(a)
+            n += 1
+        y[i] = total + ks.exp(a * 0.5)
+
+
+@ks.kernel
+def row_maximum(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = y[i] + ks.exp(x[i]) * ks.cos(x[i])
+
+
+def functions(x, y):
+    heavy(x, y)
+    row_maximum(x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_texts_that_compute_functions_of_vectors_are_built_together(dtype, device):
+    """The kind: a name of a text that is not renamed, or a macro that is. Then each text of a batch is built alone."""
+    x = np.linspace(0.0, 1.0, 300, dtype=dtype)
+    given = make_workload(functions, (x, np.zeros_like(x)), sequence="functions", name="functions")
+    space = build_space(given.problem, device.machine.facts())
+    texts = [print_source(lower(c), dialect_of(device)) for _, c in first_candidates(space)]
+    sources = list({s.key: s for s in texts}.values())[:4]
+    assert any("static inline" in s.text and "IN_ORDER" in s.text for s in sources)
+    assert any("LANES_AVX512" in s.text for s in sources)
+    built = device.builder.build_together(sources)
+    assert len({a.path for a in built}) == 1
+    for s in sources:  # what `#if defined` asks is as it is alone
+        assert not [n for n in s.names if f"#define {n}\n" in s.text or f"#define {n} " in s.text]
 
 
 @pytest.fixture

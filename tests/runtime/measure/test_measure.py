@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from dataclasses import replace
+from itertools import count, cycle
 
 import pytest
 from kernelscape.runtime.api.outcome import Protocol
@@ -250,3 +251,72 @@ def test_a_slow_candidate_that_is_always_disturbed_is_given_up():
     assert m.time_ns == 1.4e7
     near = measure(Clock(5e6, waits=(10**8,)).sampler(), Protocol(cut_ns=2e6, budget_ns=1e12))
     assert not near.stopped_early
+
+
+def test_beside_other_work_a_ratio_is_sure_where_times_are_not():
+    """Both are always disturbed, by what lasts for a few samples: alone, times are two to four times what they should be."""
+    load = cycle((4.0, 4.0, 2.0, 2.0, 3.0, 3.0, 2.5, 2.5))
+
+    def busy(call_ns):
+        clock = Clock(call_ns, waits=(10**7,))
+        plain = clock.run
+        clock.run = lambda n: plain(n) * next(load)
+        return clock
+
+    protocol = Protocol(budget_ns=1e12)
+    alone = measure(busy(8e6).sampler(), protocol)
+    assert alone.time_ns > 1.5 * 8e6 and alone.disturbed >= protocol.max_disturbed
+    made = [
+        Sampler(c.run, restore=lambda: None, waited_ns=lambda c=c: c.waited)
+        for c in (busy(10e6), busy(8e6))
+    ]
+    control, found = interleave(made, replace(protocol, control_ns=10e6))
+    assert control.time_ns == 10e6
+    assert found.time_ns == pytest.approx(8e6, rel=0.05)
+    assert found.ratio == pytest.approx(0.8, rel=0.05)
+    assert found.n_samples < alone.disturbed
+    assert found.is_disturbed
+
+
+def test_beside_a_control_a_slow_candidate_is_given_up():
+    pair = [Clock(1e6).sampler(), Clock(5e6).sampler()]
+    _, found = interleave(pair, Protocol(cut_ns=1e6, control_ns=1e6))
+    assert found.stopped_early
+    assert (found.n_samples, found.time_ns) == (3, 5e6)
+
+
+def test_where_most_samples_of_turns_are_disturbed_their_ratios_count():
+    """The kind: samples that are thrown away although what stands beside them says how slow the machine was."""
+    load = cycle((1.0, 1.0, 5.0, 5.0))
+    clocks = [Clock(ns * 1e6, waits=(10**9,)) for ns in (3.0, 4.0)]
+
+    def run(clock):
+        return lambda n: Clock.run(clock, n) * next(load)
+
+    made = [Sampler(run(c), restore=lambda: None, waited_ns=lambda c=c: c.waited) for c in clocks]
+    first, second = interleave(made, Protocol(min_samples=8, max_disturbed=8))
+    assert second.paired_ns / first.paired_ns == pytest.approx(4 / 3)
+
+
+def test_a_ratio_that_would_be_the_best_is_not_so_by_chance():
+    """The kind: the least of many noisy numbers. In the first pairs the control is disturbed, and the candidate seems fast."""
+    n_runs = count()
+
+    def run_control(n):
+        k = next(n_runs)
+        return n * 1e8 * (3.0 if k < 4 else 1.0)
+
+    pair = [Sampler(run_control), Clock(1e8).sampler()]
+    protocol = Protocol(control_ns=1e8, claims_below_ns=9e7, budget_ns=1.0)
+    _, found = interleave(pair, protocol)
+    assert found.n_samples == 7  # the median is that of an undisturbed pair
+    assert found.ratio == 1.0
+    pair = [Clock(1e8).sampler(), Clock(1e8).sampler()]
+    _, slower = interleave(pair, protocol)
+    assert slower.n_samples == 3
+
+
+def test_a_long_call_is_tried_once_however_it_was_disturbed():
+    clock = Clock(1e8, waits=(10**9,))
+    measure(clock.sampler(), Protocol(budget_ns=1.0))
+    assert clock.n_runs == 3

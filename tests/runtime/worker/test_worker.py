@@ -174,6 +174,38 @@ def test_hopeless_candidate_runs_once_and_is_still_verified(cpu, worker):
     assert wrong.kind == "wrong"
 
 
+def test_what_is_slower_than_any_claim_is_verified_where_it_is_timed(cpu, worker):
+    """The kind: work for a claim that nobody makes. What is as fast as the best is verified on the others before that is told."""
+    artifact = cpu.builder.build(source("if ((unsigned long)x % 64) {" + CORRECT + "}"))
+    slower = worker.evaluate(artifact, replace(QUICK, claims_below_ns=1.0))
+    assert isinstance(slower, Measurement)
+    assert slower.is_partly_verified
+    for claims_below_ns in (1e12, None):
+        faster = worker.evaluate(artifact, replace(QUICK, claims_below_ns=claims_below_ns))
+        assert isinstance(faster, Failure)
+        assert faster.advice.startswith("input set 1: ")
+    right = worker.evaluate(cpu.builder.build(source()), replace(QUICK, claims_below_ns=1e12))
+    assert isinstance(right, Measurement)
+    assert not right.is_partly_verified
+    hopeless = Protocol(cut_ns=1e5, claims_below_ns=1e5)
+    slow = worker.evaluate(cpu.builder.build(source(CORRECT + "usleep(60000);")), hopeless)
+    assert (slow.is_partly_verified, slow.n_samples) == (True, 1)
+
+
+def test_a_candidate_is_timed_in_turn_with_a_control(cpu, worker):
+    control, other, wrong = (
+        cpu.builder.build(source(body)) for body in (CORRECT, CORRECT + "usleep(200);", "")
+    )
+    protocol = replace(QUICK, control_ns=1e3)
+    found = worker.evaluate_beside(other, control, protocol)
+    assert found.ratio > 1
+    assert found.time_ns == pytest.approx(found.ratio * 1e3)
+    assert isinstance(worker.evaluate_beside(wrong, control, protocol), Failure)
+    # A control that is gone says nothing: the candidate is timed alone.
+    gone = replace(control, path=control.path + ".gone")
+    assert worker.evaluate_beside(other, gone, protocol).ratio is None
+
+
 def test_slow_candidate_stops_early(cpu, worker):
     artifact = cpu.builder.build(source(CORRECT + "usleep(2000);"))
     outcome = worker.evaluate(artifact, Protocol(cut_ns=1e5))

@@ -1,0 +1,120 @@
+"""The control: one program that is timed again and again beside candidates, so that times of different states of a machine, and
+times beside other work, can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..runtime.api.artifact import Artifact
+from ..runtime.api.outcome import Failure, Measurement, Protocol
+from ..runtime.worker.worker import AbstractWorker
+from .contenders import NEAR, Contenders, Timed, time_of
+from .machine_state import EARLIER, MachineStates
+
+# A few samples tell states apart that differ by a quarter.
+_FEW = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
+_SLOW = 2.0  # a control that takes so many times as long as the best gives way to it
+_MET_AGAIN = 3  # finalists of other states that are timed in one that is met
+_TELLING = 3  # samples that say whether other work disturbs
+
+
+class Control:
+    """The control of one search, and what it says of the machine. `on_change` is called when that takes so many times as long as
+    before.
+    """
+
+    def __init__(
+        self, worker: AbstractWorker, contenders: Contenders, on_change: Callable[[float], None]
+    ) -> None:
+        self._worker = worker
+        self._contenders = contenders
+        self._on_change = on_change
+        self._states = MachineStates()
+        self._program: Timed | None = None
+        self._ratio = 1.0  # its own, as those of `Contenders`
+        self.ns = 0.0
+        """Its time in the current state of the machine when nothing disturbs it; 0.0 before there is one."""
+        self.is_disturbed = False
+        """True if other work took the cores while something was timed last: then ratios say more than times."""
+
+    @property
+    def state(self) -> int:
+        """The state that the machine is in."""
+        return self._states.current
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long programs take in it as in the first."""
+        return self._states.slowness
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The very code that was verified and timed: built again, in other company, it might be another."""
+        return None if self._program is None else self._program.artifact
+
+    @property
+    def key(self) -> str:
+        """The key of its source; "" before there is one."""
+        return "" if self._program is None else self._program.key
+
+    def ratio(self, time_ns: float) -> float:
+        """A time of now as a ratio to the control's, as `Contenders` keeps it."""
+        return time_ns if self._program is None else self._ratio * time_ns / self.ns
+
+    def look(self) -> None:
+        """Time the control again, to see whether the machine is still in the state in which the last candidates were timed, and
+        whether it does anything else.
+        """
+        self.choose()
+        if self.artifact is None:
+            return
+        found = self._worker.evaluate(self.artifact, _FEW, verify=False)
+        if isinstance(found, Failure):
+            return
+        self.is_disturbed = found.is_disturbed
+        # What other work disturbs says nothing about the machine.
+        if not found.is_disturbed and self.arrive(found.time_ns):
+            self._time_others()
+
+    def choose(self) -> None:
+        """Make the best of the current state the control where there is none, or where it is far slower."""
+        # A ratio to a ratio would carry the errors of both.
+        measured = [t for t in self._contenders.in_state(self.state) if not t.entry[0].is_by_ratio]
+        best = min(measured, key=time_of, default=None)
+        if best is None:
+            return
+        if self._program is None or self._states.control_ns > _SLOW * best.time_ns:
+            self._program, self.ns = best, best.time_ns
+            self._ratio = self._contenders.ratios(best.key)[self.state]
+            self._states.anchor(best.time_ns)
+
+    def arrive(self, control_ns: float) -> bool:
+        """The control takes so long by now. True if that is in another state than before."""
+        self.ns = control_ns
+        change = self._states.meet(control_ns)
+        if change is not None:
+            self._on_change(change)
+            self._contenders.note_ratio(self.key, self.state, self._ratio)
+        return change is not None
+
+    def _time_others(self) -> None:
+        """Time what is fast in other states as well: which of two programs is the faster may be otherwise in this one."""
+        for timed in self._contenders.not_met_in(self.state, _MET_AGAIN, NEAR):
+            assert timed.artifact is not None
+            found = self._worker.evaluate(timed.artifact, _FEW, verify=False)
+            if isinstance(found, Measurement) and not found.is_disturbed:
+                self._contenders.note_ratio(timed.key, self.state, self.ratio(found.time_ns))
+
+    def see(self, found: Measurement) -> None:
+        """Take note of whether other work disturbed a measurement."""
+        if found.n_samples + found.disturbed >= _TELLING:
+            self.is_disturbed = found.is_disturbed
+
+    def cut_ns(self) -> float | None:
+        """The time to beat in this state of the machine: that of the control, of the best, or what an earlier session says."""
+        times = [t.time_ns for t in self._contenders.in_state(self.state)]
+        if self._states.control_ns:
+            times.append(self._states.control_ns)
+        earlier = self._contenders.in_state(EARLIER)
+        return min(times or [t.time_ns for t in earlier], default=None)
