@@ -5,15 +5,15 @@ object.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
-import msgspec
+from msgspec import UNSET
 
 from ..explorer.explanation import Account, Explanation, Fruitless, Pruned, Untried
 from ..runtime.records.record import LaunchRecord
 from ..search.bound.explain import Use, size_text
-from .log import Unit, closed_fields
+from ..search.line import line_fields
+from .log import Unit
 
 _REFUSALS = 12  # constraints named; -v shows all
 _CHOICES = 8  # choices of a kind named; -v shows all
@@ -50,9 +50,9 @@ def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
     yield f"nothing valid was found; {'the run ended: ' + f.status if f.status else 'its session did not end'}"
     if f.reference:
         yield f.reference
-    for kind, key, detail in f.firsts:
-        first, *rest = detail.splitlines() or [""]
-        yield f"first {kind}: {first}   (candidate {key[:8]}, failed/{kind}-{key})"
+    for x in f.failures:
+        first, *rest = x.detail.splitlines() or [""]
+        yield f"first {x.kind}: {first}   (candidate {x.key[:8]}, failed/{x.kind}-{x.key})"
         yield from (f"  {line}" for line in (rest if verbosity > 1 else ()))
     yield from ("", "What was pruned, and by what")
     yield from (f"  {line}" for line in _pruned_lines(f.pruned, verbosity))
@@ -60,61 +60,12 @@ def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
 
 def fruitless_fields(f: Fruitless) -> dict[str, Any]:
     """The same as one JSON object."""
-    return {
-        "event": "fruitless",
-        "sequence": f.sequence,
-        "sizes": f.sizes,
-        "dtype": f.dtype,
-        "status": f.status,
-        "reference": f.reference,
-        "failures": [{"kind": k, "key": key, "detail": detail} for k, key, detail in f.firsts],
-        "pruned": _pruned_fields(f.pruned),
-    }
+    return line_fields(f)
 
 
 def explain_fields(e: Explanation) -> dict[str, Any]:
     """The same as one JSON object; times in ns, all lists whole."""
-    return {
-        "event": "explanation",
-        "sequence": e.file.sequence,
-        "sizes": e.file.sizes,
-        "dtype": e.file.dtype,
-        "status": e.file.status,
-        "notes": list(e.notes),
-        "closed": closed_fields(e.closed),
-        "rates": e.rates,
-        "best": _account_fields(e.best),
-        "default": None if e.default is None else _account_fields(e.default),
-        "changed": [
-            {"choice": name, "default": before, "best": after} for name, before, after in e.changed
-        ],
-        "pruned": None if e.pruned is None else _pruned_fields(e.pruned),
-        "untried": None if e.untried is None else [asdict(u) for u in e.untried],
-    }
-
-
-def _account_fields(a: Account) -> dict[str, Any]:
-    return {
-        "time_ns": a.time_ns,
-        "bound_ns": a.bound_ns,
-        "unexplained_ns": a.unexplained_ns,
-        "binding": a.limiting,
-        "terms": [asdict(use) for use in a.uses],
-        "phases": list(a.phases),
-        "starts": asdict(a.starts),
-        "words": {topic: list(phrases) for topic, phrases in a.words.items()},
-    } | ({"launches": [msgspec.to_builtins(x) for x in a.launches]} if a.launches else {})
-
-
-def _pruned_fields(p: Pruned) -> dict[str, Any]:
-    return {
-        "evaluations": p.n_evaluations,
-        "stopped_early": p.n_stopped_early,
-        "failures": dict(p.failures),
-        "sessions": p.n_sessions,
-        "tallies": p.tallies,
-        "refused": dict(p.refused),
-    }
+    return line_fields(e)
 
 
 # --- where the time goes -------------------------------------------------------------------------
@@ -124,7 +75,7 @@ def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
     accounts = [e.best] if e.default is None else [e.best, e.default]
     heads = ("best", "default")[: len(accounts)]
     yield f"{'':<20}" + "".join(f"{head + ', ' + unit.name:>14}{'':<23}" for head in heads)
-    names = list(dict.fromkeys(use.resource for a in accounts for use in a.uses))
+    names = list(dict.fromkeys(use.resource for a in accounts for use in a.terms))
     for name in names:
         cells = "".join(_use_cell(a, name, unit) for a in accounts)
         yield f"{_RESOURCES.get(name, name):<20}{cells} {e.rates[name]}"
@@ -149,7 +100,7 @@ def _account_lines(e: Explanation, unit: Unit) -> Iterator[str]:
             f" {_count(s.n_barriers, 'barrier', 'barriers')} inside"
         )
         yield from (f"  {phase}" for phase in a.phases)
-        yield from (f"  {_launch_text(x)}" for x in a.launches)
+        yield from (f"  {_launch_text(x)}" for x in (() if a.launches is UNSET else a.launches))
 
 
 def _launch_text(x: LaunchRecord) -> str:
@@ -161,10 +112,10 @@ def _launch_text(x: LaunchRecord) -> str:
 
 
 def _use_cell(a: Account, name: str, unit: Unit) -> str:
-    use = next((u for u in a.uses if u.resource == name), None)
+    use = next((u for u in a.terms if u.resource == name), None)
     if use is None:
         return _cell(None, a, unit, "")
-    return _cell(use.ns, a, unit, _amount(use), "*" if name == a.limiting else " ")
+    return _cell(use.ns, a, unit, _amount(use), "*" if name == a.binding else " ")
 
 
 def _cell(ns: float | None, a: Account, unit: Unit, amount: str, mark: str = " ") -> str:
@@ -209,8 +160,8 @@ def _difference_lines(e: Explanation, unit: Unit, verbosity: int) -> Iterator[st
     yield f"{_count(len(e.changed), 'decision differs', 'decisions differ')}" + (
         "" if verbosity > 1 or not e.changed else " (-v lists them)"
     )
-    for name, before_value, after in e.changed if verbosity > 1 else ():
-        yield f"  {name}: {before_value} -> {after}"
+    for x in e.changed if verbosity > 1 else ():
+        yield f"  {x.choice}: {x.default} -> {x.best}"
 
 
 # --- what was pruned -----------------------------------------------------------------------------
@@ -220,25 +171,25 @@ def _pruned_lines(p: Pruned | None, verbosity: int) -> Iterator[str]:
     if p is None:
         yield "a best.json does not say: give the directory of the run"
         return
-    if p.tallies is None and not p.n_evaluations:
+    if p.tallies is None and not p.evaluations:
         yield "nothing was measured, and no counts of a search were kept"
     elif p.tallies is None:
         yield "the journal is of a version that kept no counts of the search"
     else:
         yield from _tally_lines(p, verbosity)
     yield (
-        f"{'hopeless':<14} {p.n_stopped_early} of {p.n_evaluations} measurements stopped early,"
+        f"{'hopeless':<14} {p.stopped_early} of {p.evaluations} measurements stopped early,"
         " clearly slower than the best"
     )
-    failed = ", ".join(f"{n} {kind}" for kind, n in p.failures)
-    yield f"{'failures':<14} {failed or 'none'} of {p.n_evaluations} evaluations"
+    failed = ", ".join(f"{n} {kind}" for kind, n in p.failures.items())
+    yield f"{'failures':<14} {failed or 'none'} of {p.evaluations} evaluations"
 
 
 def _tally_lines(p: Pruned, verbosity: int) -> Iterator[str]:
     assert p.tallies is not None
     n: dict[str, int] = p.tallies
-    if p.n_sessions > 1:
-        yield f"(sums over {p.n_sessions} sessions, each of which searches its tree anew)"
+    if p.sessions > 1:
+        yield f"(sums over {p.sessions} sessions, each of which searches its tree anew)"
     rows = (
         (
             "cut",
@@ -273,10 +224,11 @@ def _tally_lines(p: Pruned, verbosity: int) -> Iterator[str]:
     for reason, parts in rows:
         yield f"{reason:<14} " + ", ".join(f"{n.get(key, 0)} {what}" for key, what in parts)
         if reason == "constraints":
-            shown = p.refused if verbosity > 1 else p.refused[:_REFUSALS]
+            refused = list(p.refused.items())
+            shown = refused if verbosity > 1 else refused[:_REFUSALS]
             yield from (f"{'':<14} {count:>8}  {why}" for why, count in shown)
-            if len(shown) < len(p.refused):
-                yield f"{'':<14} {'':>8}  and {len(p.refused) - len(shown)} more (-v)"
+            if len(shown) < len(refused):
+                yield f"{'':<14} {'':>8}  and {len(refused) - len(shown)} more (-v)"
 
 
 # --- what was never tried ------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from ..explorer import stages as st
 from ..kernels.ir.task import Problem
@@ -21,8 +20,6 @@ _STATUS = {
     "gap_limit": "gap limit reached",
     "time_limit": "time limit reached",
     "eval_limit": "evaluation limit reached",
-    "target_time": "target time reached",
-    "stalled": "stalled: no new best for long",
     "exhausted": "exhausted: nothing left to try, nothing proved",
     "infeasible": "infeasible: no implementation",
     "disagreement": "stopped: all candidates are wrong at the same element, with the same value",
@@ -86,7 +83,7 @@ class TextLog:
                 " measured: give more time, or smaller sizes"
             )
         elif isinstance(event, st.ReferenceTooSlow):
-            done = "compared, but not timed" if event.is_compared else "neither compared nor timed"
+            done = "compared, but not timed" if event.compared else "neither compared nor timed"
             self._write(f"!     the reference took longer than {event.limit_s:g} s: it was {done}")
         elif isinstance(event, st.FirstWrong):
             self._write(
@@ -95,7 +92,7 @@ class TextLog:
         elif isinstance(event, st.RoundingMeasured):
             self._rounding(event)
         elif isinstance(event, st.Disagreed):
-            self._write(f"!     {disagreement_text(event)}")
+            self._write(f"!     {event.detail}")
         elif isinstance(event, st.Compared):
             self._compare(event)
         elif isinstance(event, st.NumpyTimed):
@@ -128,31 +125,31 @@ class TextLog:
         self._is_fixed = bool(e.space.fixed)
         given = " ".join(f"{key}={value}" for key, value in e.given)
         self._write(
-            f"kernelscape {self._version} | {e.directory} | seed {e.seed}"
+            f"kernelscape {self._version} | {e.run_dir} | seed {e.seed}"
             + (f" | given: {given}" if given else "")
         )
-        p = e.problem
+        p, target = e.space.problem, e.space.target
         formula = f": {p.formula}" if p.formula else ""
         self._write(f"Problem    {p.name}{formula}   fingerprint {p.key[:8]}")
         guessed = f"guessed: run {e.calibrated_by}" if e.calibrated_by else "no rate is measured"
-        calibrated = "calibrated" if e.target.calibrated else guessed
-        if e.target.backend == "cpu" and e.target.calibrated and not e.target.streams:
+        calibrated = "calibrated" if e.calibrated else guessed
+        if target.backend == "cpu" and e.calibrated and not target.streams:
             calibrated += f" by an older version, which makes bounds loose: run {e.calibrated_by}"
-        self._write(f"Target     {e.target.backend} {e.target.name}; {calibrated}")
-        for line in space_lines(e.problem, e.space, e.prepare_s):
+        self._write(f"Target     {target.backend} {target.name}; {calibrated}")
+        for line in space_lines(p, e.space, e.prepare_s):
             self._write(line)
-        for line in closed_lines(closed_tasks(e.problem), e.space.is_for_input):
+        for line in closed_lines(closed_tasks(p), e.space.is_for_input):
             self._write(line)
         for line in fixed_lines(e.space):
             self._write(line)
         for note in e.notes:
             self._write(f"note: {note}")
-        if e.n_resumed:
-            self._write(f"Resumed    {e.n_resumed} finished evaluations from the journal")
+        if e.resumed:
+            self._write(f"Resumed    {e.resumed} finished evaluations from the journal")
 
     def _root(self, e: st.Rooted) -> None:
         self._unit = _unit_of(e, self._unit)
-        largest = sorted((t for t in e.terms if t[1] > 0), key=lambda t: -t[1])[:5]
+        largest = sorted((t for t in e.terms_ns.items() if t[1] > 0), key=lambda t: -t[1])[:5]
         terms = " | ".join(f"{name} {self._unit.number(ns)}" for name, ns in largest)
         self._write(f"Root bound {self._unit.text(e.bound_ns)}" + (f" ({terms})" if terms else ""))
 
@@ -160,7 +157,7 @@ class TextLog:
         self._unit = _unit_of(e, self._unit)
         self._write(
             f"Verify     {e.n_input_sets} input sets against a float64 reference"
-            f" | {_default_word(self._is_fixed)} {self._unit.text(e.default_ns)}"
+            f" | {_default_word(self._is_fixed)} {self._unit.text(e.baseline_ns)}"
             + (f" | NumPy {self._unit.text(e.numpy_ns)}" if e.numpy_ns is not None else "")
         )
         self._write("")
@@ -174,13 +171,13 @@ class TextLog:
         )
 
     def _numpy(self, e: st.NumpyTimed) -> None:
-        total = e.n_samples + e.disturbed
+        total = e.samples + e.disturbed
         noise = f"; other work disturbed {e.disturbed} of {total} samples" if e.disturbed else ""
         self._write(f"NumPy      {self._unit.text(e.time_ns)} +/- {e.spread:.1%}{noise}")
 
     def _row(self, e: ev.Row) -> None:
         is_due = e.elapsed_s - self._told_s >= self._every_s
-        if not (e.is_new_best or is_due or self._verbosity > 1):
+        if not (e.new_best or is_due or self._verbosity > 1):
             return
         self._told_s = e.elapsed_s
         if self._n_rows % _HEADER_EVERY == 0:
@@ -190,26 +187,26 @@ class TextLog:
         self._write(_row_text(e, self._unit))
 
     def _again(self, e: st.Remeasured) -> None:
-        if len(e.entries) < 2:
+        if len(e.top) < 2:
             return
-        first, second = e.entries[:2]
+        first, second = e.top[:2]
         slower = second.time_ns / first.time_ns - 1
         verdict = (
-            f"{e.n_ties} cannot be told apart"
-            if e.n_ties > 1
+            f"{e.ties} cannot be told apart"
+            if e.ties > 1
             else f"runner-up is {slower:.1%} slower (outside noise)"
         )
         if e.is_disturbed:
             verdict = "other work disturbed it, the times of the search stand"
-        self._write(f" F    top {len(e.entries)} re-measured interleaved: {verdict}")
+        self._write(f" F    top {len(e.top)} re-measured interleaved: {verdict}")
 
 
 def _unit_of(event: Event, now: Unit) -> Unit:
     """The unit that suits the times in an event; the default implementation decides in the end."""
     if isinstance(event, st.Rooted):
         return Unit(event.bound_ns)
-    if isinstance(event, st.Compared) and event.default_ns is not None:
-        return Unit(event.default_ns)
+    if isinstance(event, st.Compared) and event.baseline_ns is not None:
+        return Unit(event.baseline_ns)
     return now
 
 
@@ -223,17 +220,14 @@ def _header(unit: str) -> tuple[str, str]:
 
 
 def _row_text(e: ev.Row, unit: Unit) -> str:
-    t = e.tally
-    star = "*" if e.is_new_best else " "
+    star = "*" if e.new_best else " "
     gap = "-" if e.gap is None else f"{e.gap:.1%}"
     noise = "" if e.best_ns is None else f"{e.spread:.1%}"
-    pruned_bound, pruned_csp = t.pruned_bound + t.rollout_bound, t.pruned_csp + t.rollout_csp
-    crashed = t.crash + t.unbuilt
     return (
-        f"{star}{e.tag}    | {_count(t.explored):>6} {_count(e.open):>6} |"
-        f" {_count(pruned_bound):>7} {_count(pruned_csp):>7} |"
+        f"{star}{e.source}    | {_count(e.explored):>6} {_count(e.open):>6} |"
+        f" {_count(e.pruned_bound):>7} {_count(e.pruned_csp):>7} |"
         f" {unit.number(e.bound_ns):>9} {unit.number(e.best_ns):>9} {noise:>6}  | {gap:>5} |"
-        f" {t.ok:>4} {t.bad:>4} {crashed:>5} {t.timeout:>3} | {e.elapsed_s:>6.1f}s"
+        f" {e.ok:>4} {e.wrong:>4} {e.crash + e.unbuilt:>5} {e.timeout:>3} | {e.elapsed_s:>6.1f}s"
     )
 
 
@@ -269,20 +263,6 @@ def fixed_lines(space: Space) -> list[str]:
     return [f"Upfront    {fixed_text(space.fixed)}; bound and gap are of the space with that"]
 
 
-def closed_fields(closed: Closed) -> list[dict[str, Any]]:
-    """The same as JSON objects."""
-    return [
-        {
-            "task": t.task,
-            "kind": t.reason.kind.value,
-            "reason": t.reason.text,
-            "file": t.reason.where.file,
-            "line": t.reason.where.line,
-        }
-        for t in closed.tasks
-    ]
-
-
 def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
     """Open choices of the root by kind (most first), the number of choices, and of open ones."""
     root = space.root()
@@ -294,43 +274,29 @@ def count_choices(space: Space) -> tuple[dict[str, int], int, int]:
 
 def result_lines(e: st.Ended, unit: Unit) -> list[str]:
     """The result block."""
-    closed = f"; {e.scope.closed}" if e.scope.closed else ""
-    fixed = f"; with {fixed_count(e.scope.fixed)} fixed" if e.scope.fixed else ""
+    closed = f"; {e.closed_tasks}" if e.closed else ""
+    fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""
     status = _STATUS.get(e.status, e.status)
-    n = e.effort.n_evaluations
-    lines = ["", f"Status       {status} after {e.effort.elapsed_s:.1f}s{fixed}{closed}"]
-    if e.best is None:
+    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{fixed}{closed}"]
+    if e.best_ns is None:
         lines.append("Best         nothing valid was found")
     else:
-        noise = f"+/- {e.best.spread:.1%}"
-        verified = f"verified on {e.best.n_input_sets} input sets"
-        built = f", built by {e.best.compiler}" if e.best.compiler else ""
-        lines.append(f"Best         {unit.text(e.best.time_ns)} {noise}, {verified}{built}")
-    below = f"{e.limits.n_alarms} of {n} measurements below their bound"
-    if e.limits.n_alarms:
+        verified = f"verified on {e.n_input_sets} input sets"
+        built = f", built by {e.compiler}" if e.compiler else ""
+        best = f"{unit.text(e.best_ns)} +/- {e.spread:.1%}"
+        lines.append(f"Best         {best}, {verified}{built}")
+    below = f"{e.alarms} of {e.evaluations} measurements below their bound"
+    if e.alarms:
         lines.append(f"Bound        withdrawn: {below}")
     else:
-        counted = "; of closed bodies what is sure" if e.scope.closed else ""
-        bound = unit.text(e.limits.bound_ns)
-        lines.append(f"Bound        {bound} ({below}{counted}{fixed}){_gaps(e)}")
+        counted = "; of closed bodies what is sure" if e.closed else ""
+        lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed}){_gaps(e)}")
     lines.append(f"Speed-up     {_speed_up(e)}")
-    failed = ", ".join(f"{n} {kind}" for kind, n in e.effort.failures if n)
-    lines.append(f"Failures     {failed or 'none'} of {n} evaluations")
+    failed = ", ".join(f"{n} {kind}" for kind, n in e.failures.items())
+    lines.append(f"Failures     {failed or 'none'} of {e.evaluations} evaluations")
     lines += [f"Doubt        {doubt}" for doubt in e.doubts]
-    lines.append(f"Saved        {e.directory}")
+    lines.append(f"Saved        {e.run_dir}")
     return lines
-
-
-def disagreement_text(e: st.Disagreed) -> str:
-    """The sentences for people where all are wrong alike: what that means, and what to do."""
-    at = e.at
-    place = f"{at.array}[{', '.join(map(str, at.index))}]"
-    return (
-        f"the first {e.n} candidates all have {at.got} in {place} on input set {at.input_set}, where the reference has"
-        f" {at.want}: most likely the reference and the kernels disagree about what the program means there, or the tolerance"
-        " is too tight, or all generated code has the same fault. Compute that element by hand or with NumPy; if the"
-        " candidates are right, please report it with a source from failed/; if rounding decides there, allow it with --undecided"
-    )
 
 
 def _default_word(is_fixed: bool) -> str:
@@ -340,21 +306,18 @@ def _default_word(is_fixed: bool) -> str:
 
 def _gaps(e: st.Ended) -> str:
     """What is proved, and what is left on the machine as it was; nothing where times mean nothing."""
-    gap, gap_now = e.limits.gap, e.limits.gap_now
-    if gap is None:
+    if e.gap is None:
         return ""
-    now = "" if gap_now is None else f", {gap_now:.1%} against the machine as it is now"
-    return f"   Gap {gap:.1%} proved{' for this input' * e.scope.is_for_input}{now}"
+    now = "" if e.gap_now is None else f", {e.gap_now:.1%} against the machine as it is now"
+    return f"   Gap {e.gap:.1%} proved{' for this input' * e.is_for_input}{now}"
 
 
 def _speed_up(e: st.Ended) -> str:
-    if e.best is None:
+    if e.best_ns is None:
         return "-"
     parts = []
-    if e.references.default_ns is not None:
-        parts.append(
-            f"{e.references.default_ns / e.best.time_ns:.2f}x {_default_word(bool(e.scope.fixed))}"
-        )
-    if e.references.numpy_ns is not None:
-        parts.append(f"{e.references.numpy_ns / e.best.time_ns:.2f}x NumPy")
+    if e.baseline_ns is not None:
+        parts.append(f"{e.baseline_ns / e.best_ns:.2f}x {_default_word(bool(e.fixed))}")
+    if e.numpy_ns is not None:
+        parts.append(f"{e.numpy_ns / e.best_ns:.2f}x NumPy")
     return ", ".join(parts) or "-"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from ..search.line import line_text
 from ..space.engine.compiling import tell_when_compiling
 from .sequence_name import Named
 from .settings import Settings, SettingsError, load_settings, parse_sizes
@@ -68,7 +68,7 @@ def interrupted() -> None:
 
 def put_json(fields: Mapping[str, Any]) -> None:
     """One line of what `--json` prints."""
-    say(json.dumps(fields, allow_nan=False))
+    say(line_text(fields))
 
 
 def settings_of(talk: Talk, **flags: Any) -> Settings:

@@ -1,25 +1,26 @@
-"""What a line of `--json` holds: one class an event, from which its JSON schema follows.
+"""Lines of `--json` that commands print, a class each, and the JSON schema of all lines.
 
-A field that is added to a command's output is added here, or the tests refuse it.
+Lines of a run are its events, in search/events.py and explorer/stages.py. A field that is added to a command's output is added
+to its class, or the tests refuse it.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..explorer import explanation  # noqa: F401 - its lines are in the schema, too
+from ..explorer.stages import NotOpened
+from ..search.line import AbstractLine, line_class
+
 Number = float | None
 
 
-class AbstractLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="event"):
-    """One line; `event` says which. Times are ns where the name ends in _ns, else seconds (_s)."""
-
-
-class Sequence(AbstractLine, tag="sequence"):
+class Sequence(AbstractLine, frozen=True, tag="sequence"):
     """`list`: a library sequence."""
 
     name: str
@@ -28,17 +29,7 @@ class Sequence(AbstractLine, tag="sequence"):
     targets: list[str]
 
 
-class ClosedTask(msgspec.Struct, forbid_unknown_fields=True):
-    """A task that is not opened: bounds count what its body surely does."""
-
-    task: str
-    kind: Literal["branch", "range", "index", "carried", "order"]
-    reason: str
-    file: str
-    line: int
-
-
-class Space(AbstractLine, tag="space"):
+class Space(AbstractLine, frozen=True, tag="space"):
     """`show`."""
 
     problem: str
@@ -46,7 +37,7 @@ class Space(AbstractLine, tag="space"):
     problem_key: str
     space_key: str
     tasks: list[str]
-    closed: list[ClosedTask]
+    closed: list[NotOpened]
     choices: int
     open: int
     open_by_kind: dict[str, int]
@@ -62,164 +53,6 @@ class Space(AbstractLine, tag="space"):
     dead_end_share: float | UnsetType = UNSET
 
 
-class Start(AbstractLine, tag="start"):
-    """`run` and `resume`, as all down to `Result`: the run directory is there and the space is built."""
-
-    run_dir: str
-    problem: str
-    problem_key: str
-    space_key: str
-    target: str
-    calibrated: bool
-    seed: int
-    resumed: int  # finished evaluations taken over
-    notes: list[str]  # what has changed since the run began
-    fixed: dict[str, str]  # before the search
-
-
-class RootBound(AbstractLine, tag="root_bound"):
-    """The bound of the whole space, by resource."""
-
-    bound_ns: float
-    terms_ns: dict[str, float]
-
-
-class ReferenceTooSlow(AbstractLine, tag="reference_too_slow"):
-    """The user's NumPy function took longer than it may."""
-
-    limit_s: float
-    compared: bool
-
-
-class FirstWrong(AbstractLine, tag="first_wrong"):
-    """The first implementation whose results were wrong."""
-
-    key: str
-    detail: str
-
-
-class RoundingLine(AbstractLine, tag="rounding"):
-    """It was measured how far rounding carries the results of an input set; sentences on elements that lie on a branch."""
-
-    input_set: int
-    branches: list[str]
-
-
-class DisagreementLine(AbstractLine, tag="disagreement"):
-    """All of the first candidates were wrong at the same element, with the same value."""
-
-    candidates: int
-    input_set: int
-    array: str
-    index: list[int]
-    got: str
-    want: str
-    detail: str
-
-
-class Baseline(AbstractLine, tag="baseline"):
-    """What the result is compared with."""
-
-    baseline_ns: Number
-    numpy_ns: Number
-
-
-class NumpyTime(AbstractLine, tag="numpy"):
-    """The NumPy function that the result is compared with, timed after the first candidates."""
-
-    time_ns: float
-    spread: float
-    samples: int
-    disturbed: int  # samples in which other work had the cores
-
-
-class Row(AbstractLine, tag="row"):
-    """A row of the log."""
-
-    elapsed_s: float
-    source: str
-    new_best: bool
-    explored: int
-    open: int
-    pruned_bound: int
-    pruned_csp: int
-    bound_ns: Number
-    best_ns: Number
-    spread: float
-    gap: Number
-    ok: int
-    wrong: int
-    crash: int
-    timeout: int
-    unbuilt: int
-
-
-class Alarm(AbstractLine, tag="alarm"):
-    """A measurement below its bound: the bound is wrong."""
-
-    time_ns: float
-    bound_ns: float
-
-
-class Widened(AbstractLine, tag="widened"):
-    """The space grew."""
-
-    bound_ns: Number
-
-
-class MachineChanged(AbstractLine, tag="machine_changed"):
-    """One program takes `ratio` times as long as a moment ago."""
-
-    ratio: float
-
-
-class Finalist(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    time_ns: float
-    spread: float
-
-
-class Final(AbstractLine, tag="final"):
-    """The best, timed again in turn, fastest first; the first `ties` are equal."""
-
-    top: list[Finalist]
-    ties: int
-
-
-class OtherCompiler(AbstractLine, tag="other_compiler"):
-    """What another compiler makes of the best."""
-
-    compiler: str
-    time_ns: float
-    ratio: float
-
-
-class Result(AbstractLine, tag="result"):
-    """The last line of a run."""
-
-    status: str
-    best_ns: Number
-    spread: float
-    bound_ns: Number
-    gap: Number
-    bound_now_ns: Number
-    gap_now: Number
-    baseline_ns: Number
-    numpy_ns: Number
-    evaluations: int
-    alarms: int
-    failures: dict[str, int]
-    verified: bool
-    compiler: str
-    run_dir: str
-    elapsed_s: float
-    closed: list[ClosedTask]
-    doubts: list[str]  # sentences: too few candidates, disturbed times
-    fixed: dict[
-        str, str
-    ]  # before the search: status, bound and gap are of the space with these decisions
-
-
 class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
     kernel: str
     block: list[int]
@@ -232,7 +65,7 @@ class BuiltLaunch(msgspec.Struct, forbid_unknown_fields=True):
     limit: str
 
 
-class Built(AbstractLine, tag="built"):
+class Built(AbstractLine, frozen=True, tag="built"):
     """`run --build-only`: an implementation."""
 
     tag: str
@@ -244,92 +77,7 @@ class Built(AbstractLine, tag="built"):
     launches: list[BuiltLaunch] | UnsetType = UNSET
 
 
-class UseFields(msgspec.Struct, forbid_unknown_fields=True):
-    resource: str
-    ns: float
-    amount: float
-    unit: str
-
-
-class StartsFields(msgspec.Struct, forbid_unknown_fields=True):
-    n_launches: int
-    n_teams: int | None
-    n_barriers: int
-
-
-class AccountFields(msgspec.Struct, forbid_unknown_fields=True):
-    """Where the time of one implementation must go."""
-
-    time_ns: Number
-    bound_ns: float
-    unexplained_ns: Number
-    binding: str
-    terms: list[UseFields]
-    phases: list[str]
-    starts: StartsFields
-    words: dict[str, list[str]]
-    launches: list[dict[str, Any]] | UnsetType = UNSET  # of a GPU, as its compiler reported them
-
-
-class Changed(msgspec.Struct, forbid_unknown_fields=True):
-    choice: str
-    default: str
-    best: str
-
-
-class PrunedFields(msgspec.Struct, forbid_unknown_fields=True):
-    evaluations: int
-    stopped_early: int
-    failures: dict[str, int]
-    sessions: int
-    tallies: dict[str, int] | None
-    refused: dict[str, int]
-
-
-class UntriedFields(msgspec.Struct, forbid_unknown_fields=True):
-    choice: str
-    kind: str
-    tried: list[str]
-    beaten: list[str]
-    open_values: list[str]
-
-
-class Explanation(AbstractLine, tag="explanation"):
-    """`explain`."""
-
-    sequence: str
-    sizes: dict[str, int]
-    dtype: str
-    status: str
-    notes: list[str]
-    closed: list[ClosedTask]
-    rates: dict[str, str]
-    best: AccountFields
-    default: AccountFields | None
-    changed: list[Changed]
-    pruned: PrunedFields | None
-    untried: list[UntriedFields] | None
-
-
-class FailureFields(msgspec.Struct, forbid_unknown_fields=True):
-    kind: str
-    key: str
-    detail: str
-
-
-class Fruitless(AbstractLine, tag="fruitless"):
-    """`explain` of a run that has found nothing: of each kind of failure the first."""
-
-    sequence: str
-    sizes: dict[str, int]
-    dtype: str
-    status: str
-    reference: str
-    failures: list[FailureFields]
-    pruned: PrunedFields
-
-
-class Replay(AbstractLine, tag="replay"):
+class Replay(AbstractLine, frozen=True, tag="replay"):
     """`replay`."""
 
     source_key: str
@@ -344,7 +92,7 @@ class Replay(AbstractLine, tag="replay"):
     exit: int
 
 
-class Check(AbstractLine, tag="check"):
+class Check(AbstractLine, frozen=True, tag="check"):
     """`check`: `status` is "ok", or why theirs is not right."""
 
     sequence: str
@@ -367,7 +115,7 @@ class Check(AbstractLine, tag="check"):
     exit: int
 
 
-class Shape(AbstractLine, tag="shape"):
+class Shape(AbstractLine, frozen=True, tag="shape"):
     """`tune`: one shape; `is_new` says that it was searched now."""
 
     sizes: dict[str, int]
@@ -379,7 +127,7 @@ class Shape(AbstractLine, tag="shape"):
     run_dir: str | None
 
 
-class Tuned(AbstractLine, tag="tuned"):
+class Tuned(AbstractLine, frozen=True, tag="tuned"):
     """`tune`: the file."""
 
     file: str
@@ -387,7 +135,7 @@ class Tuned(AbstractLine, tag="tuned"):
     exit: int
 
 
-class SourceFile(AbstractLine, tag="source"):
+class SourceFile(AbstractLine, frozen=True, tag="source"):
     """`codegen`."""
 
     file: str
@@ -395,7 +143,7 @@ class SourceFile(AbstractLine, tag="source"):
     entry: str
 
 
-class Export(AbstractLine, tag="export"):
+class Export(AbstractLine, frozen=True, tag="export"):
     """`export`: `function` is what C calls; the files are in `folder`. `library` is null where its compiler, nvcc, is not here."""
 
     folder: str
@@ -404,7 +152,7 @@ class Export(AbstractLine, tag="export"):
     library: str | None
 
 
-class GraphText(AbstractLine, tag="graph"):
+class GraphText(AbstractLine, frozen=True, tag="graph"):
     """`graph`."""
 
     problem: str
@@ -413,14 +161,14 @@ class GraphText(AbstractLine, tag="graph"):
     file: str | None
 
 
-class Trace(AbstractLine, tag="trace"):
+class Trace(AbstractLine, frozen=True, tag="trace"):
     """`trace`."""
 
     file: str
     events: int
 
 
-class Program(AbstractLine, tag="program"):
+class Program(AbstractLine, frozen=True, tag="program"):
     """`taichi`: a program that ended by itself, or after its last frame."""
 
     frames: int
@@ -430,7 +178,7 @@ class Program(AbstractLine, tag="program"):
     exit: int
 
 
-class Calibration(AbstractLine, tag="calibration"):
+class Calibration(AbstractLine, frozen=True, tag="calibration"):
     """`calibrate`."""
 
     machine: str
@@ -441,7 +189,7 @@ class Calibration(AbstractLine, tag="calibration"):
     vector_bytes: int
 
 
-class Finding(AbstractLine, tag="finding"):
+class Finding(AbstractLine, frozen=True, tag="finding"):
     """`doctor`."""
 
     topic: str
@@ -450,21 +198,14 @@ class Finding(AbstractLine, tag="finding"):
     advice: str
 
 
-class OutOfTime(AbstractLine, tag="out_of_time"):
-    """The time limit was over before anything was measured; `during` says what took the time."""
-
-    limit_s: float
-    during: str = "the reference was computed"
-
-
-class Report(AbstractLine, tag="report"):
+class Report(AbstractLine, frozen=True, tag="report"):
     """`report`: a page that was written."""
 
     file: str
     evaluations: int
 
 
-class Kept(AbstractLine, tag="kept"):
+class Kept(AbstractLine, frozen=True, tag="kept"):
     """`cache`: one place."""
 
     name: str
@@ -475,42 +216,31 @@ class Kept(AbstractLine, tag="kept"):
     what: str
 
 
-class Cleared(AbstractLine, tag="cleared"):
+class Cleared(AbstractLine, frozen=True, tag="cleared"):
     """`cache --clear`."""
 
     names: list[str]
     freed_bytes: int
 
 
-class Schema(AbstractLine, tag="schema"):
+class Schema(AbstractLine, frozen=True, tag="schema"):
     """`schema`."""
 
     schema: dict[str, Any]
 
 
-LINES: tuple[type[AbstractLine], ...] = tuple(AbstractLine.__subclasses__())
-
-
-def events() -> dict[str, type[AbstractLine]]:
-    """Every event, by the name that a line has it under."""
-    return {str(c.__struct_config__.tag): c for c in LINES}
+@cache
+def events() -> dict[str, type[msgspec.Struct]]:
+    """The class of every line, by the name that it has in `event`."""
+    return {str(c.__struct_config__.tag): line_class(c) for c in AbstractLine.__subclasses__()}
 
 
 def line_schema() -> dict[str, Any]:
     """The JSON schema (2020-12) of a line."""
-    (schema,), parts = msgspec.json.schema_components([_any_line()], ref_template="#/$defs/{name}")
+    any_line: Any = reduce(or_, events().values())
+    (schema,), parts = msgspec.json.schema_components([any_line], ref_template="#/$defs/{name}")
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line that an explore command prints with --json",
     }
     return head | schema | {"$defs": parts}
-
-
-def read_line(text: str | bytes) -> AbstractLine:
-    """A line as its class. Raises msgspec.ValidationError where it is none."""
-    line: AbstractLine = msgspec.json.decode(text, type=_any_line())
-    return line
-
-
-def _any_line() -> Any:
-    return reduce(or_, LINES)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..explorer.results import Again
+from ..explorer.stages import not_opened
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
 from ..kernels.tasks.graph import build_graph, show_graph
@@ -30,7 +31,7 @@ from ..space.backbone import launch_width
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.components import components_of
-from .log import Unit, closed_fields, closed_lines, count_choices, fixed_lines, space_lines
+from .log import Unit, closed_lines, count_choices, fixed_lines, space_lines
 
 _IN_BODY = " " * 6  # before each line of the body of a task
 _BODY_LINES = 12  # of a body that are shown without -v
@@ -115,7 +116,7 @@ def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dic
         "problem_key": problem.key,
         "space_key": space.key,
         "tasks": [t.name for t in problem.tasks],
-        "closed": closed_fields(closed_tasks(problem)),
+        "closed": not_opened(closed_tasks(problem)),
         "choices": n_choices,
         "open": n_open,
         "open_by_kind": by_kind,

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ..kernels.analysis.scatters import scatters as scatters_of
 from ..space import choices as ch
 from ..space.backbone import MID
@@ -57,8 +59,7 @@ _ACCUMULATORS = {
 _IN_RESULT = "where the result is stored"
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
+class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one call of an implementation starts: launches, those of them that are run by a team of
     threads, and barriers inside launches (as often as the threads of a team or block meet there, but
     for those inside a tree over warps).

@@ -164,7 +164,7 @@ def make_row(job: Job, options: BoundOptions) -> Row:
         "best_ns": run.best.time_ns,
         "nearest": max(r.bound_ns / (r.min_ns or r.time_ns or 1.0) for r in timed),
         "evaluations": len(timed),
-        "alarms": run.ended.limits.n_alarms,
+        "alarms": run.ended.alarms,
         "stamp": stamp(),
     }
 

@@ -128,7 +128,7 @@ def make_row(job: Job, options: LimitOptions) -> Row:
         run = begin(time_limit=limit_s, directory=Path(folder) / "run", on_event=hear)
         ended_s = time.monotonic()
         waited_s = _waited_s() - waited_s
-    n = run.ended.effort.n_evaluations
+    n = run.ended.evaluations
     return {
         "ended": run.status,
         "during": during,

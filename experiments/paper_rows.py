@@ -15,7 +15,6 @@ from ..explorer.workload import Options, Workload
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
-from ..runtime.records.journal import MemoryJournal
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import Worker
@@ -23,11 +22,13 @@ from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
 from ..search.events import Outcome
 from ..search.starts.complete import first_candidates
-from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
+from ..search.tree.estimate import Interval, estimate_knuth
 from ..search.tree.ordering import NextChoice
 from ..space.candidate import Candidate, Space
 from ..space.engine import cpsat
+from ..testing.estimate_chen import estimate_chen
 from ..testing.machines import root_of
+from ..testing.memory_journal import MemoryJournal
 from . import row, run_table
 from .rows import Job, Row
 from .tree_shape import estimate_below, orders, raise_bound, walk_levels

@@ -168,9 +168,9 @@ def _search(
         "compiler": compiler,
         "status": ended.status,
         "best_ns": best.file.time_ns,
-        "bound_ns": ended.limits.bound_ns,
-        "evaluations": ended.effort.n_evaluations,
-        "elapsed_s": ended.effort.elapsed_s,
+        "bound_ns": ended.bound_ns,
+        "evaluations": ended.evaluations,
+        "elapsed_s": ended.elapsed_s,
         "decisions": best.file.decisions,
     }
     return facts, device, source

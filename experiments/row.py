@@ -27,7 +27,7 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.records.folder import BEST, JOURNAL
 from ..runtime.records.journal import read_journal
 from ..runtime.records.loading import load_best
-from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.record import EvaluationRecord, standing_evaluations
 from ..runtime.records.replay import dialect_of, rebuild, restore_complete
 from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.inputs import make_input_sets
@@ -135,8 +135,8 @@ def explored(
 
 
 def evaluations_in(folder: Path) -> list[EvaluationRecord]:
-    """What a journal acknowledges."""
-    return [r for r in read_journal(folder / JOURNAL) if isinstance(r, EvaluationRecord)]
+    """The evaluations that a journal acknowledges, without those that were refuted later."""
+    return list(standing_evaluations(read_journal(folder / JOURNAL)))
 
 
 def with_one_compiler(
@@ -177,7 +177,7 @@ def _facts(
 ) -> dict[str, Any]:
     # The journal counts from where the exploration was opened, and has bounds as they were claimed: scaled to the memory of then.
     opened_s, ended = set_up_s["opened"], run.ended
-    assert ended.best is not None
+    assert ended.best_ns is not None
     timed = [(opened_s + r.at_s, r.time_ns, r.bound_ns) for r in records if r.time_ns is not None]
     least_ns = min(ns for _, ns, _ in timed)
     near_s, nearer_s = (
@@ -185,18 +185,18 @@ def _facts(
     )
     return {
         "search_status": ended.status,
-        "search_best_ns": ended.best.time_ns,
-        "bound_ns": ended.limits.bound_ns,
-        "alarms": ended.limits.n_alarms,
+        "search_best_ns": ended.best_ns,
+        "bound_ns": ended.bound_ns,
+        "alarms": ended.alarms,
         "below_bound": sum(ns < bound_ns * (1 - SLACK) for _, ns, bound_ns in timed),
-        "failures": dict(ended.effort.failures),
+        "failures": dict(ended.failures),
         "evaluations": len(records),
         "search_s": opened_s + max(r.at_s for r in records) - set_up_s["started"],
         "near_s": near_s,
         "nearer_s": nearer_s,
         "set_up_s": set_up_s,
         "spent_s": spent_s(records),
-        "elapsed_s": ended.effort.elapsed_s,
+        "elapsed_s": ended.elapsed_s,
     }
 
 

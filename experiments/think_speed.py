@@ -25,13 +25,14 @@ from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.cpu.dialect import C_TEAM
 from ..search.bound.bounder import Bounder
-from ..search.tree.estimate import Interval, estimate_chen, estimate_knuth
+from ..search.tree.estimate import Interval, estimate_knuth
 from ..search.tree.ordering import NextChoice, decision_order
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.engine.propagate import FIXPOINT, random_descent
 from ..space.targets.target import Target
 from ..testing.checking import random_candidate
+from ..testing.estimate_chen import estimate_chen
 from . import row
 from .conditions import stamp, stamp_text
 from .rows import Columns, table_of

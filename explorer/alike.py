@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..runtime.api.outcome import Disagreement, Failure, Measurement
+from .stages import Disagreed
 
 _ENOUGH = 8  # first candidates that are wrong alike end a search
 
@@ -32,3 +33,15 @@ class Alike:
 
 def _is_same(a: Disagreement, b: Disagreement) -> bool:
     return (a.input_set, a.array, a.index, a.got) == (b.input_set, b.array, b.index, b.got)
+
+
+def disagreed(n: int, at: Disagreement) -> Disagreed:
+    """The event that the first `n` candidates were all wrong alike, and for people what that means."""
+    place = f"{at.array}[{', '.join(map(str, at.index))}]"
+    detail = (
+        f"the first {n} candidates all have {at.got} in {place} on input set {at.input_set}, where the reference has"
+        f" {at.want}: most likely the reference and the kernels disagree about what the program means there, or the tolerance"
+        " is too tight, or all generated code has the same fault. Compute that element by hand or with NumPy; if the"
+        " candidates are right, please report it with a source from failed/; if rounding decides there, allow it with --undecided"
+    )
+    return Disagreed(n, at.input_set, at.array, at.index, at.got, at.want, detail)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
+from msgspec import structs
+
 from ..kernels.tasks.non_affine import Closed
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.forked import Stopped
@@ -101,7 +103,7 @@ class Claims:
         gap = None
         if row.gap is not None and row.best_ns is not None and self.bound_ns is not None:
             gap = max(0.0, 1 - self.bound_ns / row.best_ns)
-        return replace(row, bound_ns=self.bound_ns, gap=gap)
+        return structs.replace(row, bound_ns=self.bound_ns, gap=gap)
 
     def finish(self, finished: ev.Finished) -> ev.Finished:
         """Take over what a search has proved, and say of what."""

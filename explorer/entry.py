@@ -68,11 +68,11 @@ class Run:
 
     @property
     def bound_ns(self) -> float | None:
-        return self.ended.limits.bound_ns
+        return self.ended.bound_ns
 
     @property
     def gap(self) -> float | None:
-        return self.ended.limits.gap
+        return self.ended.gap
 
     @property
     def closed(self) -> Closed:
@@ -80,26 +80,26 @@ class Run:
 
         With some, `optimal_open` stands for `optimal`, and `bound_ns` counts what their bodies surely do.
         """
-        return self.ended.scope.closed
+        return self.ended.closed_tasks
 
     @property
     def fixed(self) -> dict[str, str]:
         """What was decided before the search: status, bound and gap are of the space with these decisions."""
-        return dict(self.ended.scope.fixed)
+        return dict(self.ended.fixed)
 
     @property
     def bound_now_ns(self) -> float | None:
         """The bound on the machine as it was while the best was timed for the last time."""
-        return self.ended.limits.bound_now_ns
+        return self.ended.bound_now_ns
 
     @property
     def gap_now(self) -> float | None:
         """The gap to `bound_now_ns`: what is left to gain without a faster state of the machine."""
-        return self.ended.limits.gap_now
+        return self.ended.gap_now
 
     @property
     def directory(self) -> Path:
-        return self.ended.directory
+        return Path(self.ended.run_dir)
 
     def report(self) -> Report:
         """The page of this run, which notebooks show and `save` writes to a file."""
@@ -347,7 +347,7 @@ def _run(sitting: Sitting, workload: Workload | None, options: Options, folder: 
         return Run(sitting.end_before(folder), None)
     check_run_folder(folder)
     ended = sitting.session(workload, options, folder)
-    best = load(folder) if ended.best is not None else None
+    best = load(folder) if ended.verified else None
     return Run(ended, best, sitting.signal)
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from ..codegen.body_words import body_words
 from ..codegen.describe import Starts, Words, count_starts, describe
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.reading import read_plan
-from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed, closed_tasks, counted_text
+from ..kernels.tasks.non_affine import closed_tasks, counted_text
 from ..runtime.device import open_device
 from ..runtime.files import is_there
 from ..runtime.measure.conditions import take_conditions
@@ -39,53 +41,57 @@ from ..runtime.records.replay import (
 )
 from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
+from ..search.line import AbstractLine, Inside
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fixed_text
 from .registers import Launches, registers_of_tasks, reported_launches
 from .results import stored_best
+from .stages import NotOpened, not_opened
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where the time of one implementation must go. `time_ns` is measured, None where it is not
-    known; `bound_ns` and the `uses`, largest first, are lower bounds.
+class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where the time of one implementation must go: `bound_ns` and the `terms`, largest first, are lower bounds. `time_ns` is
+    measured, null where it is not known; `unexplained_ns` is what of it the bound does not explain.
     """
 
     time_ns: float | None
     bound_ns: float
-    limiting: str
-    uses: tuple[Use, ...]
+    unexplained_ns: float | None
+    binding: str
+    terms: tuple[Use, ...]
     phases: tuple[str, ...]
     starts: Starts
     words: Words
-    launches: Launches = ()  # of a GPU, as the compiler reported them when it was measured; the bound knows them
-
-    @property
-    def unexplained_ns(self) -> float | None:
-        """The part of the measured time that the bound does not explain."""
-        return None if self.time_ns is None else max(0.0, self.time_ns - self.bound_ns)
+    # Of a GPU, as the compiler reported them when it was measured; the bound knows them.
+    launches: Launches | UnsetType = UNSET
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """What a run did not look at, and what it looked at in vain. `tallies` is None where no search began or the
+class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision that the best and the default take otherwise."""
+
+    choice: str
+    default: str
+    best: str
+
+
+class Pruned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a run did not look at, and what it looked at in vain. `tallies` is null where no search began or the
     journal is of a version that kept no counts, else names of search.events.Tally with their sums.
     """
 
-    n_evaluations: int
-    n_stopped_early: int
-    failures: tuple[tuple[str, int], ...]
-    n_sessions: int
+    evaluations: int
+    stopped_early: int
+    failures: dict[str, int]
+    sessions: int
     tallies: dict[str, int] | None
-    refused: tuple[tuple[str, int], ...]  # values by the constraint that forbade them, most first
+    refused: dict[str, int]  # values by the constraint that forbade them, most first
 
 
-@dataclass(frozen=True)
-class Untried:
+class Untried(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values of one choice that no measured implementation had. Nothing with one of `beaten` can
     beat the best: their bounds are not below its time. `open_values` might.
     """
@@ -97,35 +103,45 @@ class Untried:
     open_values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
     """Everything that is known about a stored best. `pruned` and `untried` need the run's journal:
-    for a best.json by itself they are None. `default` is None where no unfused default exists.
+    for a best.json by itself they are null. `default` is null where no unfused default exists.
     """
 
-    file: BestFile
-    formula: str
+    sequence: str
+    sizes: dict[str, int]
+    dtype: str
+    status: str
+    notes: tuple[str, ...]
+    closed: tuple[NotOpened, ...]
     rates: dict[str, str]
     best: Account
     default: Account | None
-    changed: tuple[tuple[str, str, str], ...]  # choice, value of the default, value of the best
+    changed: tuple[Changed, ...]
     pruned: Pruned | None
     untried: tuple[Untried, ...] | None
-    notes: tuple[str, ...]
-    closed: Closed = NOTHING_CLOSED
+    file: Inside[BestFile]
+    formula: Inside[str]
 
 
-@dataclass(frozen=True)
-class Fruitless:
-    """A run that has found nothing: how it ended, and of each kind of failure the first, as kind, source key and what it was."""
+class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first implementation that failed in one way, by its source key."""
+
+    kind: str
+    key: str
+    detail: str
+
+
+class Fruitless(AbstractLine, frozen=True, tag="fruitless", kw_only=True):
+    """A run that has found nothing: how it ended, and of each kind of failure the first."""
 
     sequence: str
     sizes: dict[str, int]
     dtype: str
     status: str  # "" where its last session did not end
-    pruned: Pruned
-    firsts: tuple[tuple[str, str, str], ...]
     reference: str  # what the user's reference disagreed in; ""
+    failures: tuple[Failed, ...]
+    pruned: Pruned
 
 
 def explain_fruitless(path: str | Path) -> Fruitless | None:
@@ -134,21 +150,21 @@ def explain_fruitless(path: str | Path) -> Fruitless | None:
     if not is_there(place / HEADER) or is_there(place / BEST):
         return None
     header, records = load_header(place / HEADER), read_journal(place / JOURNAL)
-    firsts: dict[str, tuple[str, str, str]] = {}
+    firsts: dict[str, Failed] = {}
     notes: dict[str, str] = {}
     for r in records:
         if isinstance(r, EvaluationRecord) and r.status != "ok":
-            firsts.setdefault(r.status, (r.status, r.source_key, r.detail))
+            firsts.setdefault(r.status, Failed(r.status, r.source_key, r.detail))
         elif isinstance(r, NoteRecord):
             notes[r.kind] = r.text
     return Fruitless(
-        header.sequence,
-        header.sizes,
-        header.dtype,
-        notes.get("ended", ""),
-        _pruned(records),
-        tuple(firsts.values()),
-        notes.get("reference", ""),
+        sequence=header.sequence,
+        sizes=header.sizes,
+        dtype=header.dtype,
+        status=notes.get("ended", ""),
+        reference=notes.get("reference", ""),
+        failures=tuple(firsts.values()),
+        pruned=_pruned(records),
     )
 
 
@@ -212,16 +228,20 @@ def explain_run(path: str | Path) -> Explanation:
     cut_ns = math.inf if is_doubtful else file.time_ns
     default = complete_sketch(root, default_sketch(root.space))
     return Explanation(
-        file=file,
-        formula=problem.formula,
+        sequence=file.sequence,
+        sizes=file.sizes,
+        dtype=file.dtype,
+        status=file.status,
+        notes=tuple(notes),
+        closed=not_opened(closed),
         rates=rate_texts(space),
         best=_account(best, bounder, scale, file.time_ns, launches),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),
         pruned=None if records is None else _pruned(records),
         untried=None if records is None else _untried(root, records, bounder, cut_ns / scale),
-        notes=tuple(notes),
-        closed=closed,
+        file=file,
+        formula=problem.formula,
     )
 
 
@@ -268,18 +288,17 @@ def _account(
 ) -> Account:
     known = registers_of_tasks(launches, len(bounder.space.problem.tasks))
     bound = bounder.bound(candidate, registers=known)
-    scaled = tuple(
-        Use(use.resource, use.ns * scale, use.amount, use.unit) for use in uses(bounder, bound)
-    )
+    bound_ns = bound.ns * scale
     return Account(
         time_ns=time_ns,
-        bound_ns=bound.ns * scale,
-        limiting=bound.limiting,
-        uses=scaled,
+        bound_ns=bound_ns,
+        unexplained_ns=None if time_ns is None else max(0.0, time_ns - bound_ns),
+        binding=bound.limiting,
+        terms=tuple(structs.replace(x, ns=x.ns * scale) for x in uses(bounder, bound)),
         phases=_phases(bound, bounder.space),
         starts=count_starts(candidate),
         words=describe(candidate),
-        launches=launches,
+        launches=launches or UNSET,
     )
 
 
@@ -287,13 +306,13 @@ def _phases(bound: Bound, space: Space) -> tuple[str, ...]:
     return tuple(explain_phases(bound, space))
 
 
-def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[tuple[str, str, str], ...]:
+def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[Changed, ...]:
     rows = []
     for v in map(int, space.searchable):
         before, after = default.value(v), best.value(v)
         if before != after:
             choice = space.choices[v]
-            rows.append((choice.name, choice.values[before], choice.values[after]))
+            rows.append(Changed(choice.name, choice.values[before], choice.values[after]))
     return tuple(rows)
 
 
@@ -310,12 +329,12 @@ def _pruned(records: Sequence[Record]) -> Pruned:
         refused.update(tally.refused)
     failures = Counter(r.status for r in evaluations if r.status != "ok")
     return Pruned(
-        n_evaluations=len(evaluations),
-        n_stopped_early=sum(r.stopped_early for r in evaluations),
-        failures=tuple(failures.most_common()),
-        n_sessions=sum(isinstance(r, NoteRecord) and r.kind == "session" for r in records),
+        evaluations=len(evaluations),
+        stopped_early=sum(r.stopped_early for r in evaluations),
+        failures=dict(failures.most_common()),
+        sessions=sum(isinstance(r, NoteRecord) and r.kind == "session" for r in records),
         tallies=dict(counts) if last else None,
-        refused=tuple(refused.most_common()),
+        refused=dict(refused.most_common()),
     )
 
 

@@ -12,6 +12,7 @@ from ..search import events as ev
 from ..search.budget import Interrupt
 from ..space.candidate import Candidate
 from . import stages as st
+from .alike import disagreed
 from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
 from .contenders import NEAR, Entry
 from .deadlines import Deadlines
@@ -53,20 +54,29 @@ class Ending:
         gap, gap_now = s.claims.gap(best_ns, bound_ns), s.claims.gap_now(best_ns)
         s.writer.end(status)
         n_evaluations = len(s.writer.evaluations)
-        claims = s.claims
         ended = st.Ended(
             status=status,
-            directory=self._folder,
-            best=None
-            if best_ns is None or best is None
-            else st.Best(best_ns, best.spread, s.n_sets, s.compiler),
-            limits=st.Limits(
-                bound_ns, gap, None if gap_now is None else claims.now_ns, gap_now, alarms
-            ),
-            references=st.References(s.default_ns, s.numpy.ns),
-            effort=st.Effort(n_evaluations, s.writer.failures(), self._deadlines.elapsed_s),
-            scope=st.Scope(claims.closed, claims.fixed, claims.is_for_input),
+            best_ns=best_ns,
+            spread=0.0 if best is None else best.spread,
+            bound_ns=bound_ns,
+            gap=gap,
+            bound_now_ns=None if gap_now is None else s.claims.now_ns,
+            gap_now=gap_now,
+            baseline_ns=s.default_ns,
+            numpy_ns=s.numpy.ns,
+            evaluations=n_evaluations,
+            alarms=alarms,
+            failures=s.writer.failures(),
+            verified=best is not None,
+            compiler="" if best is None else s.compiler,
+            run_dir=str(self._folder),
+            elapsed_s=round(self._deadlines.elapsed_s, 3),
+            closed=st.not_opened(s.claims.closed),
             doubts=() if best is None else self._doubts(status, n_evaluations),
+            fixed=dict(s.claims.fixed),
+            n_input_sets=s.n_sets,
+            closed_tasks=s.claims.closed,
+            is_for_input=s.claims.is_for_input,
         )
         self._tell(ended)
         return ended
@@ -90,15 +100,8 @@ def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
 def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
     """The end of a session whose time limit passed before there was a run to be kept."""
     tell_out_of_time(deadlines, tell)
-    ended = st.Ended(
-        status="time_limit",
-        directory=folder,
-        best=None,
-        limits=st.Limits(None, None, None, None, 0),
-        references=st.References(None, None),
-        effort=st.Effort(0, (), deadlines.elapsed_s),
-        scope=st.Scope(),
-    )
+    elapsed_s = round(deadlines.elapsed_s, 3)
+    ended = st.Ended(status="time_limit", run_dir=str(folder), elapsed_s=elapsed_s)
     tell(ended)
     return ended
 
@@ -140,7 +143,7 @@ class LastRounds:
         top = self._evaluator.contenders.top(self._options.final_top)
         alike = self._evaluator.alike
         if alike.at is not None and alike.n > 1 and not top and not self._interrupt.is_set:
-            self._tell(st.Disagreed(alike.n, alike.at))
+            self._tell(disagreed(alike.n, alike.at))
             status = "disagreement" if alike.are_enough else status
         if not top:
             if status == "time_limit":

@@ -117,10 +117,10 @@ class RunWriter:
         records = self._journal.records()
         return [r.text for r in records if isinstance(r, NoteRecord) and r.kind == kind]
 
-    def failures(self) -> tuple[tuple[str, int], ...]:
+    def failures(self) -> dict[str, int]:
         """How often each status that is not "ok" came up, over all sessions."""
         counts = Counter(r.status for r in self.evaluations if r.status != "ok")
-        return tuple(sorted(counts.items()))
+        return dict(sorted(counts.items()))
 
     # ------------------------------------------------------------------ writing
 
@@ -168,13 +168,13 @@ class RunWriter:
         """Keep the final comparison."""
         entries = tuple(
             AgainRecord(source_key=e.key, time_ns=e.time_ns, spread=e.spread, search_ns=e.search_ns)
-            for e in told.entries
+            for e in told.top
         )
         self._journal.append(
             RemeasuredRecord(
                 at_s=self.at_s(),
                 entries=entries,
-                n_ties=told.n_ties,
+                n_ties=told.ties,
                 is_disturbed=told.is_disturbed,
             )
         )

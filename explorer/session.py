@@ -31,7 +31,6 @@ from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fix
-from ..space.targets.target import Target
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
@@ -106,7 +105,7 @@ class Session:
             writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
             numpy = NumpyTiming(self._workload, writer, o.time_limit_s)
             writer.begin()
-            self._tell_opened(writer, space, target, device.machine.calibrated_by)
+            self._tell_opened(writer, space, device.machine.calibrated_by)
             claims = Claims(device, worker, target, closed_tasks(self._workload.problem))
             standing = Standing(writer, device, claims, numpy)
             ending = Ending(self._workload, self._folder, standing, self._deadlines, self._tell)
@@ -129,22 +128,24 @@ class Session:
         limit_s = self._options.time_limit_s
         return take_profile(self._workload, limit_s, lambda: self._interrupt.is_set)
 
-    def _tell_opened(
-        self, writer: RunWriter, space: Space, target: Target, calibrated_by: str
-    ) -> None:
+    def _tell_opened(self, writer: RunWriter, space: Space, calibrated_by: str) -> None:
         n_resumed = len(writer.evaluations)
         self._tell(
             st.Opened(
-                self._folder,
-                self._workload.problem,
-                space,
-                target,
-                self._options.seed,
-                self._options.given,
-                n_resumed,
-                self._deadlines.elapsed_s,
-                calibrated_by,
-                self._workload.stored.changes() if n_resumed else (),
+                run_dir=str(self._folder),
+                problem=space.problem.name,
+                problem_key=space.problem.key,
+                space_key=space.key,
+                target=space.target.name,
+                calibrated=space.target.calibrated,
+                seed=self._options.seed,
+                resumed=n_resumed,
+                notes=self._workload.stored.changes() if n_resumed else (),
+                fixed=dict(space.fixed),
+                space=space,
+                given=self._options.given,
+                prepare_s=self._deadlines.elapsed_s,
+                calibrated_by=calibrated_by,
             )
         )
 
@@ -161,7 +162,7 @@ class Session:
         with deadlines.phase("its bound was computed"):
             bounder = Bounder(root.space)
             whole = claims.begin(bounder, root, writer.evaluations, writer.notes("alarm"))
-        self._tell(st.Rooted(claims.whole_ns, whole.terms, whole.limiting))
+        self._tell(st.Rooted(claims.whole_ns, dict(whole.terms)))
         writer.bound(claims.whole_ns, lambda: whole.limiting)
         writer.plant(claims.whole_ns)
         Preparation(self._workload, o, standing, deadlines, self._tell).run(worker)

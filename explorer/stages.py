@@ -1,18 +1,18 @@
-"""What an exploration tells besides the events of its search: prepared, compared, timed again, kept.
+"""Events of an exploration besides those of its search: prepared, compared, timed again, ended.
 
-All times are ns. Logs and tables read only these and the events of search/events.py.
+All but `Compiling` are lines of `--json` (search/line.py). Logs and tables read only these and the events of search/events.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from ..kernels.ir.task import Problem
+import msgspec
+
+from ..kernels.ir.body import Closure
 from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed
-from ..runtime.api.outcome import Disagreement
+from ..search.line import AbstractLine, Inside
 from ..space.candidate import Space
-from ..space.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,57 +22,54 @@ class Compiling:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A run directory is there and the space is built."""
+class Opened(AbstractLine, frozen=True, tag="start", kw_only=True):
+    """`run` and `resume`, as all down to `result`: the run directory is there and the space is built."""
 
-    directory: Path
-    problem: Problem
-    space: Space
-    target: Target
+    run_dir: str
+    problem: str
+    problem_key: str
+    space_key: str
+    target: str
+    calibrated: bool
     seed: int
-    given: tuple[tuple[str, str], ...]  # settings that are no defaults, as text
-    n_resumed: int  # finished evaluations taken over from the journal
-    prepare_s: float
-    calibrated_by: str = ""  # the command that measures the facts of the target, where there is one
-    notes: tuple[str, ...] = ()  # what has changed since the run began
+    resumed: int  # finished evaluations taken over from the journal
+    notes: tuple[str, ...]  # what has changed since the run began
+    fixed: dict[str, str]  # before the search
+    space: Inside[Space]
+    given: Inside[tuple[tuple[str, str], ...]]  # settings that are no defaults, as text
+    prepare_s: Inside[float]
+    calibrated_by: Inside[str]  # the command that measures the facts of the target; "" where none
 
 
-@dataclass(frozen=True, slots=True)
-class Rooted:
-    """The bound of the root, by resource."""
+class Rooted(AbstractLine, frozen=True, tag="root_bound"):
+    """The bound of the whole space, by resource."""
 
     bound_ns: float
-    terms: tuple[tuple[str, float], ...]
-    limiting: str
+    terms_ns: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfTime:
-    """The time limit passed before anything was measured, while `during`: a clause such as "the reference was computed"."""
+class OutOfTime(AbstractLine, frozen=True, tag="out_of_time"):
+    """The time limit was over before anything was measured, while `during`: a clause such as "the reference was computed"."""
 
     limit_s: float
     during: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceTooSlow:
-    """The user's NumPy function took longer than it may; it was not timed, and perhaps not even compared."""
+class ReferenceTooSlow(AbstractLine, frozen=True, tag="reference_too_slow"):
+    """The user's NumPy function took longer than it may: it was not timed, and perhaps not even compared."""
 
     limit_s: float
-    is_compared: bool
+    compared: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FirstWrong:
+class FirstWrong(AbstractLine, frozen=True, tag="first_wrong"):
     """The first implementation of a session whose results were wrong, by its source key, and where it was."""
 
     key: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class RoundingMeasured:
+class RoundingMeasured(AbstractLine, frozen=True, tag="rounding"):
     """A result differed from the reference, so it was measured how far rounding carries those of an input set.
 
     `branches` are sentences on elements that lie on one, where either side is right.
@@ -82,64 +79,62 @@ class RoundingMeasured:
     branches: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreed:
-    """All of the first implementations, so many, were wrong at the same element, with the same value."""
+class Disagreed(AbstractLine, frozen=True, tag="disagreement"):
+    """All of the first candidates were wrong at the same element, with the same value; `detail` says what to do."""
 
-    n: int
-    at: Disagreement
+    candidates: int
+    input_set: int
+    array: str
+    index: tuple[int, ...]
+    got: str
+    want: str
+    detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What the result is compared with; None where it is not known, or not yet (`NumpyTimed`)."""
+class Compared(AbstractLine, frozen=True, tag="baseline"):
+    """What the result is compared with; null where it is not known, or not yet (`numpy`)."""
 
-    default_ns: float | None
+    baseline_ns: float | None
     numpy_ns: float | None
-    n_input_sets: int
+    n_input_sets: Inside[int]
 
 
-@dataclass(frozen=True, slots=True)
-class NumpyTimed:
-    """The NumPy function that the result is compared with, timed like a candidate. Others had the cores in `disturbed` samples."""
+class NumpyTimed(AbstractLine, frozen=True, tag="numpy"):
+    """The NumPy function that the result is compared with, timed after the first candidates."""
 
     time_ns: float
     spread: float
-    n_samples: int
-    disturbed: int
+    samples: int
+    disturbed: int  # samples in which other work had the cores
 
 
-@dataclass(frozen=True, slots=True)
-class MachineChanged:
-    """The same program takes `ratio` times as long as a moment ago: the machine itself is in another state."""
+class MachineChanged(AbstractLine, frozen=True, tag="machine_changed"):
+    """One program takes `ratio` times as long as a moment ago: the machine itself is in another state."""
 
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One candidate of the final re-measurement."""
 
     key: str  # source key
     time_ns: float
     spread: float
-    search_ns: float  # what the search had measured
+    search_ns: Inside[float]  # what the search had measured
 
 
-@dataclass(frozen=True, slots=True)
-class Remeasured:
-    """The best candidates, timed again in turn, fastest first; the first `n_ties` are equal.
+class Remeasured(AbstractLine, frozen=True, tag="final"):
+    """The best candidates, timed again in turn, fastest first; the first `ties` are equal.
 
     `is_disturbed`: other work took the cores meanwhile, and the times of the search stand.
     """
 
-    entries: tuple[Again, ...]
-    n_ties: int
-    is_disturbed: bool = False
+    top: tuple[Again, ...]
+    ties: int
+    is_disturbed: Inside[bool]
 
 
-@dataclass(frozen=True, slots=True)
-class OtherCompiler:
+class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
     """The fastest of the best as another compiler builds it, in `ratio` times the time of the best of the search."""
 
     compiler: str
@@ -147,71 +142,52 @@ class OtherCompiler:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best implementation, verified, as it was timed last."""
+class NotOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A closed task: bounds count what its body surely does."""
 
-    time_ns: float
-    spread: float
-    n_input_sets: int
-    compiler: str  # that built it; "" where there is none to name
+    task: str
+    kind: Closure
+    reason: str
+    file: str
+    line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is left; `bound_ns` and `gap` are None when withdrawn or not known.
+def not_opened(closed: Closed) -> tuple[NotOpened, ...]:
+    """The closed tasks as lines have them."""
+    reasons = ((t.task, t.reason, t.reason.where) for t in closed.tasks)
+    return tuple(NotOpened(task, r.kind, r.text, at.file, at.line) for task, r, at in reasons)
 
-    They hold on the machine at its best, and are proved. `bound_now_ns` and `gap_now` are those on the machine as it was
-    while the best was timed for the last time: None where nobody looked.
+
+class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
+    """The last line of a run; `best_ns` is null where nothing valid was found.
+
+    `bound_ns` and `gap` are null when withdrawn or not known. They hold on the machine at its best, and are proved. `bound_now_ns`
+    and `gap_now` are those on the machine as it was while the best was timed for the last time: null where nobody looked.
+    Status, bound and gap are of the space with the `fixed` decisions.
     """
 
-    bound_ns: float | None
-    gap: float | None
-    bound_now_ns: float | None
-    gap_now: float | None
-    n_alarms: int  # measurements below their bound
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """What the best is compared with; None where it was not timed."""
-
-    default_ns: float | None
-    numpy_ns: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What was tried."""
-
-    n_evaluations: int
-    failures: tuple[tuple[str, int], ...]  # by kind
-    elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What status, bound and gap are of."""
-
-    closed: Closed = NOTHING_CLOSED  # of whose bodies they say no more than what is surely done
-    fixed: tuple[tuple[str, str], ...] = ()  # decisions before the search
-    is_for_input: bool = (
-        False  # the bound counts what bodies do on the arguments that were measured
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The result."""
-
     status: str
-    directory: Path
-    best: Best | None  # None: nothing valid was found
-    limits: Limits
-    references: References
-    effort: Effort
-    scope: Scope
+    best_ns: float | None = None
+    spread: float = 0.0
+    bound_ns: float | None = None
+    gap: float | None = None
+    bound_now_ns: float | None = None
+    gap_now: float | None = None
+    baseline_ns: float | None = None  # null where it was not timed, as the next
+    numpy_ns: float | None = None
+    evaluations: int = 0
+    alarms: int = 0  # measurements below their bound
+    failures: dict[str, int] = msgspec.field(default_factory=dict)  # by kind
+    verified: bool = False
+    compiler: str = ""  # that built the best; "" where there is none to name
+    run_dir: str
+    elapsed_s: float
+    closed: tuple[NotOpened, ...] = ()
     doubts: tuple[str, ...] = ()  # sentences: too few candidates, disturbed times
+    fixed: dict[str, str] = msgspec.field(default_factory=dict)  # before the search
+    n_input_sets: Inside[int] = 0
+    closed_tasks: Inside[Closed] = NOTHING_CLOSED
+    is_for_input: Inside[bool] = False  # the bound counts what bodies do on what was measured
 
 
 Stage = (

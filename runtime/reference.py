@@ -80,7 +80,7 @@ class Reference:
         seed: int | None = None,
     ) -> dict[str, Array]:
         """All arrays of the sequence after its calls ran in order on copies (temporaries start as zeros): in float64 where `wide`,
-        as `kernels.oracle.run_reference` with that dtype, else in the types of the sequence.
+        as `testing.interpreted.run_reference` with that dtype, else in the types of the sequence.
 
         With a `seed` results that were rounded are moved (kernels/interpret/moved.py).
 

@@ -18,7 +18,6 @@ class Progress:
 
     elapsed_s: float
     evaluations: int  # measured in this search
-    since_best: int  # evaluations since the incumbent last changed
     best_ns: float | None
     gap: float | None  # None: no incumbent, or withdrawn
 
@@ -76,34 +75,6 @@ class Gap(AbstractRule):
     def is_hit(self, progress: Progress) -> bool:
         # A gap of zero is the business of the search, which then reports a proof.
         return self.share > 0 and progress.gap is not None and progress.gap <= self.share
-
-
-@dataclass(frozen=True)
-class TargetTime(AbstractRule):
-    """Stop at an incumbent of at most `time_ns`."""
-
-    time_ns: float
-
-    @property
-    def status(self) -> str:
-        return "target_time"
-
-    def is_hit(self, progress: Progress) -> bool:
-        return progress.best_ns is not None and progress.best_ns <= self.time_ns
-
-
-@dataclass(frozen=True)
-class Stall(AbstractRule):
-    """Stop after `limit` measured candidates without a new incumbent."""
-
-    limit: int
-
-    @property
-    def status(self) -> str:
-        return "stalled"
-
-    def is_hit(self, progress: Progress) -> bool:
-        return progress.best_ns is not None and progress.since_best >= self.limit
 
 
 class Interrupt:

@@ -1,5 +1,6 @@
-"""What a search tells: frozen events from which logs, plots and journals are made, and the tally
-that counts along.
+"""Events of a search, from which logs, plots and journals are made, and the tally that counts along.
+
+Those that `--json` prints are lines (`line.py`).
 
 All times are ns, all bounds are lower bounds in ns. A source tag says how a candidate was come by:
 U default of the user, W warm start, M tree, R rollout, D bound dive, N near the best, F final re-measurement.
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .candidate import SearchCandidate
+from .line import AbstractLine, Inside
 
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
 Origin = Literal["measured", "duplicate", "history"]
@@ -127,12 +129,10 @@ class Reopened:
     bound_ns: float
 
 
-@dataclass(frozen=True, slots=True)
-class Widened:
-    """The space has become wider, its root has this bound, and another tree is begun: nodes count from 0 again."""
+class Widened(AbstractLine, frozen=True, tag="widened"):
+    """The space grew: its root has this bound, and another tree is begun, whose nodes count from 0."""
 
     bound_ns: float
-    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +188,12 @@ class BoundMoved:
     candidate: SearchCandidate | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissibilityAlarm:
-    """A measured time is below the bound of its candidate or of an ancestor: the gap is withdrawn
-    from here on.
-    """
+class AdmissibilityAlarm(AbstractLine, frozen=True, tag="alarm"):
+    """A measurement below the bound of its candidate or of an ancestor: the bound is wrong, and the gap withdrawn from here on."""
 
-    node: int
     time_ns: float
     bound_ns: float
-    key: bytes
-    alarms: int
-    candidate: SearchCandidate | None = field(compare=False)
+    key: Inside[bytes]
 
 
 @dataclass(slots=True)
@@ -250,25 +244,32 @@ class Tally:
         return replace(self, refused=self.refused.copy(), spent_s=self.spent_s.copy())
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the log. `bound_ns` and `gap` are None when withdrawn or not yet known."""
+class Row(AbstractLine, frozen=True, tag="row"):
+    """A row of the log. `bound_ns` and `gap` are null when withdrawn or not yet known."""
 
-    tag: Tag
-    is_new_best: bool
+    elapsed_s: float
+    source: str  # a Tag
+    new_best: bool
+    explored: int
     open: int
-    tally: Tally
+    pruned_bound: int  # values of choices, in the tree and in rollouts
+    pruned_csp: int  # likewise
     bound_ns: float | None
     best_ns: float | None
     spread: float
     gap: float | None
-    elapsed_s: float
+    ok: int
+    wrong: int
+    crash: int
+    timeout: int
+    unbuilt: int
+    tally: Inside[Tally]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event. `status`: optimal gap_limit time_limit eval_limit target_time stalled
-    exhausted infeasible interrupted.
+    """The last event. `status`: optimal gap_limit time_limit eval_limit exhausted
+    infeasible interrupted.
 
     `top` are the best distinct implementations, best first.
     """

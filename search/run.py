@@ -161,7 +161,7 @@ def _adopt_history(exploration: Exploration) -> None:
     timed = [(o.time_ns, key, o) for key, o in history.items() if o.time_ns is not None]
     for _, key, outcome in sorted(timed, key=lambda entry: entry[:2]):
         root_ns = exploration.root_bound_ns * exploration.pruning.factor
-        exploration.check_admissible(outcome, root_ns, key, 0, None)
+        exploration.check_admissible(outcome, root_ns, key)
         exploration.rank(outcome, key, "W", None, -1)
 
 

@@ -200,7 +200,7 @@ class Candidate:
         return int(self.domains[choice_id]).bit_length() - 1
 
     def assignment(self) -> npt.NDArray[np.int64]:
-        """[n_choices] value of every choice of a complete candidate, for `Model.violations`."""
+        """[n_choices] value of every choice of a complete candidate, for `testing.violations`."""
         assert self.is_complete
         return np.log2(self.domains).astype(np.int64)
 

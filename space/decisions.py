@@ -6,7 +6,7 @@ and one that no longer exists is reported instead of meaning something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -63,7 +63,7 @@ def fixed_text(fixed: Sequence[tuple[str, str]]) -> str:
     return f"{fixed_count(fixed)} fixed: {_listed(dict(fixed))}"
 
 
-def fixed_count(fixed: Sequence[tuple[str, str]]) -> str:
+def fixed_count(fixed: Sized) -> str:
     """How many choices that are."""
     return "1 choice" if len(fixed) == 1 else f"{len(fixed)} choices"
 

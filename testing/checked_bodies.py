@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space
@@ -16,6 +15,7 @@ from ..space.choices import PARALLEL, SCATTER
 from ..space.targets.target import Target
 from .calling import InputSet
 from .checking import random_candidate, target, unusual_candidate
+from .interpreted import run_reference
 from .random_bodies import Body
 
 _MACHINES = ((3, 32), (2, 16), (3, 16), (2, 32), (1, 32))  # cores, bytes of a vector

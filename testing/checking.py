@@ -24,7 +24,6 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
 from ..codegen.text.source import Source
-from ..kernels.interpret.reference import run_reference
 from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording
 from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
@@ -34,6 +33,7 @@ from ..runtime.worker.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
 from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_size
+from .interpreted import run_reference
 from .joining import entry_of, joined
 
 # GCC notes where a vector is wider than a register of the machine, since callers in other files might pass it differently: there

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..codegen.text.source import Source
 from ..kernels.fields.canonical_state import canonical
-from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording, record_program
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ..kernels.tasks.naive_activation import cell_by_cell
@@ -24,6 +23,7 @@ from ..space.candidate import Candidate
 from ..space.decisions import fix
 from . import checking, gpu_checking
 from .calling import Arrays, InputSet
+from .interpreted import run_reference
 from .sparse_trees import Shape
 
 ks: Any = import_module(__package__.partition(".")[0])  # programs of users see it whole

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..codegen.text.source import Source
 from ..kernels.fields.canonical_state import canonical
-from ..kernels.interpret.reference import run_reference
 from ..kernels.language.record import Recording
 from ..kernels.sparse.naming import shared_parts
 from ..kernels.tasks.naive_activation import cell_by_cell
@@ -25,6 +24,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from . import checking
 from .calling import Arrays, InputSet, Judge, call_once, in_child, set_team_size
+from .interpreted import run_reference
 
 N_PERIODS = 3
 THREADS = (1, 2)

@@ -1,4 +1,4 @@
-"""The reference result of a recorded sequence."""
+"""The calls of a recorded sequence, interpreted one after the other."""
 
 from __future__ import annotations
 
@@ -8,32 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..ir.kernel import KernelIR
-from ..ir.walk import widened, written_in
+from ..ir.walk import written_in
 from ..language.record import Call, Recording
 from .kernel import evaluate_scalar, run_kernel
 
 Array = np.ndarray[Any, Any]
 RunKernel = Callable[[KernelIR, Mapping[str, Array], Mapping[str, Any]], None]
 """Runs a kernel in place, as `interpret.run_kernel` does."""
-
-
-def run_reference(
-    recording: Recording,
-    arrays: Mapping[str, Array],
-    scalars: Mapping[str, Any],
-    dtype: Any = None,
-) -> dict[str, Array]:
-    """All arrays of the sequence after its calls ran in order on copies (temporaries start as
-    zeros).
-
-    With `dtype=np.float64` every f32 of the computation is widened to f64, results too: a reference
-    of higher precision. Arrays that no call writes are the given ones themselves, unconverted:
-    copies in double of large inputs would cost more than the computation.
-    """
-    seen = widened(recording) if dtype is not None and np.dtype(dtype) == np.float64 else recording
-    found = initial_arrays(seen, arrays)
-    run_calls(seen, found, scalars)
-    return found
 
 
 def initial_arrays(

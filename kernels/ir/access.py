@@ -137,11 +137,6 @@ class Region:
             a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
         )
 
-    def overlaps(self, other: Region) -> bool:
-        return all(
-            a[0] <= b[1] and b[0] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
-        )
-
 
 def whole(shape: tuple[int, ...]) -> Region:
     """All of an array."""

@@ -104,14 +104,6 @@ class Task:
         return all(loop.is_known for loop in self.loops)
 
     @property
-    def is_affine(self) -> bool:
-        """Whether every index is affine in the loops around it, and no branch or value decides what is touched."""
-        return self.body is None or all(
-            site.guard == ALWAYS and all(x.plain is not None for x in site.index)
-            for site in self.body.sites
-        )
-
-    @property
     def is_reduction(self) -> bool:
         return self.op is not None
 

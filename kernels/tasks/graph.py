@@ -64,10 +64,6 @@ class StateFlowGraph:
     repeats: tuple[Repeat, ...] = ()
     carried: tuple[Edge, ...] = ()
 
-    def predecessors(self, task: int) -> tuple[int, ...]:
-        """Tasks with an edge to `task`, sorted."""
-        return tuple(sorted({e.source for e in self.edges if e.sink == task}))
-
 
 def build_graph(problem: Problem) -> StateFlowGraph:
     """The state-flow graph of the tasks in program order."""

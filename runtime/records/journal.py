@@ -75,26 +75,6 @@ class AbstractJournal(ABC):
         self.close()
 
 
-class MemoryJournal(AbstractJournal):
-    """A journal that lives as long as the process: for tests and for searches nobody resumes."""
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-        self._is_closed = False
-
-    def append(self, record: Record) -> None:
-        if self._is_closed:
-            raise RecordError("the journal is closed")
-        _encode(record)
-        self._records.append(record)
-
-    def records(self) -> tuple[Record, ...]:
-        return tuple(self._records)
-
-    def close(self) -> None:
-        self._is_closed = True
-
-
 class FileJournal(AbstractJournal):
     """A journal in a file, held exclusively while it is open.
 
@@ -129,7 +109,7 @@ class FileJournal(AbstractJournal):
         if self._fd is None:
             raise RecordError(f"the journal {self._path} is closed")
         started_s = time.monotonic()
-        line = sealed(_encode(record), self._sum)
+        line = sealed(encoded(record), self._sum)
         if self._end + len(line) > JOURNAL_BYTES:
             raise RecordError(
                 f"{self._path} has reached its limit of {JOURNAL_BYTES >> 20} MiB: begin another run"
@@ -186,7 +166,8 @@ def _unreadable(path: Path, e: OSError) -> RecordError:
     return RecordError(f"{path} cannot be read: {e.strerror}")
 
 
-def _encode(record: Record) -> bytes:
+def encoded(record: Record) -> bytes:
+    """The text of a record. Raises ValueError for one that could not be read back."""
     line = msgspec.json.encode(record)
     problem = check_record(_decoder.decode(line))
     if problem is not None:

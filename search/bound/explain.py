@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ...space.candidate import Space
 from ...space.targets.kind import CPU, GPU
@@ -12,8 +12,7 @@ from .core_costs import CLOCK_SLACK
 from .operations import SureOperations
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a resource is surely used for: `amount` of `unit` ("B", "flop", "instructions", "additions in a row"; ""
     where nothing is counted), and the `ns` that this takes alone.
     """

@@ -33,7 +33,8 @@ class RegisterModel:
 
     def __init__(self) -> None:
         self._needed: dict[int, list[int]] = {}
-        self._least_ratio = 1.0
+        # The least share of the registers counted with which a kernel got along without spilling.
+        self.least_ratio = 1.0
         self._line: tuple[float, float] | None = None
         self.n_reports = 0
 
@@ -45,20 +46,15 @@ class RegisterModel:
             self.n_reports += 1
             self._needed.setdefault(k.counted, []).append(k.needed)
             if k.spill_bytes == 0:
-                self._least_ratio = min(self._least_ratio, k.registers / k.counted)
+                self.least_ratio = min(self.least_ratio, k.registers / k.counted)
             self._line = None
-
-    @property
-    def least_ratio(self) -> float:
-        """The least share of the registers counted with which a kernel got along without spilling; at most 1."""
-        return self._least_ratio
 
     @property
     def room(self) -> int:
         """How many times the registers that there are may be counted, so that nothing is cut that the compiler may fit by what was
         seen: 1 / `least_ratio`, doubled up from 1, because each step begins another tree.
         """
-        wanted = 1 / self._least_ratio
+        wanted = 1 / self.least_ratio
         return next((room for room in REGISTER_ROOMS if room >= wanted), REGISTER_ROOMS[-1])
 
     @property

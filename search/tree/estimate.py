@@ -1,8 +1,6 @@
-"""How large a space is: Knuth's estimator and Chen's heuristic sampling, from random descents
-(Telamon, section 5.3).
+"""Size of a space by Knuth's estimator, from random descents (Telamon, section 5.3).
 
-Both count the leaves of the tree that `next_choice` spans, without bias: the number of complete
-candidates.
+It counts the leaves of the tree that `next_choice` spans, without bias: the number of complete candidates.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def estimate_knuth(
     for descent in range(n_descents):
         at, product = root, 1.0
         while not at.is_complete:
-            live = _live(at, next_choice(at), keep)
+            live = live_children(at, next_choice(at), keep)
             product *= len(live)
             if not live:
                 n_dead += 1
@@ -73,62 +71,12 @@ def estimate_knuth(
     )
 
 
-def estimate_chen(
-    root: SearchCandidate,
-    *,
-    next_choice: Callable[[SearchCandidate], int],
-    rng: np.random.Generator,
-    n_descents: int = 100,
-    keep: Callable[[SearchCandidate], bool] | None = None,
-) -> SpaceEstimate:
-    """Heuristic sampling: one representative a stratum, weighted by how many subtrees it stands for
-    (Chen 1992).
-
-    The stratum is (depth, number of open choices), as in Telamon; the pass over all strata is one
-    descent. The dead-end share comes from uniform descents of their own, one a pass.
-    """
-    totals = np.empty(n_descents)
-    for descent in range(n_descents):
-        totals[descent] = _chen_pass(root, next_choice, rng, keep)
-    walks = estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents, keep=keep)
-    return SpaceEstimate(
-        "chen", n_descents, interval(totals), walks.dead_end_share, walks.mean_depth
-    )
-
-
-def _chen_pass(
-    root: SearchCandidate,
-    next_choice: Callable[[SearchCandidate], int],
-    rng: np.random.Generator,
-    keep: Callable[[SearchCandidate], bool] | None,
-) -> float:
-    level = {len(root.open_choices()): (1.0, root)}
-    n_leaves = 0.0
-    # All strata of one depth are met before any of the next, which is the order that the method
-    # asks for.
-    while level:
-        below: dict[int, tuple[float, SearchCandidate]] = {}
-        for n_open in sorted(level, reverse=True):
-            weight, candidate = level[n_open]
-            if candidate.is_complete:
-                n_leaves += weight
-                continue
-            for child in _live(candidate, next_choice(candidate), keep):
-                stratum = 0 if child.is_complete else len(child.open_choices())
-                total, representative = below.get(stratum, (0.0, child))
-                total += weight
-                if rng.random() * total < weight:
-                    representative = child
-                below[stratum] = (total, representative)
-        level = below
-    return n_leaves
-
-
-def _live(
+def live_children(
     candidate: SearchCandidate,
     choice: int,
     keep: Callable[[SearchCandidate], bool] | None,
 ) -> list[SearchCandidate]:
+    """The candidates that a choice leads to: no dead ends, and none that `keep` leaves out."""
     return [
         child
         for _, child in candidate.expand(choice)

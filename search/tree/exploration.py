@@ -65,7 +65,6 @@ class Exploration:
         self._plant(root)
         self.is_interrupted = False
         self._last_bound_ns = self.bound_ns  # that an event said
-        self._since_best = 0
         self.last_tag: ev.Tag = "M"  # of what was done last
         self._start_s = budget.clock()
         self._row_s = 0.0
@@ -82,7 +81,7 @@ class Exploration:
         """Take the root of a wider space: the tree is another one, what was measured stays. Nothing waits to be measured."""
         self._plant(root)
         self.pruning.refresh()
-        self.events.append(ev.Widened(self.root_bound_ns * self.pruning.factor, self.elapsed_s))
+        self.events.append(ev.Widened(self.root_bound_ns * self.pruning.factor))
 
     # ------------------------------------------------------------------ what is known
 
@@ -116,24 +115,31 @@ class Exploration:
         progress = Progress(
             elapsed_s=self.elapsed_s,
             evaluations=self.tally.evaluations,
-            since_best=self._since_best,
             best_ns=self.incumbent.best_ns,
             gap=self.gap,
         )
         return self.budget.stop_status(progress)
 
     def row(self, tag: ev.Tag, is_new_best: bool) -> ev.Row:
-        best = self.incumbent.best
+        best, t = self.incumbent.best, self.tally
         return ev.Row(
-            tag=tag,
-            is_new_best=is_new_best,
+            elapsed_s=round(self.elapsed_s, 3),
+            source=tag,
+            new_best=is_new_best,
+            explored=t.explored,
             open=self.tree.n_open,
-            tally=self.tally.copy(),
+            pruned_bound=t.pruned_bound + t.rollout_bound,
+            pruned_csp=t.pruned_csp + t.rollout_csp,
             bound_ns=self.claimed_bound_ns(),
             best_ns=None if best is None else best.time_ns,
             spread=0.0 if best is None else best.spread,
             gap=self.gap,
-            elapsed_s=self.elapsed_s,
+            ok=t.ok,
+            wrong=t.bad,
+            crash=t.crash,
+            timeout=t.timeout,
+            unbuilt=t.unbuilt,
+            tally=t.copy(),
         )
 
     def claimed_bound_ns(self) -> float | None:
@@ -218,7 +224,6 @@ class Exploration:
             self.tally.evaluations += 1
             self.tally.count(outcome.status)
             self.tally.spend(request.tag, outcome.spent_s)
-            self._since_best += 1
             if self.guidance.surrogate is not None:
                 ns = outcome.time_ns
                 self.guidance.surrogate.learn(
@@ -250,17 +255,10 @@ class Exploration:
             self.tally.explored += 1
             self.tree.close(node, CLOSED_EVALUATED)
         if outcome.time_ns is not None:
-            self.check_admissible(outcome, bound_ns, request.key, node_id, request.candidate)
+            self.check_admissible(outcome, bound_ns, request.key)
             self.rank(outcome, request.key, request.tag, request.candidate, node_id)
 
-    def check_admissible(
-        self,
-        outcome: ev.Outcome,
-        bound_ns: float,
-        key: bytes,
-        node_id: int,
-        candidate: SearchCandidate | None,
-    ) -> None:
+    def check_admissible(self, outcome: ev.Outcome, bound_ns: float, key: bytes) -> None:
         """Raise the alarm over a measured time below a (scaled) bound, once an implementation, and lower the scale of all."""
         time_ns = outcome.time_ns
         assert time_ns is not None
@@ -272,9 +270,7 @@ class Exploration:
         if self.oracle.scale is not None:
             share = time_ns / bound_ns * self.pruning.factor
             self.oracle.scale.lower(min(self.oracle.scale.factor, DOUBTED * share))
-        self.events.append(
-            ev.AdmissibilityAlarm(node_id, time_ns, bound_ns, key, self.tally.alarms, candidate)
-        )
+        self.events.append(ev.AdmissibilityAlarm(time_ns, bound_ns, key))
 
     def rank(
         self,
@@ -291,7 +287,6 @@ class Exploration:
         if not self.incumbent.offer(ranked):
             self.incumbent.name_candidate(ranked)
             return
-        self._since_best = 0
         self.events.append(
             ev.NewIncumbent(ranked, previous_ns, node_id, self.tally.evaluations, self.elapsed_s)
         )

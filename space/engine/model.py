@@ -24,7 +24,6 @@ from .declarations import (
 from .order import (
     AFTER,
     BEFORE,
-    holds_order,
     inverse_mask,
 )
 from .rows import Rows
@@ -133,16 +132,3 @@ class Model:
         """[n, n] value of order(i, j) between these objects (all, if none are given), for `order.forest`."""
         chosen = range(len(self.objects)) if objects is None else objects
         return [[self.relation(values, x, y) for y in chosen] for x in chosen]
-
-    def violations(self, values: Sequence[int] | npt.NDArray[np.int64]) -> list[str]:
-        """Names of what a complete assignment (value per position) breaks, judged by the truths."""
-        plain = [int(value) for value in values]
-        broken = [
-            f"domain of {self.choices[var].name}"
-            for var in range(self.n_vars)
-            if not int(self.initial[var]) >> plain[var] & 1
-        ]
-        blocks = (self.rows.objects_of(block) for block in self.rows.places.blocks())
-        if not all(holds_order(self.relation_matrix(plain, block)) for block in blocks):
-            broken.append("order algebra")
-        return broken + [d.name for d in self.declarations if not d.holds(plain)]

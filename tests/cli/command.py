@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+import pytest
+from kernelscape.cli import commands as cli
+from kernelscape.cli.schema import events
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
 
@@ -35,7 +39,22 @@ def reference(x, y, z, f):
 
 
 def objects(text: str) -> list[dict]:
-    return [json.loads(line) for line in text.splitlines()]
+    """The lines of a command, each as its class says that it is: no field is missing, and none is unknown."""
+    found = [json.loads(line) for line in text.splitlines()]
+    for line in found:
+        msgspec.convert(line, events()[line["event"]])
+    return found
+
+
+def made(folder: Path, *arguments: object) -> Path:
+    """The folder of a run that the command makes, with its store and its settings beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["run", *map(str, arguments), "-q", "-o", str(folder / "run")])
+    assert not ended.value.code
+    return folder / "run"
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:

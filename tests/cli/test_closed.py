@@ -39,7 +39,7 @@ def write() -> str:
 
 
 def test_a_run_claims_nothing_of_what_is_closed(explore) -> None:
-    code, out, err = explore("run", write(), "--target", "fake", "--json", "-v")
+    code, out, _ = explore("run", write(), "--target", "fake", "--json", "-q")
     assert code == 0
     result = objects(out)[-1]
     assert result["status"] == "optimal_open"
@@ -53,25 +53,11 @@ def test_a_run_claims_nothing_of_what_is_closed(explore) -> None:
     rows = [o for o in objects(out) if o["event"] == "row"]
     assert rows
     assert all(o["bound_ns"] == result["bound_ns"] for o in rows)
-    assert (
-        f"Closed     {SENTENCE}; bound and gap count what their bodies surely do for this input"
-        in err
-    )
-    status = next(line for line in err.splitlines() if line.startswith("Status"))
-    assert status.startswith("Status       optimal over what is open after ")
-    assert status.endswith(SENTENCE)
     best = load_best(Path(result["run_dir"], "best.json"))
     assert (best.status, best.gap > 0) == ("optimal_open", True)
 
     code, out, _ = explore("explain", result["run_dir"], "--json")
     assert (code, objects(out)[-1]["closed"]) == (0, [closed])
-    code, out, _ = explore("explain", result["run_dir"])
-    assert (
-        code,
-        f"note: {SENTENCE}; bounds count what their bodies surely do for this input" in out,
-    ) == (0, True)
-    code, out, _ = explore("show", write(), "--descents", 0)
-    assert (code, f"  Closed     {SENTENCE}" in out) == (0, True)
     code, out, _ = explore("show", write(), "--descents", 0, "--json")
     assert (code, objects(out)[-1]["closed"]) == (0, [closed])
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.cli import commands as cli
 from kernelscape.codegen.describe import count_starts, describe
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.write.program import print_source
@@ -19,7 +18,7 @@ from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.runtime.device import open_device
 from kernelscape.runtime.records.journal import read_journal
-from kernelscape.runtime.records.record import EvaluationRecord, TallyRecord
+from kernelscape.runtime.records.record import TallyRecord
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Fusion, Packing, Sketch, Tile
@@ -30,6 +29,7 @@ from kernelscape.space.decisions import to_names
 from kernelscape.testing.syntax import nodes, program_of
 
 from ..contracts.journal import lines_of, rewrite
+from .command import evaluations, made
 
 N_EVALUATIONS = 24
 
@@ -41,14 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_run(folder: Path, name: str, n: int, n_evaluations: int) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        options = ("--target", "fake", "--max-evals", str(n_evaluations), "-q")
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["run", name, "--size", f"n={n}", "-o", str(folder / "run"), *options])
-    assert ended.value.code == 0
-    return folder / "run"
+    given = ("--target", "fake", "--max-evals", n_evaluations)
+    return made(folder, name, "--size", f"n={n}", *given)
 
 
 @pytest.fixture
@@ -67,24 +61,12 @@ def found(run: Path) -> Explanation:
     return explain_run(run)
 
 
-def evaluations(run: Path) -> list[EvaluationRecord]:
-    return [r for r in read_journal(run / "journal.jsonl") if isinstance(r, EvaluationRecord)]
-
-
 # --- what it says --------------------------------------------------------------------------------
 
 
 def test_text_has_its_sections_and_json_is_one_object(explore, run: Path) -> None:
     code, out, err = explore("explain", run)
     assert (code, err) == (0, "")
-    for part in (
-        "Where the time goes",
-        "Why the best differs from the default",
-        "What was pruned, and by what",
-        "What was never tried",
-    ):
-        assert f"\n{part}\n" in out
-    assert "times as fast" in out
     assert re.search(r"\n  passed over +[1-9]\d* neighbours", out)
     assert not [line for line in out.splitlines() if line != line.rstrip()]
     code, whole, _ = explore("explain", run, "-v")
@@ -114,18 +96,18 @@ def test_accounts_add_up(found: Explanation, run: Path) -> None:
         assert account.time_ns is not None
         assert account.unexplained_ns is not None
         assert account.bound_ns + account.unexplained_ns == pytest.approx(account.time_ns)
-        assert account.uses[0].resource == account.limiting
-        assert [u.ns for u in account.uses] == sorted((u.ns for u in account.uses), reverse=True)
-        assert account.uses[0].ns <= account.bound_ns * (1 + 1e-9)
-        assert all(u.amount > 0 for u in account.uses if u.unit)
-    flops = {u.amount for a in (found.best, found.default) for u in a.uses if u.unit == "flop"}
+        assert account.terms[0].resource == account.binding
+        assert [u.ns for u in account.terms] == sorted((u.ns for u in account.terms), reverse=True)
+        assert account.terms[0].ns <= account.bound_ns * (1 + 1e-9)
+        assert all(u.amount > 0 for u in account.terms if u.unit)
+    flops = {u.amount for a in (found.best, found.default) for u in a.terms if u.unit == "flop"}
     assert flops == {4.0 * 96 * 96 - 2 * 96}  # the first addition of each sum is an assignment
 
 
 def test_changed_decisions_lead_from_the_default_to_the_best(found: Explanation) -> None:
     best = dict(found.file.decisions)
     assert found.changed
-    assert all(best[name] == after != before for name, before, after in found.changed)
+    assert all(best[x.choice] == x.best != x.default for x in found.changed)
 
 
 def test_tally_is_that_of_the_search(found: Explanation, run: Path) -> None:
@@ -133,7 +115,7 @@ def test_tally_is_that_of_the_search(found: Explanation, run: Path) -> None:
     assert found.pruned is not None
     assert found.pruned.tallies == tallies[-1].counts
     assert found.pruned.tallies["evaluations"] == N_EVALUATIONS
-    assert dict(found.pruned.refused) == tallies[-1].refused
+    assert found.pruned.refused == tallies[-1].refused
 
 
 def test_sessions_are_summed(copy: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -143,9 +125,9 @@ def test_sessions_are_summed(copy: Path, monkeypatch: pytest.MonkeyPatch, tmp_pa
     after = explain_run(copy).pruned
     assert before is not None
     assert after is not None
-    assert (before.n_sessions, after.n_sessions) == (1, 2)
+    assert (before.sessions, after.sessions) == (1, 2)
     assert after.tallies is not None
-    assert after.tallies["evaluations"] == N_EVALUATIONS + 3 == after.n_evaluations
+    assert after.tallies["evaluations"] == N_EVALUATIONS + 3 == after.evaluations
 
 
 def test_untried_values_were_possible_and_in_no_measured_implementation(
@@ -226,13 +208,6 @@ def test_a_run_that_measured_nothing_says_so(explore, copy: Path) -> None:
     assert "of a version" not in out
 
 
-def test_a_best_file_alone_explains_the_time_only(explore, run: Path) -> None:
-    code, out, _ = explore("explain", run / "best.json")
-    assert code == 0
-    assert "Why the best differs" in out
-    assert out.count("give the directory of the run") == 2
-
-
 def test_torn_journal_still_explains(explore, copy: Path) -> None:
     journal = copy / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-9])
@@ -275,12 +250,6 @@ def test_errors_are_one_sentence(explore, copy: Path, damage, code: int, sentenc
     assert sentence in err
 
 
-def test_nowhere_is_one_sentence(explore, tmp_path: Path) -> None:
-    code, out, err = explore("explain", tmp_path / "nowhere")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "cannot be read" in err
-
-
 # --- words ---------------------------------------------------------------------------------------
 
 
@@ -312,11 +281,13 @@ PANEL = Sketch(tile=Tile(rows=8, vectors=2, panel=128), stores=ch.STREAM)
     ],
 )
 def test_words_of_sketches(golden, name: str, sizes: dict[str, int], sketch: Sketch) -> None:
-    made = complete_sketch(root_of(space(name, **sizes)), sketch)
-    assert made is not None
-    lines = [f"{topic}\n" + "".join(f"  {p}\n" for p in ps) for topic, ps in describe(made).items()]
+    found = complete_sketch(root_of(space(name, **sizes)), sketch)
+    assert found is not None
+    lines = [
+        f"{topic}\n" + "".join(f"  {p}\n" for p in ps) for topic, ps in describe(found).items()
+    ]
     kind = "default" if not sketch.fusion.launch else "sketch"
-    golden("".join(lines) + f"{count_starts(made)}\n", f"words_{name}_{kind}.txt")
+    golden("".join(lines) + f"{count_starts(found)}\n", f"words_{name}_{kind}.txt")
 
 
 @pytest.mark.parametrize("name", ["gemver", "atax", "axpydot"])

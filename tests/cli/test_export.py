@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.cli import commands as cli
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.text.header import header_file, header_text
 from kernelscape.explorer.check_inputs import inputs_of
@@ -29,7 +28,7 @@ from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from msgspec import structs
 
-from .command import objects
+from .command import made, objects
 
 GCC = ("gcc", "-O1", "-march=native", "-ffp-contract=off", "-Wno-psabi")
 
@@ -38,14 +37,7 @@ GCC = ("gcc", "-O1", "-march=native", "-ffp-contract=off", "-Wno-psabi")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two evaluations."""
     folder = tmp_path_factory.mktemp("found")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        given = ("--size", "m=30,n=50", "--max-evals", "2", "--time-limit", "5s", "-q")
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["run", "gesummv", *given, "-o", str(folder / "run")])
-    assert ended.value.code == 0
-    return folder / "run"
+    return made(folder, "gesummv", "--size", "m=30,n=50", "--max-evals", 2, "--time-limit", "5s")
 
 
 @pytest.mark.compiler
@@ -84,17 +76,6 @@ def test_texts_of_the_file_begin_no_line(explore, found: Path) -> None:
         "f", SimpleNamespace(suffix=".c"), ["gcc"], replace(found_best, file=file), False
     )
     assert not any(line.lstrip().startswith("execute_process") for line in text.splitlines())
-
-
-def test_what_cannot_be_exported_is_a_sentence(explore, found: Path) -> None:
-    for path, code, sentence in (
-        ("nowhere", 2, "nowhere cannot be read"),
-        (found.parent, 2, "no run"),
-    ):
-        got, out, err = explore("export", path, "-o", "out")
-        assert (got, out, err.count("\n")) == (code, "", 1)
-        assert sentence in err
-    assert "-o" in explore("export", found)[2]
 
 
 @ks.kernel

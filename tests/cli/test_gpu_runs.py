@@ -11,11 +11,10 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.cli import commands as cli
 from kernelscape.kernels.library import load
 from kernelscape.runtime.records.loading import load_best
 
-from .command import evaluations, objects
+from .command import evaluations, made, objects
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytestmark = [
@@ -26,22 +25,15 @@ GIVEN = ("gesummv", "--size", "n=37", "--target", "emulator", "--max-evals", 3)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def emulated(tmp_path_factory) -> Path:
     """A run of three evaluations."""
-    folder = tmp_path_factory.mktemp("emulated")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["run", *map(str, GIVEN), "-q", "-o", str(folder / "run")])
-    assert ended.value.code == 0
-    return folder / "run"
+    return made(tmp_path_factory.mktemp("emulated"), *GIVEN)
 
 
 @pytest.fixture
-def run(made: Path, tmp_path: Path) -> Path:
+def run(emulated: Path, tmp_path: Path) -> Path:
     """A copy, to go on with or to damage."""
-    return Path(shutil.copytree(made, tmp_path / "copy"))
+    return Path(shutil.copytree(emulated, tmp_path / "copy"))
 
 
 def test_a_run_is_saved_and_resumed(explore, run: Path) -> None:

@@ -18,25 +18,7 @@ from kernelscape.runtime.records.record import (
 )
 from msgspec import structs
 
-from .command import SMALL, USER_FILE, objects
-
-
-@pytest.mark.parametrize("form", ["dot", "mermaid"])
-def test_the_graph_of_a_library_sequence(explore, golden, form: str) -> None:
-    code, out, _ = explore("graph", "gemver", "--size", "n=64", f"--{form}")
-    assert code == 0
-    golden(out, f"gemver_graph.{form}.txt")
-
-
-def test_the_graph_of_a_users_file_goes_to_a_file(explore) -> None:
-    Path("mine.py").write_text(USER_FILE)
-    code, out, err = explore("graph", "mine.py:both", "--size", "n=8", "--dot", "-o", "both.dot")
-    assert (code, out, err) == (0, "", "both.dot\n")
-    assert 't0 -> t1 [label="y@1"];' in Path("both.dot").read_text()
-    code, out, _ = explore("graph", "mine.py:both", "--size", "n=8", "--json")
-    (fields,) = objects(out)
-    assert fields["form"] == "text" and "scale0 -> scale1  flow value(y)@1" in fields["text"]
-    assert explore("graph", "mine.py:neither", "--size", "n=8")[0] == 2
+from .command import SMALL, objects
 
 
 def test_lines_say_why_a_task_must_wait() -> None:
@@ -144,12 +126,3 @@ def test_a_killed_session_ends_with_its_last_record() -> None:
         "time of one program, in its first": 1.5,
     }
     assert [e["name"] for e in events if e["ph"] == "i"] == ["5 ms"]
-
-
-@pytest.mark.parametrize("place", ["nowhere", "best.json", "empty"])
-def test_no_trace_without_a_run(explore, place: str) -> None:
-    Path("best.json").write_text("{}")
-    Path("empty").mkdir()
-    code, out, err = explore("trace", place)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert not Path("trace.json").exists()

@@ -98,25 +98,6 @@ def test_config_file_replaces_the_found_ones(tmp_path: Path) -> None:
     assert (got.seed, got.final_top) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("sed = 3\n", "no setting 'sed'; did you mean seed?"),
-        ('seed = "x"\n', "'x' is not a whole number"),
-        ("seed = \n", "is not valid TOML"),
-        ('strategy = "mtcs"\n', "did you mean mcts?"),
-        ("[seed]\n", "is not a whole number"),
-    ],
-)
-def test_bad_files_get_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    (tmp_path / "kernelscape.toml").write_text(text)
-    with pytest.raises(SettingsError) as caught:
-        load_settings({}, environ={}, folder=tmp_path)
-    assert sentence in str(caught.value)
-    assert "kernelscape.toml" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_unknown_variable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="KERNELSCAPE_SEDE: there is no setting 'sede'"):
         load_settings({}, environ={"KERNELSCAPE_SEDE": "1"}, folder=tmp_path)

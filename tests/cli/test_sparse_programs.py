@@ -12,8 +12,9 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.cli import commands as cli
 from kernelscape.kernels.fields.program import current_program
+
+from .command import made
 
 PROGRAM = """
 import os
@@ -79,14 +80,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a program that is no longer there."""
     folder = tmp_path_factory.mktemp("found")
     program = write(folder / "program.py")
-    command = ["run", f"{program}:step", "--max-evals", "2", "-q", "-o", str(folder / "run")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        with pytest.raises(SystemExit) as ended:
-            cli.main(command)
-    assert not ended.value.code
+    run = made(folder, f"{program}:step", "--max-evals", 2)
     program.unlink()
-    return folder / "run"
+    return run
 
 
 def started(cells: int = 4) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernelscape.cli import commands as cli
 from kernelscape.runtime.files import (
     OddFileError,
     append,
@@ -20,6 +19,8 @@ from kernelscape.runtime.files import (
     write_in,
     write_named,
 )
+
+from .command import made
 
 # --- opening ------------------------------------------------------------------------------------
 
@@ -122,12 +123,8 @@ def test_what_the_user_names_may_be_a_device(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run."""
-    folder = tmp_path_factory.mktemp("strangers") / "run"
-    given = ("--target", "fake", "--size", "n=1000", "--max-evals", "2", "-q", "-o", str(folder))
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["run", "axpydot", *given])
-    assert caught.value.code == 0
-    return folder
+    given = ("--target", "fake", "--size", "n=1000", "--max-evals", 2)
+    return made(tmp_path_factory.mktemp("strangers"), "axpydot", *given)
 
 
 @pytest.fixture

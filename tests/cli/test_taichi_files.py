@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -89,103 +88,12 @@ def test_python_is_told_of_zeros_as_well(caplog: pytest.LogCaptureFixture, tmp_p
     ]
 
 
-@pytest.mark.parametrize("command", ["run", "show", "graph", "tune", "check"])
-def test_all_commands_that_take_a_function_take_what_begins(explore, command: str) -> None:
-    rest = {"tune": ("--sizes", "n=9"), "check": ("--size", "n=9", "--as")}
-    given = rest.get(command, ("--size", "n=9"))
-    Path("a.py").write_text(STEP)
-    first = ("a.c", *given) if command == "check" else ()
-    last = () if command == "check" else given
-    code, _, err = explore(command, *first, "a.py:step", "--before", "step", *last)
-    assert code == 2 and "a.py has no make_arguments and makes its fields itself: n is 8" in err
-
-
 def test_spaces_of_programs_are_shown(explore) -> None:
     with interpret():
         code, out, err = explore(
             "show", f"{PROGRAMS / 'wave.py'}:step", "--before", "make_a_drop", "--descents", "0"
         )
     assert code == 0 and "task   integrate0" in out and ZERO not in err
-
-
-STEP = """
-import taichi as ti
-import taichi.math as tm
-
-ti.init()
-n = 8
-x = ti.field(ti.f32, shape=n)
-
-@ti.kernel
-def step():
-    for i in x:
-        x[i] = tm.clamp(x[i] + 1, 0, n)
-
-def fails():
-    1 / 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments", "said"),
-    [
-        (STEP, ("--before", "nothing"), "a.py has no function 'nothing'"),
-        (STEP, ("--before", "fails"), "a.py:fails (--before) failed: ZeroDivisionError in line 15"),
-        (STEP, ("--size", "n=9"), "makes its fields itself: n is 8 there, not 9"),
-        (STEP, ("--size", "m=9"), "makes its fields itself: there is no m there, not 9"),
-        ("import taichi.linalg\n", (), "a.py:1: ti.linalg is not here: sparse matrices are"),
-        ("import taichi as ti\nti.Texture\n", (), "a.py:2: ti.Texture is not here: textures"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(
-    explore, text: str, arguments: tuple[str, ...], said: str
-) -> None:
-    Path("a.py").write_text(text)
-    code, _, err = explore("show", "a.py:step", *arguments)
-    assert code == 2 and said in err and err.count("\n") == 1
-
-
-def test_only_files_have_functions_to_call_before(explore) -> None:
-    code, _, err = explore("graph", "axpydot", "--before", "reset")
-    assert code == 2 and "--before is of FILE.py:function: axpydot is of the library" in err
-
-
-def test_a_file_finds_what_python_would_give_it(explore) -> None:
-    """Arguments of its own, the folder beside it; and what is explored afterwards may still import."""
-    Path("other.py").write_text("import sys\nn = len(sys.argv)\n")
-    late = "def later():\n    import taichi.math as tm\n    assert tm.pi > 3\n    step()\n"
-    Path("a.py").write_text(f"import other\nassert other.n == 1\n{STEP}\n{late}")
-    code, _, err = explore("graph", "a.py:later", "--size", "n=8")
-    assert code == 0, err
-
-
-def test_lines_that_do_not_run_are_told_for_programs_too(explore) -> None:
-    Path("a.py").write_text(
-        "import taichi as ti\n"
-        "gui = ti.GUI('a', (8, 8))\n"
-        "def frames():\n"
-        "    try:\n"
-        "        if gui.running:\n"
-        "            while True:\n"
-        "                gui.show()\n"
-        "                print('between')\n"
-        "            print('behind')\n"
-        "    except ValueError:\n"
-        "        print('elsewhere')\n"
-        "    print('then')\n"
-        "    print('at last')\n"
-        "for _ in range(3):\n"
-        "    frames()\n"
-        "    print('in the loop')\n"
-        "print('the end')\n"
-    )
-    code, out, _ = explore("taichi", "a.py", "--frames", "2", "--json")
-    (line,) = [json.loads(x) for x in out.splitlines() if x.startswith("{")]
-    assert code == 0 and line["not_run"] == [[17, 17]]
-    text = Path("a.py").read_text().replace("for _ in range(3):", "if True:")
-    Path("a.py").write_text(text)
-    code, _, err = explore("taichi", "a.py", "--frames", "2")
-    assert err.endswith("ended after 2 frames; not run: lines 9, 12-13, 16, 17\n")
 
 
 def test_modules_come_and_go_while_other_threads_import() -> None:

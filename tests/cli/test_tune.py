@@ -58,7 +58,7 @@ def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
 
     def interrupted(workload, options, **more):
         found = whole(workload, options, **more)
-        ended = replace(found.ended, status="interrupted")
+        ended = structs.replace(found.ended, status="interrupted")
         file = structs.replace(found.best.file, status="interrupted")
         return replace(found, ended=ended, best=replace(found.best, file=file))
 
@@ -71,26 +71,6 @@ def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
     code, lines = tuned(explore, "vadd", "--sizes", "n=64,n=32,n=16", *FEW)
     assert code == 0
     assert [x["is_new"] for x in lines[:-1]] == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--sizes", ","), "there is no shape"),
-        (("--sizes", "n=4k"), "'n=4k' is not a size"),
-        (("--sizes", "k=4"), "axpydot has no size 'k'"),
-        (("--sizes", "n=4", "-o", "best.json"), "is no file of `explore tune`"),
-        (("--sizes", "n=4", "-o", "of_f64.json"), "name another file"),
-        ((), "Missing option '--sizes'"),
-    ],
-)
-def test_bad_input_is_one_sentence(explore, arguments, sentence: str) -> None:
-    Path("best.json").write_text("{}")
-    empty = {"tuned_schema": 1, "sequence": "axpydot", "dtype": "f64", "target": "fake"}
-    Path("of_f64.json").write_text(json.dumps(empty | {"entries": []}))
-    code, out, err = explore("tune", "axpydot", *arguments, "--target", "fake")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert sentence in err
 
 
 def test_shapes_are_as_far_apart_as_their_extents() -> None:

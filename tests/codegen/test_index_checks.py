@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.bodies.index_checks import index_checks
 from kernelscape.codegen.write.program import arguments_of
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler
 from kernelscape.runtime.cpu.index_check import build_check
 from kernelscape.runtime.device import DeviceOptions
+from kernelscape.testing.interpreted import run_reference
 
 
 @ks.kernel

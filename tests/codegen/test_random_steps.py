@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.testing.batches import Work, faults
 from kernelscape.testing.checked_bodies import Drawn, drawn, machine
 from kernelscape.testing.checking import source_of
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.random_steps import body, in_python
 
 N, BATCH = 40, 40

@@ -11,7 +11,6 @@ import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
@@ -21,6 +20,7 @@ from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.calling import InputSet
 from kernelscape.testing.checking import Way
+from kernelscape.testing.interpreted import run_reference
 
 nd: Any = types.ndarray()
 FLAGS = ("-Wno-unused-function", "-Wno-unknown-pragmas")

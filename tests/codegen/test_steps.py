@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.kernels.analysis.domain_bounds import points
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
@@ -20,6 +19,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.legality import illegal
 from kernelscape.testing.run_tasks import run_tasks
 

@@ -15,8 +15,6 @@ from kernelscape.search.budget import (
     Gap,
     Interrupt,
     Seconds,
-    Stall,
-    TargetTime,
 )
 from kernelscape.search.events import (
     AdmissibilityAlarm,
@@ -254,13 +252,6 @@ class SearcherContract:
         budget = Budget(Seconds(200), clock=lambda: float(next(ticks)))
         last = self.run(space, ToyBench(), budget=budget, prune=False)[-1]
         assert last.status == "time_limit"
-
-    def test_target_time_and_stall(self) -> None:
-        space = random_space(np.random.default_rng(1), n_choices=6)
-        last = self.run(space, ToyBench(), TargetTime(1e9))[-1]
-        assert last.status == "target_time"
-        last = self.run(space, ToyBench(), Stall(3), prune=False)[-1]
-        assert last.status == "stalled"
 
     def test_gap_limit(self) -> None:
         space = random_space(np.random.default_rng(1), n_choices=6)

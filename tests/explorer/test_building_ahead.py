@@ -16,8 +16,8 @@ from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.builder import CpuBuilder
 from kernelscape.runtime.fake.device import FakeBuilder, FakeDevice, FakeWorker
-from kernelscape.runtime.records.journal import MemoryJournal
 from kernelscape.runtime.worker.worker import Worker
+from kernelscape.testing.memory_journal import MemoryJournal
 from kernelscape.tests.explorer.test_machine_state import distinct_candidates, evaluator
 
 

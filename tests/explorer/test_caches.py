@@ -78,8 +78,8 @@ def test_the_final_comparison_is_kept(run) -> None:
     folder, told = run
     (kept,) = of(folder, RemeasuredRecord)
     (event,) = (e for e in told if type(e).__name__ == "Remeasured")
-    assert [e.source_key for e in kept.entries] == [e.key for e in event.entries]
-    assert kept.n_ties == event.n_ties
+    assert [e.source_key for e in kept.entries] == [e.key for e in event.top]
+    assert kept.n_ties == event.ties
 
 
 def test_the_tree_is_what_the_search_told(run) -> None:
@@ -112,4 +112,4 @@ def test_without_the_file_of_the_tree_a_run_goes_on(tmp_path: Path) -> None:
     options = Options(target="fake", max_evals=5, store=False)
     explore_workload(workload, options, directory=tmp_path / "run")
     (tmp_path / "run" / "tree.jsonl").unlink()
-    assert resume(tmp_path / "run", max_evals=5).ended.effort.n_evaluations == 10
+    assert resume(tmp_path / "run", max_evals=5).ended.evaluations == 10

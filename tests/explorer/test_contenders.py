@@ -135,7 +135,7 @@ def test_what_wins_the_final_rounds_is_verified_before_it_is_the_best(
     (stands,) = [r for r in standing_evaluations(wrong.records) if r.source_key == second]
     assert (stands.status, stands.time_ns) == ("wrong", None)
     assert stands.decisions == wrong.evaluations[-1].decisions
-    assert wrong.run.ended.effort.failures == (("wrong", 1),)
+    assert wrong.run.ended.failures == {"wrong": 1}
     assert (wrong.folder / "failed" / f"wrong-{second}.c").exists()
     resumed = resume(wrong.folder, max_evals=30)
     assert resumed.best.file.source_key != second

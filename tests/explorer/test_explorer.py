@@ -83,8 +83,8 @@ def test_run_tells_its_result(explored) -> None:
     run = explored
     assert run.status == "eval_limit"
     assert run.best.time_ns > 0
-    assert run.ended.effort.n_evaluations == 5
-    assert run.ended.references.numpy_ns is not None
+    assert run.ended.evaluations == 5
+    assert run.ended.numpy_ns is not None
     assert run.gap is None or 0 <= run.gap < 1
     assert run.bound_ns is None or run.bound_ns <= run.best.time_ns * 1.01
     assert run.best.source == (run.directory / "kernel.c").read_text()
@@ -183,7 +183,7 @@ def test_equal_seeds_visit_equal_candidates(tmp_path: Path) -> None:
 def test_every_strategy_runs(tmp_path: Path, strategy: str) -> None:
     run, told = fake_run(tmp_path, strategy=strategy)
     assert run.best is not None
-    assert run.ended.effort.n_evaluations == 30
+    assert run.ended.evaluations == 30
     assert any(isinstance(e, ev.Evaluated) for e in told)
     best = min(r.time_ns for r in measured(tmp_path) if r.time_ns is not None)
     assert run.best.time_ns == best
@@ -194,9 +194,9 @@ def test_a_bound_that_was_wrong_does_not_end_the_search(tmp_path: Path) -> None:
     run, told = fake_run(tmp_path, "gemver", 1024)
     assert any(isinstance(e, ev.AdmissibilityAlarm) for e in told)
     assert (run.bound_ns, run.gap) == (None, None)
-    assert (run.status, run.ended.effort.n_evaluations) == ("eval_limit", 30)
+    assert (run.status, run.ended.evaluations) == ("eval_limit", 30)
     more = resume(tmp_path, max_evals=5)
-    assert (more.status, more.ended.effort.n_evaluations) == ("eval_limit", 35)
+    assert (more.status, more.ended.evaluations) == ("eval_limit", 35)
     assert more.gap is None
 
 
@@ -206,7 +206,7 @@ def test_resume_counts_what_was_done_and_repeats_nothing(tmp_path: Path) -> None
     run = resume(tmp_path, max_evals=10)
     both = measured(tmp_path)
     assert both[: len(first)] == first
-    assert len(both) == 40 == run.ended.effort.n_evaluations
+    assert len(both) == 40 == run.ended.evaluations
     keys = [r.source_key for r in both]
     assert len(set(keys)) == len(keys)
     assert run.best.time_ns == min(r.time_ns for r in both)
@@ -332,7 +332,7 @@ def test_finalists_are_ranked_by_what_they_take_without_the_machine() -> None:
     assert [t.outcome.time_ns for t in timed] == [150.0, 100.0, 130.0]
     told = comparison(timed)
     # Of the last nothing but a wide spread is known, so it may be as fast as the first; the second is surely slower.
-    assert (told.n_ties, told.is_disturbed) == (2, False)
+    assert (told.ties, told.is_disturbed) == (2, False)
 
 
 def test_a_choice_that_is_newer_than_the_file_has_its_plain_value(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_decisions_may_be_fixed_before_the_search(tmp_path: Path) -> None:
     assert dict(header["fixed"]) == expected
     again = resume(tmp_path, max_evals=2)
     assert again.fixed == expected
-    assert again.ended.effort.n_evaluations == 5
+    assert again.ended.evaluations == 5
     assert (
         explain_run(tmp_path).notes[0].startswith("3 choices fixed: fused(gemv0,gemv1) = SEPARATE")
     )
@@ -413,7 +413,7 @@ def test_all_decisions_of_a_best_leave_one_implementation(explored, tmp_path: Pa
         decisions=explored.best.decisions,
     )
     assert run.status == "optimal"
-    assert run.ended.effort.n_evaluations == 1
+    assert run.ended.evaluations == 1
     assert run.best.file.source_key == explored.best.file.source_key
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.cli.json_log import to_fields
 from kernelscape.cli.log import TextLog
 from kernelscape.explorer import contenders
 from kernelscape.explorer.evaluation import Evaluator, Hooks
@@ -14,11 +13,12 @@ from kernelscape.explorer.machine_state import MachineStates, best_of_each
 from kernelscape.explorer.stages import MachineChanged
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
-from kernelscape.runtime.records.journal import MemoryJournal
 from kernelscape.search.budget import Interrupt
+from kernelscape.search.line import line_text
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing.cases import library_cases
+from kernelscape.testing.memory_journal import MemoryJournal
 
 
 def test_a_state_is_known_again_by_the_time_of_the_control() -> None:
@@ -210,7 +210,7 @@ def test_the_log_says_that_the_machine_changed() -> None:
     TextLog(lines.append, version="1")(MachineChanged(1.6))
     assert len(lines) == 1
     assert "one program takes 1.60 times as long as before" in lines[0]
-    assert to_fields(MachineChanged(1.6)) == {"event": "machine_changed", "ratio": 1.6}
+    assert line_text(MachineChanged(1.6)) == '{"event": "machine_changed", "ratio": 1.6}'
 
 
 def test_the_control_is_the_code_that_was_timed(monkeypatch) -> None:

@@ -71,7 +71,7 @@ def test_each_evaluation_gives_the_source_that_it_names(run: Path) -> None:
 def test_it_is_explained(run: Path) -> None:
     found = explain_run(run)
     assert found.pruned is not None
-    assert found.pruned.n_evaluations == N_EVALUATIONS[run.name]
+    assert found.pruned.evaluations == N_EVALUATIONS[run.name]
     assert found.best.time_ns == load(run).time_ns
     assert 0 < found.best.bound_ns < load(run).time_ns
     assert not any("another source" in note for note in found.notes)

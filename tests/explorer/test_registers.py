@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.cli.explain_view import explain_fields, explain_lines
+from kernelscape.cli.explain_view import explain_lines
 from kernelscape.codegen.text.source import KernelLaunch, Source
 from kernelscape.explorer import explanation as explanation_module
 from kernelscape.explorer import session as session_module
@@ -23,6 +23,7 @@ from kernelscape.runtime.records.record import EvaluationRecord, LaunchRecord
 from kernelscape.runtime.records.replay import StaleError, restore_complete
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.learn.registers import Compiled, RegisterModel
+from kernelscape.search.line import line_text
 from kernelscape.space.build import build_space, widened
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import to_names
@@ -139,7 +140,7 @@ def test_a_run_is_explained_with_what_was_reported(runs, monkeypatch):
     counted = next(x.counted for x in found.best.launches if x.tasks)
     text = "\n".join(explain_lines(found, 1))
     assert f"40 registers each ({counted} counted for its sums), 0 B spilled" in text
-    fields = explain_fields(found)
+    fields = json.loads(line_text(found))
     assert fields["best"]["launches"][0]["registers"] == 40
     assert "launches" not in fields["default"]
 

@@ -14,8 +14,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli import log
-from kernelscape.cli.json_log import to_fields
-from kernelscape.cli.schema import line_schema, read_line
+from kernelscape.cli.schema import line_schema
 from kernelscape.explorer import preparation
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.alike import Alike
@@ -24,6 +23,7 @@ from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.api.outcome import Disagreement, Failure, Measurement
 from kernelscape.runtime.worker.forked_inputs import input_sets_apart
+from kernelscape.search.line import line_text
 
 nd = ks.types.ndarray()
 
@@ -49,10 +49,9 @@ def on_a_branch(n):
 
 def checked(event):
     """The line of an event, which the schema knows."""
-    line = json.dumps(to_fields(event))
-    jsonschema.Draft202012Validator(line_schema()).validate(json.loads(line))
-    read_line(line)
-    return json.loads(line)
+    line = json.loads(line_text(event))
+    jsonschema.Draft202012Validator(line_schema()).validate(line)
+    return line
 
 
 @pytest.mark.compiler
@@ -62,7 +61,7 @@ def test_a_threshold_between_two_roundings_calls_no_candidate_wrong(tmp_path):
         sequence, *on_a_branch(3000), max_evals=2, directory=tmp_path / "run", on_event=told.append
     )
     assert run.best is not None, run.status
-    assert not run.ended.effort.failures
+    assert not run.ended.failures
     (first,) = [e for e in told if isinstance(e, st.RoundingMeasured) and e.input_set == 0]
     assert first.branches == ("1 of 3,000 elements of mark lies on a branch",)
     assert "; input set 0: 1 of 3,000 elements of mark lies on a branch" in run.best.file.verified
@@ -93,15 +92,15 @@ def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypa
     options = Options(max_evals=40, store=False)
     run = explore_workload(workload, options, directory=tmp_path / "run", on_event=told.append)
     assert (run.best, run.status) == (None, "disagreement")
-    assert run.ended.effort.n_evaluations == 8
+    assert run.ended.evaluations == 8
     (said,) = [e for e in told if isinstance(e, st.Disagreed)]
-    assert (said.n, said.at.array, said.at.index) == (8, "z", (7,))
+    assert (said.candidates, said.array, said.index) == (8, "z", (7,))
     text = checked(said)["detail"]
     for part in (
         "the first 8 candidates",
         "z[7]",
-        said.at.got,
-        said.at.want,
+        said.got,
+        said.want,
         "the reference and the kernels disagree",
         "failed/",
     ):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import LibrarySequence, load, names
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
 
 WANTED = {

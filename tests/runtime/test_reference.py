@@ -9,12 +9,12 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.runtime import reference as module
 from kernelscape.runtime.forked import Stopped, run_apart, shared_empty
 from kernelscape.runtime.llvm import compile_kernel
 from kernelscape.runtime.reference import Reference, choose_way, choose_ways
+from kernelscape.testing.interpreted import run_reference
 
 nd = ks.types.ndarray()
 

@@ -9,10 +9,11 @@ import pytest
 from kernelscape.search.budget import Budget
 from kernelscape.search.events import Finished, Outcome
 from kernelscape.search.options import STRATEGIES
-from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
+from kernelscape.search.tree.estimate import estimate_knuth
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.engine.builder import ModelBuilder
 from kernelscape.testing.bare import bare_space
+from kernelscape.testing.estimate_chen import estimate_chen
 from kernelscape.tests.search.searching import searched
 
 COST = np.random.default_rng(0).integers(0, 50, size=(6, 4)).astype(float)

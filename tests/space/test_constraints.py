@@ -29,6 +29,7 @@ from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import Judge, illegal
 from kernelscape.testing.strategies import sequences
+from kernelscape.testing.violations import violations
 
 nd = types.ndarray()
 
@@ -77,7 +78,7 @@ def test_filters_lose_nothing_and_leave_nothing_illegal(small_universes, name, s
     assert len({c.key for c in found}) == len(found) > 10
     assert cpsat.count(space.model, space.model.initial, 100_000) == (len(found), True)
     for candidate in found:
-        assert space.model.violations(candidate.assignment()) == []
+        assert violations(space.model, candidate.assignment()) == []
         assert illegal(candidate) == ""
 
 
@@ -127,7 +128,7 @@ def test_random_descents_seldom_end_dead(name):
     assert len(dead) < 10, {e.why for e in dead}
     for end in ends[:20]:
         if isinstance(end, Candidate):
-            assert end.space.model.violations(end.assignment()) == []
+            assert violations(end.space.model, end.assignment()) == []
 
 
 relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -146,7 +147,7 @@ def test_random_candidates_are_legal(example, cores, seed):
         candidate = root.random_completion(rng)
         if isinstance(candidate, Candidate):
             assert illegal(candidate, max(cores, 2)) == ""
-            assert candidate.space.model.violations(candidate.assignment()) == []
+            assert violations(candidate.space.model, candidate.assignment()) == []
 
 
 # --- the judge itself: without a constraint it has to find what the constraint is for ---------------
@@ -363,7 +364,7 @@ def test_a_team_packs_exactly_where_the_judge_lets_it():
             continue
         values = made.assignment().copy()
         values[space.variables.packed_by[operand]] = ch.BY_TEAM
-        allowed = space.model.violations(values) == []
+        allowed = violations(space.model, values) == []
         assert allowed == (illegal(Flipped(space, values)) == ""), dict(to_names(made))
         found[allowed] += 1
     assert min(found.values()) > 5, found

@@ -17,6 +17,7 @@ from kernelscape.space.candidate import Candidate, DeadEnd
 from kernelscape.space.decisions import restore
 from kernelscape.space.engine import cpsat
 from kernelscape.testing.checking import random_candidate
+from kernelscape.testing.violations import violations
 
 from .gpu_target import GPU, LARGE, problem_of
 
@@ -181,7 +182,7 @@ def test_the_solver_knows_the_same_rules(name, wanted, forbidden):
     found = cpsat.complete(space.model, domains, {}, 20.0)
     assert found is not None
     made = space.candidate(found)
-    assert isinstance(made, Candidate) and not space.model.violations(made.assignment())
+    assert isinstance(made, Candidate) and not violations(space.model, made.assignment())
     decide(forbidden)
     assert cpsat.complete(space.model, domains) is None
 

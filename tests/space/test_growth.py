@@ -24,6 +24,7 @@ from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
 from kernelscape.testing.machines import library_space
+from kernelscape.testing.violations import violations
 
 from .gpu_target import GPU
 
@@ -75,7 +76,7 @@ def test_tasks_that_are_far_apart_share_no_launch():
     for _ in range(20):
         made = space.root().random_completion(rng)
         assert isinstance(made, Candidate)
-        assert space.model.violations(made.assignment()) == []
+        assert violations(space.model, made.assignment()) == []
 
 
 def independent(x, y, s, z, w, n):
@@ -154,7 +155,7 @@ def test_components_are_spaces_of_their_own(two_together):
     assert len({c.key for c in found}) == len(found) == len(parts[0]) * len(parts[1]) > 10
     assert cpsat.count(space.model, space.model.initial, 100_000) == (len(found), True)
     for candidate in found:
-        assert space.model.violations(candidate.assignment()) == []
+        assert violations(space.model, candidate.assignment()) == []
         assert illegal(candidate) == ""
 
 

@@ -20,6 +20,7 @@ from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
+from kernelscape.testing.violations import violations
 
 SEQUENCES = ("atax", "gemver", "sgemvt")
 
@@ -59,7 +60,7 @@ def test_late_candidates_are_legal(name, cores):
     found = drawn(late_root(name, cores=cores), 150)
     assert len(found) >= 140
     for candidate in found:
-        assert candidate.space.model.violations(candidate.assignment()) == []
+        assert violations(candidate.space.model, candidate.assignment()) == []
         assert illegal(candidate, cores) == ""
 
 

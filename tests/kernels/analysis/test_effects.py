@@ -340,8 +340,8 @@ def test_dependences_are_paths_of_the_state_flow_graph(example: Example) -> None
     graph = build_graph(problem)
     before: dict[int, set[int]] = {}
     for k in range(len(problem.tasks)):
-        direct = graph.predecessors(k)
-        before[k] = set(direct).union(*(before[p] for p in direct))
+        direct = {e.source for e in graph.edges if e.sink == k}
+        before[k] = direct.union(*(before[p] for p in direct))
     found = dependences(problem)
     for d in found:
         assert d.source in before[d.sink]

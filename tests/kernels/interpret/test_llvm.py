@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import print_llvm
-from kernelscape.kernels.interpret.reference import initial_arrays, run_calls, run_reference
+from kernelscape.kernels.interpret.reference import initial_arrays, run_calls
 from kernelscape.kernels.interpret.work import work_of
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -26,6 +26,7 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.in_llvm import run_in_llvm
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.strategies import Example, sequences
 
 nd = ks.types.ndarray()

@@ -207,5 +207,4 @@ def test_independent_iterations(fn: Any, expected: bool) -> None:
 def test_questions_of_a_task() -> None:
     closed = closed_of(guarded, *(floats(9) for _ in range(5)))
     assert not closed.is_structured
-    assert not closed.is_affine
     assert closed.has_known_extents

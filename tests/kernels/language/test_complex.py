@@ -6,7 +6,6 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.executor import interpret
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.language.complex_numbers import pairs_of
 from kernelscape.kernels.language.errors import LanguageError
@@ -14,6 +13,7 @@ from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.records.signature import Signature
 from kernelscape.runtime.records.stored import bind_arguments
+from kernelscape.testing.interpreted import run_reference
 
 nd = ks.types.ndarray()
 TURN = 0.6 + 0.8j

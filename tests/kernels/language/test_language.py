@@ -6,7 +6,6 @@ from inspect import Parameter
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import (
     DType,
     For,
@@ -22,6 +21,7 @@ from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.kernel import template
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.language.signature import scalar_dtype
+from kernelscape.testing.interpreted import run_reference
 
 N = 6
 WEIGHTS = (0.5, 0.25, 0.125)

@@ -4,10 +4,10 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.executor import interpret
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.testing.interpreted import run_reference
 
 nd = ks.types.ndarray()
 

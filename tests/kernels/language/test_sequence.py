@@ -4,13 +4,13 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.executor import interpret
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import ArrayParam, Cast, Const, DType, Param
 from kernelscape.kernels.ir.text import show_expr
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.kernel import template
 from kernelscape.kernels.language.record import ndarray, record, record_sequence
+from kernelscape.testing.interpreted import run_reference
 
 
 @ks.kernel

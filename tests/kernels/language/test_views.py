@@ -4,9 +4,9 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.interpret.executor import interpret
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record, record_sequence
+from kernelscape.testing.interpreted import run_reference
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 nd = ks.types.ndarray()

@@ -6,7 +6,6 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.language.record import record_program
 from kernelscape.kernels.tasks.execution_counts import counting
@@ -17,6 +16,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.operations import SureOperations
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
+from kernelscape.testing.interpreted import run_reference
 
 N_CELLS = 3 * 16  # in the active blocks of x
 

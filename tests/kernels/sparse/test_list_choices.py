@@ -16,7 +16,6 @@ from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.fields.canonical_state import canonical
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
 from kernelscape.kernels.ir.on_trees import compactions
 from kernelscape.kernels.ir.walk import nested_statements
@@ -29,6 +28,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.sparse_trees import Shape
 
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.decisions import fix
 from kernelscape.testing import checking, sparse_batches, sparse_candidates, sparse_periods
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.sparse_drawn import WORDS, Part, Tree
 from kernelscape.testing.sparse_programs import World
 

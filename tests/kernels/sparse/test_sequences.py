@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from kernelscape.cli.tree_view import tree_lines
 from kernelscape.kernels.fields.canonical_state import canonical, unsound, without_inactive
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
@@ -19,6 +18,7 @@ from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_valu
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from kernelscape.kernels.analysis.effects import arrays_written
 from kernelscape.kernels.analysis.speculation import may_blend
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
 
 nd: Any = types.ndarray()

@@ -15,7 +15,6 @@ from kernelscape.kernels.analysis.effects import (
     overwrites_all,
     task_writes,
 )
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.domain import Count, Loop
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem
@@ -24,6 +23,7 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
 from kernelscape.testing.strategies import Example, sequences
 

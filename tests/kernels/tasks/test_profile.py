@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.must_execute import needed
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.language.kernel import kernel, ndrange, types
 from kernelscape.kernels.language.record import record_sequence
@@ -19,6 +18,7 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.profile import Profile, TaskProfile, Touched
 from kernelscape.search.bound.bodies import BodyOperations, body_bytes
 from kernelscape.search.bound.operations import SureOperations
+from kernelscape.testing.interpreted import run_reference
 
 nd: Any = types.ndarray()
 

@@ -34,7 +34,8 @@ def topological_orders(draw: Any, graph: StateFlowGraph) -> list[int]:
     left = [n.task for n in graph.nodes]
     order: list[int] = []
     while left:
-        ready = [t for t in left if not set(graph.predecessors(t)) & set(left)]
+        waiting = {e.sink for e in graph.edges if e.source in left}
+        ready = [t for t in left if t not in waiting]
         order.append(draw(st.sampled_from(ready)))
         left.remove(order[-1])
     return order

@@ -57,4 +57,4 @@ def test_a_library_that_is_gone_before_it_is_run(tmp_path, monkeypatch):
     run = explore_workload(workload, options, directory=tmp_path / "run")
     assert n_removed == 1
     assert run.best is not None
-    assert run.ended.effort.failures == ()
+    assert run.ended.failures == {}

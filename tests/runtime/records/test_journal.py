@@ -10,8 +10,9 @@ import sys
 
 import msgspec
 import pytest
-from kernelscape.runtime.records.journal import FileJournal, MemoryJournal, read_journal
+from kernelscape.runtime.records.journal import FileJournal, read_journal
 from kernelscape.runtime.records.record import RecordError, TallyRecord
+from kernelscape.testing.memory_journal import MemoryJournal
 
 from ...contracts.journal import RECORDS, JournalContract, evaluation
 

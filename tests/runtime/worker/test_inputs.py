@@ -8,11 +8,11 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.explorer.workload import make_workload
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.runtime.reference import Reference
 from kernelscape.runtime.worker import inputs
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.runtime.worker.verify import find_mismatch, near
+from kernelscape.testing.interpreted import run_reference
 
 from ..recurrences import CASES, nd
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.explorer.workload import make_workload
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.runtime.api.outcome import Disagreement
 from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.reference import Reference
 from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.rounding import Rounding, branch_sentences
 from kernelscape.runtime.worker.verify import Branches, Expected, find_mismatch
+from kernelscape.testing.interpreted import run_reference
 
 WORKS = Path(__file__).parents[2] / "works"
 FAULTS = {"strict": 1, "row": 2, "threshold": 3, "border": 4}

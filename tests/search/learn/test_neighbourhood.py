@@ -11,6 +11,7 @@ from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.ordering import NextChoice
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing.machines import library_space
+from kernelscape.testing.violations import violations
 from kernelscape.tests.search.searching import searched
 
 
@@ -25,7 +26,7 @@ def test_neighbours_are_legal_and_mostly_near(name):
         found = draw(centre, rng)
         assert isinstance(found, Candidate)
         assert found.is_complete
-        assert space.model.violations(found.assignment()) == []
+        assert violations(space.model, found.assignment()) == []
         changed.append(int((found.domains != centre.domains)[space.searchable].sum()))
     assert min(changed) >= 1
     # A random completion differs in most of its open choices; a neighbour must not.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.search.tree.estimate import estimate_chen, estimate_knuth
+from kernelscape.search.tree.estimate import estimate_knuth
+from kernelscape.testing.estimate_chen import estimate_chen
 from kernelscape.tests.search.toy import ToyCandidate, ToySpace, first_open, random_space
 
 ESTIMATORS = {"knuth": estimate_knuth, "chen": estimate_chen}
