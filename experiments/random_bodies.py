@@ -3,10 +3,10 @@
     python -m kernelscape.experiments.random_bodies [--n 2000] [--way gcc] [--seconds 540] [--again]
 
 Bodies have branches, indices from data, windows, scatters of every operator and type, while loops, rows of data, triangles,
-loops of time and reductions, at extents from 0 to 1009, some on infinities and NaN: testing/random_bodies.py has them by number.
+loops of time and reductions, at extents from 0 to 1009, some on infinities and NaN: a corpus of testing/generator, by number.
 The ways are gcc and clang, with one thread, two and three, each late once; emulator: CUDA text with threads in three orders; and
 cuda: such text on the GPU of this machine.
-Ways of `steps` are of sequences with loops of time, ranges of steps and of triangles, and sweeps (testing/random_steps.py), two
+Ways of `steps` are of sequences with loops of time, ranges of steps and of triangles, and sweeps, another corpus, two
 candidates each, of which values are drawn that are seldom otherwise; Python itself says what must come out.
 A run goes on behind the last body of the way, up to --n or for about --seconds, and keeps each batch; --again begins anew.
 Bodies that were wrong with other sources run again first: those that are right now are counted as mended.
@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from ..space.targets.target import Target
-from ..testing import checking, gpu_checking, gpu_running, random_steps
+from ..testing import checking, gpu_checking, gpu_running
 from ..testing.batches import Work, faults
-from ..testing.checked_bodies import Drawn, drawn, machine
-from ..testing.random_bodies import Body, body
+from ..testing.corpus import Drawn, drawn, machine
+from ..testing.generator.features import BODIES, STEPS
+from ..testing.generator.sequences import Program, program
 from .conditions import stamp, stamp_text
-from .sampling import generator_hash
+from .sampling import corpus_hash, generator_hash
 from .writing import parser_of, read_results, table, write_results
 
 FILE = "random_bodies"
@@ -57,9 +58,9 @@ def target_of(way: str, number: int) -> Target:
     return gpu_running.target() if kind == "cuda" else machine(number)
 
 
-def body_of(way: str, number: int) -> Body:
+def body_of(way: str, number: int) -> Program:
     """The body that a way has by a number."""
-    return random_steps.body(number) if way.startswith(_STEPS) else body(number)
+    return program(STEPS if way.startswith(_STEPS) else BODIES, number)
 
 
 Faults = Callable[[Sequence[Drawn], Path, int], list[str]]
@@ -97,7 +98,7 @@ def on_gpu(made: Sequence[Drawn], stem: Path, batch: int) -> list[str]:
 _ON: dict[str, Faults] = {"emulator": on_emulator, "cuda": on_gpu}
 
 
-def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[str, Any]:
+def checked(bodies: Sequence[Program], way: str, stem: Path, batch: int) -> dict[str, Any]:
     """What came of some bodies: counts, and what is wrong by number."""
     made: list[Drawn] = []
     said: dict[int, str] = {}
@@ -112,12 +113,12 @@ def checked(bodies: Sequence[Body], way: str, stem: Path, batch: int) -> dict[st
         counts["dead ends"] += not here
         counts["rounded"] += sum(not d.inputs for d in here)
         made += [d for d in here if d.inputs]
-    traits = Counter(t for d in made for t in (*d.body.traits, *d.traits))
+    traits = Counter(t for d in made for t in (*d.program.traits, *d.traits))
     kind = way.removeprefix(_STEPS)
     check = _ON.get(kind) or of_compiler(kind)
     for d, what in zip(made, check(made, stem, batch) if made else (), strict=True):
         if what:
-            said[d.body.number] = what.replace(f"{stem.parent}/", "")
+            said[d.program.number] = what.replace(f"{stem.parent}/", "")
     return {
         "candidates": len(made),
         "dead ends": counts["dead ends"],
@@ -188,13 +189,16 @@ def _keep(values: dict[str, Any], pieces: list[dict[str, Any]], folder: Path | N
 def run(way: str, n: int, seconds: float, folder: Path | None, is_new: bool = False) -> int:
     """Goes on with a way up to `n` bodies, or for `seconds`; how many are wrong."""
     values: dict[str, Any] = {"pieces": []} | read_results(FILE, folder)
-    sources = generator_hash()
+    sources, programs = generator_hash(), corpus_hash()
     pieces = [p for p in values["pieces"] if not (is_new and p["way"] == way)]
-    first = sum(p["bodies"] for p in pieces if p["way"] == way)
-    piece = next((p for p in pieces if (p["way"], p["generator"]) == (way, sources)), None)
+    of_way = [p for p in pieces if p["way"] == way]
+    first = sum(p["bodies"] for p in of_way)
+    alike = [p for p in of_way if p.get("programs") == programs]  # a number is the same body there
+    piece = next((p for p in alike if p["generator"] == sources), None)
     if piece is None:
-        piece = {"way": way, "generator": sources, "bodies": 0, "seconds": 0.0, "wrong": {}}
-    before = [p for p in pieces if p["way"] == way and p["generator"] != sources]
+        piece = {"way": way, "generator": sources, "programs": programs}
+        piece |= {"bodies": 0, "seconds": 0.0, "wrong": {}}
+    before = [p for p in alike if p["generator"] != sources]
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelscape-bodies-") as scratch:
         if mend(before, way, Path(scratch)):

@@ -58,9 +58,18 @@ def piece_of(question: Sampling, tally: Tally, known: set[str]) -> dict[str, Any
 
 def generator_hash() -> str:
     """Hash of the sources that make a text out of a kernel."""
+    return _hash("kernels", "space", "codegen")
+
+
+def corpus_hash() -> str:
+    """Hash of the sources that make a random program out of a number."""
+    return _hash("testing/generator")
+
+
+def _hash(*folders: str) -> str:
     digest = hashlib.blake2b(digest_size=4)
-    for layer in ("kernels", "space", "codegen"):
-        for path in sorted((_PACKAGE / layer).rglob("*.py")):
+    for folder in folders:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

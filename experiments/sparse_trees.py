@@ -29,8 +29,9 @@ from ..testing import gpu_running
 from ..testing.calling import in_child
 from ..testing.sparse_batches import Found
 from ..testing.sparse_batches import run as run_batch
-from ..testing.sparse_trees import Shape, Step, at_once, check, drawn
-from ..testing.sparse_trees import plainly as as_lowered
+from ..testing.sparse_drawn import Call, Tree
+from ..testing.sparse_model import at_once, check, drawn
+from ..testing.sparse_model import plainly as as_lowered
 from .conditions import stamp, stamp_text
 from .writing import parser_of, read_results, table, write_results
 
@@ -51,16 +52,16 @@ _OPTIMISED = 4  # each so manyth batch is compiled with optimisation, which take
 _OF_A_SEED = 1000  # trees of sequences
 
 
-def fault(way: str, shape: Shape, steps: Sequence[Sequence[Step]]) -> str:
+def fault(way: str, tree: Tree, programs: Sequence[Sequence[Call]]) -> str:
     """What is wrong with programs on a tree, "" where nothing is."""
 
     def work() -> str:
         try:
             if way == "interpreted":
                 with interpret():
-                    check(shape, steps, at_once)
+                    check(tree, programs, at_once)
             else:
-                check(shape, steps, as_lowered if way == "lowered" else at_once)
+                check(tree, programs, as_lowered if way == "lowered" else at_once)
         except Exception as e:  # whatever it is, it is the answer
             return f"{type(e).__name__}: {e}"
         return ""
@@ -104,18 +105,18 @@ def run(way: str, examples: int, trees: int, seed: int, folder: Path | None) -> 
     cases = drawn(trees, each, seed)
     wrong = []
     n_steps = 0
-    for k, (shape, steps) in enumerate(cases):
-        n_steps += sum(map(len, steps))
-        said = fault(way, shape, steps)
+    for k, (tree, programs) in enumerate(cases):
+        n_steps += sum(map(len, programs))
+        said = fault(way, tree, programs)
         if said:
-            wrong.append(f"{shape}: {_short(said)}")
+            wrong.append(f"{tree}: {_short(said)}")
         print(f"{way}: {k + 1} of {len(cases)} trees, {len(wrong)} wrong", flush=True)
     taken = stamp()
     piece = {
         "programs": each * len(cases),
         "trees": len(cases),
         "steps": n_steps,
-        "nodes": sum(len(shape.chain) for shape, _ in cases),
+        "nodes": sum(len(tree.chain) for tree, _ in cases),
         "seed": seed,
         "load": taken["load_1min"],
         "wrong": wrong,

@@ -35,7 +35,7 @@ def faults(
     The library and its text stay in files that begin with `stem`.
     """
     built = build(joined([w.source for w in works]), stem, flags, compiler)
-    if built.library is None:
+    if built.library is None or built.log:  # warnings, where flags do not silence them
         if len(works) == 1:
             return [f"{_NOT_COMPILED}{built.log}"]
         alone = [

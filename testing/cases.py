@@ -13,11 +13,12 @@ from ..kernels.ir.task import Problem
 from ..kernels.language.record import Recording, record_sequence
 from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise
+from .generator.features import INTEGERS, MIXED, OPEN, PRODUCTS
+from .generator.sequences import program
 
 SIZES = ((1, 1, 1), (2, 3, 5), (7, 13, 4), (17, 1, 31), (37, 53, 29), (64, 48, 16), (61, 130, 9))
-_SPREAD = 5  # Hypothesis varies what it drew before: only each so manyth example is taken
-_AT_ONCE = 20  # random problems of one seed of Hypothesis
-_MOST_SEEDS = 10_000  # of Hypothesis, for one seed here
+_CORPORA = (OPEN, MIXED, MIXED, PRODUCTS, INTEGERS)
+_MOST_OF_A_SEED = 1_000_000  # programs
 
 
 @dataclass(frozen=True)
@@ -54,32 +55,8 @@ def library_cases(first: int = 0) -> Iterator[Case]:
 
 
 def random_cases(seed: int) -> Iterator[Case]:
-    """Random sequences of the kernels of templates.py, for ever; other ones for another seed."""
-    for k in count(seed * _MOST_SEEDS):
-        for example in _drawn(k):
-            problem = normalise(example.recording)
-            yield Case(repr(example), example.recording, problem, example.arrays, example.scalars)
-
-
-def _drawn(seed: int) -> list[Any]:
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as seeded
-
-    from .templates import any_sequence
-
-    drawn: list[Any] = []
-
-    @seeded(seed)
-    @settings(
-        max_examples=_AT_ONCE * _SPREAD,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(any_sequence())
-    def collect(example: Any) -> None:
-        drawn.append(example)
-
-    collect()
-    return drawn[::_SPREAD]
+    """Random sequences of kernels on dense arrays, for ever; other ones for another seed."""
+    for k in count(seed * _MOST_OF_A_SEED):
+        drawn = program(_CORPORA[k % len(_CORPORA)], k)
+        name = f"{drawn.features.name} {k}"
+        yield Case(name, drawn.recording, drawn.problem, drawn.arrays, drawn.scalars)

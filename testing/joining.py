@@ -10,7 +10,7 @@ from ..codegen.text.source import Source
 
 # Functions of a text but those of the team, what it hands to them, and its types of vectors. Attributes look like functions.
 _DEFINED = (
-    re.compile(r"^(?:static\b[^\n;={]*?|void )\b(?!ks_|__)(\w+)\(", re.MULTILINE),
+    re.compile(r"^(?:(?:[A-Z_]+ )?static\b[^\n;={]*?|void )\b(?!ks_|__)(\w+)\(", re.MULTILINE),
     re.compile(r"^struct (\w+) \{", re.MULTILINE),
     re.compile(r"^typedef [^\n]*?\b(\w+)(?: __attribute__\(\(.*\)\))?;$", re.MULTILINE),
 )

@@ -13,7 +13,7 @@ Call = tuple[str, int]
 WORDS = (
     "store", "add", "fill", "bump", "settle", "around", "corners", "grow", "spread", "drop", "thin", "renew", "carry", "down",
     "down", "up", "append", "append", "sum_lists", "lengths", "empty", "look", "active", "total", "plain", "steps", "grouped",
-    "groups", "near", "unique", "deposit", "particles", "smooth",
+    "groups", "near", "unique", "deposit", "particles", "smooth", "mark_cells",
 )  # fmt: skip
 # Of these the cells stay as they are, so that lists of them may be places, and leaves are read in tiles.
 CALM = (

@@ -6,6 +6,7 @@ States are compared as programs see them (kernels/fields/canonical_state.py): ac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,17 @@ from ..space.decisions import fix
 from . import checking, gpu_checking
 from .calling import Arrays, InputSet
 from .interpreted import run_reference
-from .sparse_trees import Shape
 
 ks: Any = import_module(__package__.partition(".")[0])  # programs of users see it whole
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tree: `beside` is the level that a list is at, in chunks of `chunk` cells."""
+
+    chain: tuple[tuple[str, tuple[int, int]], ...]
+    beside: int
+    chunk: int
 
 
 def recorded(shape: Shape, calls: Sequence[tuple[str, int]]) -> tuple[Recording, Arrays]:

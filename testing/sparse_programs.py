@@ -62,6 +62,8 @@ class World:
         node.place(*fields, offset=tree.least[:2])
         self.lists = self.nodes[tree.beside].dynamic(ks.k, _LONGEST, chunk_size=tree.chunk)
         self.lists.place(self.items, offset=tree.least)
+        self.mark = ks.field(ks.i32)
+        self.nodes[tree.beside].place(self.mark, offset=tree.least[:2])
         node = ks.root
         for kind, extents in tree.other:
             node = getattr(node, kind)(ks.ij, extents)
@@ -111,7 +113,14 @@ class World:
             for k in range(2):
                 ks.deactivate(lists, [(c + k) % lists.shape[0], c % lists.shape[1]])
 
-        self._keep(store, add, fill, append, empty)
+        mark, marked = self.mark, self.nodes[self.tree.beside]
+
+        @ks.kernel
+        def mark_cells(c: ks.i32):
+            for k in range(2):
+                mark[(c + k) % marked.shape[0] + a, c % marked.shape[1] + b] += 5
+
+        self._keep(store, add, fill, append, empty, mark_cells)
 
     def _write_loops(self) -> None:
         x, y, v, width = self.x, self.y, self.v, self.tree.width
@@ -289,17 +298,23 @@ class World:
 
         self._keep(smooth, deposit, particles)
 
+    @staticmethod
+    def apply(kernel: Any, *args: Any) -> None:
+        """Runs a kernel."""
+        kernel(*args)
+
     def call(self, what: str, c: int) -> None:
-        """One call. What it does with its number follows from the kernel."""
+        """One call. What it does with its number follows from the kernel; "clear" is done by the host."""
+        if what == "clear":
+            self.nodes[c % len(self.nodes)].deactivate_all()
+            return
         kernel = self.kernels[what]
         if what in ("drop", "thin", "renew"):
-            kernel(c, self.nodes[self.sparse[c % len(self.sparse)]])
+            self.apply(kernel, c, self.nodes[self.sparse[c % len(self.sparse)]])
         elif what in ("look", "active", "groups"):
-            kernel(c % len(self.nodes))
-        elif [*kernel.parameters]:
-            kernel(c)
+            self.apply(kernel, c % len(self.nodes))
         else:
-            kernel()
+            self.apply(kernel, *[c] * len([*kernel.parameters]))
 
     def run(self, parts: tuple[Part, ...]) -> None:
         """All calls of a program in order."""
@@ -354,6 +369,23 @@ class World:
                 ("store", c + 1),
             ):
                 self.call(what, number)
+
+    def reset(self) -> None:
+        """As it began."""
+        ks.deactivate_all_snodes()
+        fields = (
+            self.other,
+            self.mark,
+            self.plain,
+            self.rest,
+            self.grid,
+            self.at,
+            self.sums,
+            *self.seen,
+        )
+        for field in fields:
+            if not field.snode.is_sparse:
+                field.fill(0)
 
     def end(self) -> None:
         ks.reset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...kernels.analysis.effects import arrays_written
+from ...kernels.analysis.effects import arrays_read, arrays_written
 from ...kernels.ir.access import flat_strides
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.arrays import ArrayInfo
@@ -254,11 +254,14 @@ def merged_levels(
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
-    """Whether a temporary is stored by some task, or filled by a body."""
-    return any(
-        array.name in arrays_written(t.task) and (t.is_stored or not t.task.is_structured)
-        for t in plan.tasks
-    )
+    """True if a temporary is stored by some task, or is filled or named by a body: also by a branch that is never taken."""
+    named: set[str] = set()
+    for t in plan.tasks:
+        if t.is_stored or not t.task.is_structured:
+            named.update(arrays_written(t.task))
+        if not t.task.is_structured:
+            named.update(arrays_read(t.task))
+    return array.name in named
 
 
 def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:

@@ -161,7 +161,7 @@ def _stores_around_pay(space: Space) -> bool:
     if not target.own_cache_bytes:
         return False
     written = {name for task in space.problem.tasks for name in arrays_written(task)}
-    most_bytes = max(space.problem.array(name).size_bytes for name in written)
+    most_bytes = max((space.problem.array(name).size_bytes for name in written), default=0)
     stored_per_ns = target.levels[-1].read_bytes_per_ns / 2
     is_beyond_own = most_bytes > target.own_cache_bytes * target.cores
     return is_beyond_own and bool(target.memory_write_bytes_per_ns > stored_per_ns)

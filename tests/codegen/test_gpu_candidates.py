@@ -8,12 +8,10 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice, permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernelscape.codegen.bodies.cuda_vectors import CudaHelpers
 from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.codegen.text.cprint import expression
@@ -25,8 +23,10 @@ from kernelscape.kernels.library import names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.device import open_device
 from kernelscape.testing import checking
+from kernelscape.testing.corpus import inputs_of as inputs_of_program
+from kernelscape.testing.generator.features import INTEGERS, MIXED, OPEN
+from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of
-from kernelscape.testing.templates import any_sequence
 
 from .gpu_cases import (
     BICGK,
@@ -78,14 +78,13 @@ def test_what_threads_store_where_they_meet_has_other_pointers():
     assert all(met.values()), met
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-@given(any_sequence(), st.integers(0, 2**31))
-def test_random_sequences_are_right(tmp_path_factory, example, seed):
-    problem = normalise(example.recording)
-    inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
-    if inputs:
-        source = gpu.source_of(drawn(root_of(problem), seed, 1)[0])
-        assert gpu.check(source, inputs, tmp_path_factory.mktemp("drawn")) == "", source.text
+@pytest.mark.parametrize(("features", "number"), [*product((OPEN, MIXED, INTEGERS), (0, 1))])
+def test_random_sequences_are_right(features, number, tmp_path):
+    one = program(features, number)
+    inputs = inputs_of_program(one)
+    assert inputs
+    source = gpu.source_of(drawn(root_of(one.problem), number, 1)[0])
+    assert gpu.check(source, inputs, tmp_path / "drawn") == "", source.text
 
 
 @kernel

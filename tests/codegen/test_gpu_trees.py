@@ -13,7 +13,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.decisions import fix
 from kernelscape.testing import checking, sparse_emulation
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 from .gpu_cases import gpu, nvrtc_is_there
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +16,20 @@ from kernelscape.codegen.bodies.lanes_rows import is_free, update_rows, written_
 from kernelscape.codegen.plan.kernel_plan import KernelPlan, LoopStep
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
-    ArrayParam,
-    Const,
     DType,
     If,
     KernelIR,
-    Load,
     LoopIndex,
-    Store,
-    Update,
 )
-from kernelscape.kernels.ir.walk import rewrite
 from kernelscape.kernels.tasks.distribute import unique_loops
 from kernelscape.runtime.engine import building, decisions, lanes, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
-from kernelscape.testing import statements
+from kernelscape.testing.generator.features import order_free
+from kernelscape.testing.generator.sequences import kernels_of
 
 pytestmark = pytest.mark.compiler
 O = LoopIndex("o")
 SIZES = (79, 9, 1)
-
-
-def with_own_rows(ir: KernelIR) -> KernelIR:
-    """The kernel with what it updates in `v` stored to a row of each iteration's own, which its loads of `v` read."""
-
-    def change(x: Any) -> Any:
-        match x:
-            case Update("v", indices, _, value, where):
-                return Store("own", (O, *indices), value, where)
-            case Load("v_in", indices, dtype):
-                return Load("own", (O, *indices), dtype)
-        return x
-
-    side = next(p.shape[0] for p in ir.arrays if p.name == "v")
-    own = ArrayParam("own", DType.f64, (max(1, extent_of(ir)), side))
-    kept = [p for p in ir.arrays if p.name not in ("v", "v_in")]
-    return replace(ir, arrays=(*kept, own), body=rewrite(ir.body, change))
-
-
-def extent_of(ir: KernelIR) -> int:
-    (loop,) = ir.body
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)
-
-
-def of_type(ir: KernelIR, dtype: DType) -> KernelIR:
-    """The kernel with numbers of another type in place of f64."""
-
-    def change(x: Any) -> Any:
-        if isinstance(x, Const) and x.dtype is DType.f64:
-            value = dtype.wrapped(int(x.value)) if dtype.is_integer else x.value
-            return Const(value, dtype)
-        return dtype if x is DType.f64 else x
-
-    return rewrite(ir, change)
 
 
 def lanes_plan(width: int, vector_bytes: int) -> Callable[..., KernelPlan]:
@@ -93,8 +52,8 @@ def engine_at(folder: Path, cores: int = 1, compiler: str | None = None) -> Engi
     return Engine(EngineOptions(folder=folder, cores=cores, compiler=compiler))
 
 
-def assert_same(engine: Engine, ir: KernelIR) -> None:
-    given = list(statements.arrays_of(ir).values())
+def assert_same(engine: Engine, ir: KernelIR, arrays: dict[str, np.ndarray]) -> None:
+    given = [*arrays.values()]
     wanted = {p.name: a.copy() for p, a in zip(ir.arrays, given, strict=True)}
     with np.errstate(over="ignore"):
         run_kernel(ir, wanted, {})
@@ -136,13 +95,11 @@ def test_random_bodies_in_lanes(vector_bytes, width, dtype, has_bits, folder, mo
         monkeypatch.setattr(lanes_masks, "FEATURES", plain)
     monkeypatch.setattr(building, "default_plan", lanes_plan(width, vector_bytes))
     engine = engine_at(folder / "random", 100 * width + vector_bytes)
-    irs = [
-        of_type(with_own_rows(statements.in_any_order(ir, SIZES[k % 3])), DType[dtype])
-        for k, ir in enumerate(statements.drawn(5))
-    ]
-    engine.prepare(irs)
-    for ir in irs:
-        assert_same(engine, ir)
+    number = str(np.dtype(DType[dtype].numpy))
+    drawn = [one for k in range(5) for one in kernels_of(order_free(SIZES[k % 3], number), [k])]
+    engine.prepare([ir for ir, _ in drawn])
+    for ir, arrays in drawn:
+        assert_same(engine, ir, arrays)
     engine.close()
 
 

@@ -1,4 +1,4 @@
-"""Generated C against the interpreter: random candidates of random sequences."""
+"""Generated C against the interpreter: random candidates of known sequences; test_corpus.py has random ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernelscape.codegen.text import csyntax as c
+from kernelscape.kernels.language.functions import exp, sin, sqrt
+from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
@@ -20,32 +21,57 @@ from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
+from kernelscape.testing.cases import Case
 from kernelscape.testing.checking import Way
-from kernelscape.testing.strategies import (
-    TEMPLATES,
-    Example,
-    combine_matrices,
-    record_example,
-    sequences,
-)
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, nodes, program_of
-from kernelscape.testing.templates import (
-    PRODUCT_TEMPLATES,
-    any_sequence,
-    product_by_updates,
-    product_rows,
-    smooth,
-)
 
 CANDIDATES = 4  # of one sequence
 pytestmark = [pytest.mark.compiler]
+nd = types.ndarray()
 
-relaxed = settings(
-    max_examples=26,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+
+@kernel
+def smooth(x: nd, y: nd, out: nd):
+    for i in range(out.shape[0]):
+        out[i] = sqrt(abs(x[i])) + sin(y[i]) * exp(-abs(x[i]))
+
+
+@kernel
+def product_rows(a: nd, b: nd, y: nd, out: nd):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            acc = 0.0
+            for k in range(a.shape[1]):
+                acc += a[i, k] * b[i, k]
+            out[i, j] = 0.125 * acc * y[j]
+
+
+@kernel
+def product_by_updates(a: nd, x: nd, b: nd, out: nd):
+    for k in range(a.shape[1]):
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] += 0.125 * a[i, k] * x[k] * b[i, j]
+
+
+@kernel
+def combine_matrices(a: nd, b: nd, out: nd):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = 0.5 * a[i, j] - b[i, j]
+
+
+def recorded(calls, arrays):
+    """A sequence of these calls, each a kernel with names of arrays."""
+
+    def sequence(*given):
+        here = dict(zip(arrays, given, strict=True))
+        for fn, names in calls:
+            fn(*(here[k] for k in names))
+
+    recording = record_sequence(sequence, tuple(arrays.values()), name="drawn")
+    given = dict(zip((p.name for p in recording.arrays), arrays.values(), strict=True))
+    return Case("drawn", recording, normalise(recording), given, {})
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +81,9 @@ def folder():
     shutil.rmtree(made)
 
 
-def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Path) -> list[str]:
+def wrong(example: Case, cores: int, vector_bytes: int, seed: int, folder: Path) -> list[str]:
     """What is wrong with some random candidates of a sequence, empty when nothing is."""
-    problem = normalise(example.recording)
+    problem = example.problem
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
     if not inputs:
         return []
@@ -79,46 +105,11 @@ def wrong(example: Example, cores: int, vector_bytes: int, seed: int, folder: Pa
     return found
 
 
-@pytest.mark.slow
-@relaxed
-@given(
-    any_sequence(),
-    st.sampled_from([1, 2, 2, 3, 4]),
-    st.sampled_from([16, 32, 64]),
-    st.integers(0, 2**20),
-)
-def test_generated_code_does_what_the_interpreter_does(folder, example, cores, vector_bytes, seed):
-    found = wrong(example, cores, vector_bytes, seed, folder)
-    assert not found, found[0]
-
-
-POINTWISE = tuple(t for t in TEMPLATES if set(t[1]) <= {"n", "n!"})
-SETTINGS = (st.sampled_from([1, 2, 3]), st.sampled_from([16, 32, 64]), st.integers(0, 2**20))
-
-
-@settings(relaxed, max_examples=14)
-@given(sequences(6, POINTWISE, extents=(16, 33, 64), dtypes=("float32",)), *SETTINGS)
-def test_chains_in_place(folder, example, cores, vector_bytes, seed):
-    """Few arrays, read and overwritten again and again: what a scope knows of them must not be stale."""
-    found = wrong(example, cores, vector_bytes, seed, folder)
-    assert not found, found[0]
-
-
-@settings(relaxed, max_examples=10)
-@given(sequences(3, PRODUCT_TEMPLATES, extents=(3, 16, 33)), *SETTINGS)
-def test_products(folder, example, cores, vector_bytes, seed):
-    """Three loops, operands with reuse: packed copies, register tiles of two loops, blocks."""
-    found = wrong(example, cores, vector_bytes, seed, folder)
-    assert not found, found[0]
-
-
 def drawn(calls, shapes, seed=0):
     """A sequence of calls over arrays of these shapes."""
     rng = np.random.default_rng(seed)
     arrays = {k: rng.uniform(-1, 1, shape).astype(np.float32) for k, shape in shapes.items()}
-    return record_example(
-        [(fn, names, False) for fn, names in calls], arrays, {}, np.dtype("float32")
-    )
+    return recorded(calls, arrays)
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 2), (5, 33), (16, 16)])
@@ -136,7 +127,7 @@ def test_an_array_read_in_the_finish_too_is_packed_for_the_sum_alone(folder):
     shapes = {"x": (16,), **dict.fromkeys(("a", "b", "c", "d", "out"), (33, 16))}
     calls = [(combine_matrices, ("a", "d", "out")), (product_by_updates, ("a", "x", "b", "out"))]
     example = drawn(calls, shapes)
-    problem = normalise(example.recording)
+    problem = example.problem
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
     root = build_space(problem, checking.target(2, 32)).root()
     read_twice = example.recording.calls[1].arrays[0]
@@ -181,8 +172,8 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     rng = np.random.default_rng(1)
     shapes = {"a": (29, 21), "b": (21, 37), "c": (29, 37)}
     arrays = {name: rng.uniform(-8, 8, shape).astype(dtype) for name, shape in shapes.items()}
-    example = record_example([(multiply, ("a", "b", "c"), False)], arrays, {}, np.dtype(dtype))
-    problem = normalise(example.recording)
+    example = recorded([(multiply, ("a", "b", "c"))], arrays)
+    problem = example.problem
     root = build_space(problem, checking.target(2, 16 if dtype != "float64" else 32)).root()
     assert isinstance(root, Candidate)
     sketch = Sketch(

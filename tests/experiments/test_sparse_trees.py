@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.experiments import sparse_trees
-from kernelscape.testing import sparse_trees as trees
+from kernelscape.testing import sparse_model
 from kernelscape.testing.sparse_batches import Found
 
 
@@ -15,7 +15,7 @@ def test_programs_are_counted_by_the_way_they_run(tmp_path: Path) -> None:
 
 
 def test_what_goes_wrong_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees.Model, "cells", lambda self, level: {(0, 0)})
+    monkeypatch.setattr(sparse_model.Node, "is_active", lambda self, cell: cell == (0, 0))
     given = ["--examples", "3", "--trees", "3", "--way", "interpreted", "--results", str(tmp_path)]
     assert sparse_trees.main(given) == 1
     assert "AssertionError" in (tmp_path / "sparse_trees.md").read_text()

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
@@ -28,7 +26,6 @@ from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
 from kernelscape.testing.legality import Judge, illegal
-from kernelscape.testing.strategies import sequences
 from kernelscape.testing.violations import violations
 
 nd = types.ndarray()
@@ -129,25 +126,6 @@ def test_random_descents_seldom_end_dead(name):
     for end in ends[:20]:
         if isinstance(end, Candidate):
             assert violations(end.space.model, end.assignment()) == []
-
-
-relaxed = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@relaxed
-@given(sequences(4, extents=(1, 2, 3, 5, 7, 13)), st.sampled_from([1, 2, 3]), st.integers(0, 2**20))
-def test_random_candidates_are_legal(example, cores, seed):
-    problem = normalise(example.recording)
-    if any(not t.is_structured for t in problem.tasks):
-        return
-    root = build_space(problem, checking.target(cores, 16)).root()
-    assert isinstance(root, Candidate)
-    rng = np.random.default_rng(seed)
-    for _ in range(6):
-        candidate = root.random_completion(rng)
-        if isinstance(candidate, Candidate):
-            assert illegal(candidate, max(cores, 2)) == ""
-            assert violations(candidate.space.model, candidate.assignment()) == []
 
 
 # --- the judge itself: without a constraint it has to find what the constraint is for ---------------

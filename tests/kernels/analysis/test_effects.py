@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.analysis.accesses import analyse
@@ -37,8 +38,8 @@ from kernelscape.kernels.ir.task import Access, Task
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.graph import build_graph
-from kernelscape.kernels.tasks.pipeline import normalise
-from kernelscape.testing.strategies import Example, sequences
+from kernelscape.testing.generator.features import LONG
+from kernelscape.testing.generator.sequences import program
 
 I64 = DType.i64
 N = 24  # elements of the arrays u and v
@@ -330,13 +331,12 @@ def test_effects_of_structure_sites() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(sequences(max_kernels=6))
-def test_dependences_are_paths_of_the_state_flow_graph(example: Example) -> None:
+@pytest.mark.parametrize("number", range(60))
+def test_dependences_are_paths_of_the_state_flow_graph(number: int) -> None:
     """Both come from effects: each dependence is an order of the graph, and what the graph orders that no dependence does
     are parts of one array that never meet.
     """
-    problem = normalise(example.recording)
+    problem = program(LONG, number).problem
     graph = build_graph(problem)
     before: dict[int, set[int]] = {}
     for k in range(len(problem.tasks)):

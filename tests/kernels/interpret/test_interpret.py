@@ -30,19 +30,22 @@ from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.language.record import record_sequence
-from kernelscape.testing.statements import arrays_of, is_exact, kernels
+from kernelscape.testing.generator.features import STATEMENTS
+from kernelscape.testing.generator.sequences import is_exact, kernels_of
+
+MAX_LANES = (1, 3, 1 << 21)
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.one_of(kernels(may_compute=False), kernels()), st.sampled_from([1, 3, 1 << 21]))
-def test_lanes_do_what_loops_in_order_do(ir, max_lanes):
+@pytest.mark.parametrize("number", range(120))
+def test_lanes_do_what_loops_in_order_do(number):
+    ((ir, expected),) = kernels_of(STATEMENTS, [number])
     check(ir)
-    expected, found = arrays_of(ir), arrays_of(ir)
+    found = {name: a.copy() for name, a in expected.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpret, "plan_lanes", lambda body: {})
         run_kernel(ir, expected, {})
         patch.setattr(interpret, "plan_lanes", plan_lanes)
-        patch.setattr(interpret, "MAX_LANES", max_lanes)
+        patch.setattr(interpret, "MAX_LANES", MAX_LANES[number % 3])
         run_kernel(ir, found, {})
     if is_exact(expected):
         for name in expected:

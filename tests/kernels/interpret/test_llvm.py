@@ -5,7 +5,6 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls
@@ -25,16 +24,17 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.language.record import record_sequence
+from kernelscape.testing.generator.features import SMALL
+from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.interpreted import run_reference
-from kernelscape.testing.strategies import Example, sequences
 
 nd = ks.types.ndarray()
 
 
-@settings(max_examples=60, deadline=None)
-@given(sequences(3, extents=(1, 2, 5, 8)))
-def test_random_sequences_agree_with_the_interpreter(example: Example):
+@pytest.mark.parametrize("number", range(60))
+def test_random_sequences_agree_with_the_interpreter(number: int):
+    example = program(SMALL, number)
     wanted = run_reference(example.recording, example.arrays, example.scalars, dtype=np.float64)
     found = initial_arrays(widened(example.recording), example.arrays)
     run_calls(widened(example.recording), found, example.scalars, run_in_llvm)

@@ -21,7 +21,7 @@ from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import fix, restore, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.calling import Arrays
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 ks: Any = import_module("kernelscape")
 

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")

@@ -18,7 +18,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, sparse_emulation, sparse_periods
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 POINTERS = Shape((("pointer", (2, 3)), ("dense", (3, 4))), 0, 2)
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("bitmasked", (2, 2))), 1, 3)

@@ -29,7 +29,7 @@ from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.interpreted import run_reference
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 HASHED = Shape((("dense", (2, 1)), ("hash", (3, 5)), ("dense", (2, 2))), 1, 3)
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)

@@ -19,7 +19,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)
 NESTED = Shape(

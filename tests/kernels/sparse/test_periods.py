@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernelscape.testing import sparse_emulation, sparse_periods
-from kernelscape.testing.sparse_trees import Shape
+from kernelscape.testing.sparse_emulation import Shape
 
 pytestmark = pytest.mark.compiler
 POINTERS = Shape((("pointer", (2, 3)), ("bitmasked", (3, 2))), 0, 2)

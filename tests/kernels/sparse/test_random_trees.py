@@ -1,52 +1,48 @@
-"""Random trees and programs against sets and dictionaries of Python."""
+"""Random programs on random trees against sets and dictionaries of Python."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import kernelscape as ks
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from kernelscape.testing.sparse_trees import WORDS, Shape, at_once, check, plainly, programs, shapes
+from kernelscape.testing.sparse_drawn import Call, Tree
+from kernelscape.testing.sparse_model import HOST, WORDS, at_once, check, drawn, plainly
 
-_SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-
-
-@settings(max_examples=12, **_SETTINGS)
-@given(shapes(), st.lists(programs, min_size=3, max_size=3))
-def test_lowered_kernels_leave_what_the_model_has(shape: Shape, steps) -> None:
-    check(shape, steps, plainly)
+LOWERED, INTERPRETED = drawn(14, 3, seed=1), drawn(20, 3, seed=2)
+BESIDE = (("pointer", (7, 1)), ("bitmasked", (1, 5)))
 
 
-@settings(max_examples=20, **_SETTINGS)
-@given(shapes(), st.lists(programs, min_size=3, max_size=3))
-def test_interpreted_kernels_leave_what_the_model_has(shape: Shape, steps) -> None:
+@pytest.mark.parametrize(("tree", "programs"), LOWERED)
+def test_lowered_kernels_leave_what_the_model_has(
+    tree: Tree, programs: Sequence[Sequence[Call]]
+) -> None:
+    check(tree, programs, plainly)
+
+
+@pytest.mark.parametrize(("tree", "programs"), INTERPRETED)
+def test_interpreted_kernels_leave_what_the_model_has(
+    tree: Tree, programs: Sequence[Sequence[Call]]
+) -> None:
     with ks.interpret():
-        check(shape, steps, at_once)
+        check(tree, programs, at_once)
 
 
 @pytest.mark.parametrize(
-    "shape",
+    "tree",
     [
-        Shape(
+        Tree(
             (("pointer", (2, 3)), ("bitmasked", (3, 2)), ("pointer", (2, 2)), ("dense", (2, 2))),
-            1,
-            2,
+            BESIDE, 1, 2, "i32", 1,
         ),
-        Shape((("bitmasked", (2, 2)), ("hash", (3, 1)), ("bitmasked", (2, 3))), 1, 3),
+        Tree((("bitmasked", (2, 2)), ("hash", (3, 1)), ("bitmasked", (2, 3))), BESIDE, 1, 3, "f32", 2),
     ],
-)
-def test_compiled_kernels_leave_what_the_model_has(shape: Shape) -> None:
-    generator = np.random.default_rng(3)
-    steps = [
-        [
-            (
-                WORDS[generator.integers(len(WORDS))],
-                int(generator.integers(4)),
-                generator.integers(0, 80, (4, 2)).tolist(),
-            )
-            for _ in range(12)
-        ]
-        for _ in range(3)
-    ]
-    check(shape, steps, at_once)
+)  # fmt: skip
+def test_compiled_kernels_leave_what_the_model_has(tree: Tree) -> None:
+    ((_, programs),) = drawn(1, 3, seed=3)
+    check(tree, programs, at_once)
+
+
+def test_programs_say_every_word() -> None:
+    said = {what for _, some in (*LOWERED, *INTERPRETED) for calls in some for what, _ in calls}
+    assert said == {*WORDS, *HOST}

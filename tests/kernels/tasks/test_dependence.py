@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
 from kernelscape.kernels.analysis.effects import task_reads
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.task import Problem, Task
@@ -15,9 +15,9 @@ from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.dependence import Dependence, SharedRead, dependences, shared_reads
 from kernelscape.kernels.tasks.pipeline import normalise
-from kernelscape.testing.strategies import TEMPLATES, Example, sequences
+from kernelscape.testing.generator.features import TINY
+from kernelscape.testing.generator.sequences import program
 
-STRUCTURED = tuple(t for t in TEMPLATES if t[0].__name__ != "branch")
 Touch = tuple[str, tuple[int, ...], dict[str, int]]  # array, element, iteration
 
 
@@ -53,10 +53,9 @@ def touches(task: Task) -> tuple[list[Touch], list[Touch]]:
     return reads, writes
 
 
-@settings(max_examples=60, deadline=None)
-@given(sequences(max_kernels=4, templates=STRUCTURED, extents=(1, 2, 3, 4)))
-def test_dependences_cover_all_meetings_of_elements(example: Example) -> None:
-    problem = normalise(example.recording)
+@pytest.mark.parametrize("number", range(60))
+def test_dependences_cover_all_meetings_of_elements(number: int) -> None:
+    problem = program(TINY, number).problem
     found = {(d.source, d.sink, d.array, d.kind): d for d in dependences(problem)}
     all_touches = [touches(t) for t in problem.tasks]
     last_writer: dict[tuple[str, tuple[int, ...]], int] = {}

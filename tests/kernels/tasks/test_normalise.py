@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from kernelscape.kernels.analysis.effects import (
     are_independent,
     arrays_read,
@@ -23,9 +22,10 @@ from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.testing.generator.features import OPEN
+from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
-from kernelscape.testing.strategies import Example, sequences
 
 nd = types.ndarray()
 
@@ -60,22 +60,25 @@ def roles(problem: Problem) -> dict[str, str]:
     return {a.name: a.role for a in problem.arrays}
 
 
-@settings(max_examples=200, deadline=None)
-@given(sequences())
-def test_tasks_compute_what_the_calls_compute(example: Example) -> None:
-    problem = normalise(example.recording)
+@pytest.mark.parametrize("number", range(150))
+def test_tasks_compute_what_the_calls_compute(number: int) -> None:
+    example = program(OPEN, number)
+    problem = example.problem
     wanted = run_reference(example.recording, example.arrays, example.scalars, dtype=np.float64)
     got = run_tasks(problem, example.arrays, example.scalars, float64=True)
     for name, result in got.items():
         np.testing.assert_allclose(result, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(max_examples=50, deadline=None)
-@given(sequences())
-def test_all_of_them_are_open(example: Example) -> None:
-    for task in normalise(example.recording).tasks:
-        assert task.is_structured
-        assert task.is_guarded == (task.kernel == "positive_only")
+@pytest.mark.parametrize("number", range(150))
+def test_all_of_them_are_open(number: int) -> None:
+    example = program(OPEN, number)
+    assert all(task.is_structured for task in example.problem.tasks), example
+
+
+def test_some_of_them_are_guarded() -> None:
+    drawn = (program(OPEN, number).problem.tasks for number in range(150))
+    assert sum(any(task.is_guarded for task in tasks) for tasks in drawn) > 10
 
 
 def test_library_tasks(golden: Any) -> None:

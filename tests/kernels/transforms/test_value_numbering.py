@@ -13,7 +13,8 @@ from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.transforms.value_numbering import numbered
-from kernelscape.testing import statements
+from kernelscape.testing.generator.features import STATEMENTS
+from kernelscape.testing.generator.sequences import kernels_of
 
 nd: Any = types.ndarray()
 
@@ -149,12 +150,12 @@ def test_sides_of_a_choice_are_not_evaluated_for_others() -> None:
 def test_random_bodies_mean_what_they_meant() -> None:
     """Each drawn kernel, and the same with its statements twice."""
     changed = 0
-    for ir in statements.drawn(60):
+    for ir, start in kernels_of(STATEMENTS, range(60)):
         twice = replace(ir, body=tuple(replace(s, body=s.body * 2) for s in ir.body))
         for given in (ir, twice):
             made = with_values_once(given)
             changed += made != given
-            found = [statements.arrays_of(given) for _ in range(2)]
+            found = [{name: a.copy() for name, a in start.items()} for _ in range(2)]
             for kernel_ir, arrays in zip((given, made), found, strict=True):
                 with np.errstate(all="ignore"):
                     run_kernel(kernel_ir, arrays, {})

@@ -18,7 +18,8 @@ from kernelscape.kernels.tasks import work
 from kernelscape.runtime.engine import building, lanes
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
-from kernelscape.testing import statements
+from kernelscape.testing.generator.features import order_free
+from kernelscape.testing.generator.sequences import kernels_of
 
 pytestmark = pytest.mark.compiler
 CORES, SIZES = 4, (0, 1, 1009)
@@ -261,17 +262,17 @@ def test_copies_of_threads_leave_alone_what_inactive_cells_share(tmp_path, monke
 
 
 def test_threads_compute_what_random_kernels_mean(engine):
-    irs = [
-        statements.in_any_order(ir, n)
-        for k, ir in enumerate(statements.drawn(24))
+    drawn = [
+        one
+        for k in range(24)
         for n in (SIZES[k % 2], 61)
+        for one in kernels_of(order_free(n, "float64"), [k])
     ]
-    engine.prepare(irs)
+    engine.prepare([ir for ir, _ in drawn])
     n_shared = 0
-    for ir in irs:
+    for ir, arrays in drawn:
         n_shared += any(
             isinstance(s, LoopStep) and s.is_shared for s in default_plan(ir, CORES).steps
         )
-        arrays = list(statements.arrays_of(ir).values())
-        assert_same(engine, ir, arrays, [])
-    assert n_shared >= len(irs) // 3
+        assert_same(engine, ir, [*arrays.values()], [])
+    assert n_shared >= len(drawn) // 3

@@ -1,0 +1,1 @@
+"""Random programs of the language as text: one grammar, whose weights (features.py) make each corpus."""
