@@ -22,7 +22,8 @@ from ..kernels.tasks.pipeline import normalise
 from ..runtime.library import load_library
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from . import checking
+from ..space.decisions import fix, restore, to_names
+from . import checking, sparse_emulation
 from .calling import Arrays, InputSet, Judge, call_once, in_child, set_team_size
 from .interpreted import run_reference
 
@@ -49,6 +50,32 @@ def periods(
         state = run_reference(plain, between(state) if period else state, {})
         found.append(canonical(recording.trees, state))
     return found
+
+
+def space_of(
+    shape: sparse_emulation.Shape, calls: Sequence[tuple[str, int]], cores: int = 2
+) -> Space:
+    """The space of a sequence of calls on a tree."""
+    recording, _ = sparse_emulation.recorded(shape, calls)
+    return build_space(normalise(recording), checking.target(cores, 32))
+
+
+def drawn(space: Space, *decided: tuple[str, str], seed: int = 1) -> Candidate:
+    """A random candidate with some decisions, by name."""
+    root = fix(space, decided).root()
+    assert isinstance(root, Candidate)
+    found = checking.random_candidate(root, np.random.default_rng(seed))
+    assert isinstance(found, Candidate)
+    return found
+
+
+def names_of(candidate: Candidate) -> dict[str, str]:
+    """The decisions of a candidate, by name: the one that is restored from them has the same text."""
+    names = dict(to_names(candidate))
+    again = restore(candidate.space, names.items())
+    assert isinstance(again, Candidate)
+    assert checking.source_of(again).text == checking.source_of(candidate).text
+    return names
 
 
 def combinations(space: Space, kinds: Sequence[str]) -> Iterator[Candidate]:

@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import each, leaves, refused, refuses, returns
 
 
 def numbers_are_cast_to_the_type_that_is_said():
@@ -14,41 +14,29 @@ def numbers_are_cast_to_the_type_that_is_said():
     return np.float64(f(1, 2, 3))
 
 
-def floats_for_integers_are_an_error():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return a
-
-    return refused(lambda: f(1.5))
+@refuses(1.5)
+def floats_for_integers_are_an_error(a: ti.i32) -> ti.i32:
+    return a
 
 
-def numbers_of_numpy_are_taken():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.f32) -> ti.f32:
-        return a + b
-
-    return f(np.int64(3), np.float64(0.5))
+@returns(np.int64(3), np.float64(0.5))
+def numbers_of_numpy_are_taken(a: ti.i32, b: ti.f32) -> ti.f32:
+    return a + b
 
 
-def bools_are_taken_as_numbers():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return a + 1
-
-    return f(True)
+@returns(True)
+def bools_are_taken_as_numbers(a: ti.i32) -> ti.i32:
+    return a + 1
 
 
-def arguments_of_type_bool():
-    @ti.kernel
-    def f(a: bool, b: ti.u1) -> ti.i32:
-        r = 0
-        if a:
-            r += 1
-        if not b:
-            r += 10
-        return r
-
-    return [f(True, True), f(False, False)]
+@each((True, True), (False, False))
+def arguments_of_type_bool(a: bool, b: ti.u1) -> ti.i32:
+    r = 0
+    if a:
+        r += 1
+    if not b:
+        r += 10
+    return r
 
 
 def arguments_by_name():
@@ -78,53 +66,35 @@ def arguments_without_types_are_an_error():
     return refused(make) != "runs"
 
 
-def wide_arguments_are_whole():
-    @ti.kernel
-    def f(a: ti.u64, b: ti.i64) -> ti.u64:
-        return a + ti.cast(b, ti.u64)
-
-    return f(2**63 + 5, 7)
+@returns(2**63 + 5, 7)
+def wide_arguments_are_whole(a: ti.u64, b: ti.i64) -> ti.u64:
+    return a + ti.cast(b, ti.u64)
 
 
-def small_arguments_are_taken():
-    @ti.kernel
-    def f(a: ti.u8, b: ti.i16) -> ti.i32:
-        return ti.cast(a, ti.i32) * 1000 + b
-
-    return f(200, -5)
+@returns(200, -5)
+def small_arguments_are_taken(a: ti.u8, b: ti.i16) -> ti.i32:
+    return ti.cast(a, ti.i32) * 1000 + b
 
 
-def vectors_are_arguments():
-    @ti.kernel
-    def f(v: ti.types.vector(3, ti.f32), k: ti.i32) -> ti.f32:
-        return v[k] + v.sum()
-
-    return [f(ti.Vector([1.0, 2.0, 3.0]), 1), f([1, 2, 3], 2), f(ti.math.vec3(1, 1, 1), 0)]
+@each((lambda: ti.Vector([1.0, 2.0, 3.0]), 1), ([1, 2, 3], 2), (lambda: ti.math.vec3(1, 1, 1), 0))
+def vectors_are_arguments(v: ti.types.vector(3, ti.f32), k: ti.i32) -> ti.f32:
+    return v[k] + v.sum()
 
 
-def matrices_are_arguments():
-    @ti.kernel
-    def f(m: ti.types.matrix(2, 3, ti.i32)) -> ti.i32:
-        return m[0, 1] * 100 + m[1, 2]
-
-    return [f(ti.Matrix([[1, 2, 3], [4, 5, 6]])), f(ti.Matrix([[7, 8, 9], [1, 2, 3]]))]
+@each(lambda: ti.Matrix([[1, 2, 3], [4, 5, 6]]), lambda: ti.Matrix([[7, 8, 9], [1, 2, 3]]))
+def matrices_are_arguments(m: ti.types.matrix(2, 3, ti.i32)) -> ti.i32:
+    return m[0, 1] * 100 + m[1, 2]
 
 
-def vectors_of_another_length_are_an_error():
-    @ti.kernel
-    def f(v: ti.types.vector(3, ti.f32)) -> ti.f32:
-        return v[0]
-
-    return refused(lambda: f(ti.Vector([1.0, 2.0])))
+@refuses(lambda: ti.Vector([1.0, 2.0]))
+def vectors_of_another_length_are_an_error(v: ti.types.vector(3, ti.f32)) -> ti.f32:
+    return v[0]
 
 
-def arguments_cannot_be_changed():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        a += 1
-        return a
-
-    return refused(lambda: f(1))
+@refuses(1)
+def arguments_cannot_be_changed(a: ti.i32) -> ti.i32:
+    a += 1
+    return a
 
 
 def arrays_are_changed_in_place():
@@ -155,65 +125,55 @@ def arrays_of_small_integers():
     return out
 
 
-def arrays_of_two_and_three_dimensions():
-    @ti.kernel
-    def f(a: ti.types.ndarray(), b: ti.types.ndarray()):
-        for i, j, k in b:
-            b[i, j, k] += a[i, j] * 10 + k
-
-    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3, 2), np.float32)
-    f(a, b)
-    return b
-
-
-def several_arrays_and_numbers():
-    @ti.kernel
-    def f(a: ti.types.ndarray(), k: ti.f32, b: ti.types.ndarray(), n: ti.i32):
-        for i in range(n):
-            b[i] = a[i] * k
-
-    a, b = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-    f(a, 0.5, b, 4)
-    return b
+@leaves(
+    "b",
+    lambda: a,
+    lambda: b,
+    a=lambda: np.arange(6, dtype=np.float32).reshape(2, 3),
+    b=lambda: np.ones((2, 3, 2), np.float32),
+)
+def arrays_of_two_and_three_dimensions(a: ti.types.ndarray(), b: ti.types.ndarray()):
+    for i, j, k in b:
+        b[i, j, k] += a[i, j] * 10 + k
 
 
-def arrays_have_the_dimension_that_is_said():
-    @ti.kernel
-    def f(a: ti.types.ndarray(ndim=2)):
-        a[0, 0] = 1
-
-    return refused(lambda: f(np.zeros(3, np.float32)))
-
-
-def arrays_have_the_type_that_is_said():
-    @ti.kernel
-    def f(a: ti.types.ndarray(dtype=ti.f32)):
-        a[0] = 1
-
-    return refused(lambda: f(np.zeros(3, np.int32)))
+@leaves(
+    "b",
+    lambda: a,
+    0.5,
+    lambda: b,
+    4,
+    a=lambda: np.arange(5, dtype=np.float32),
+    b=lambda: np.zeros(5, np.float32),
+)
+def several_arrays_and_numbers(a: ti.types.ndarray(), k: ti.f32, b: ti.types.ndarray(), n: ti.i32):
+    for i in range(n):
+        b[i] = a[i] * k
 
 
-def arrays_with_vectors_as_elements():
-    @ti.kernel
-    def f(a: ti.types.ndarray(dtype=ti.math.vec3, ndim=1)):
-        for i in a:
-            a[i] = a[i] * 2 + ti.math.vec3(i, 0, 1)
-            a[i].y += 100
-
-    a = np.ones((2, 3), np.float32)
-    f(a)
-    return a
+@refuses(np.zeros(3, np.float32))
+def arrays_have_the_dimension_that_is_said(a: ti.types.ndarray(ndim=2)):
+    a[0, 0] = 1
 
 
-def arrays_with_matrices_as_elements():
-    @ti.kernel
-    def f(a: ti.types.ndarray(dtype=ti.types.matrix(2, 2, ti.f32), ndim=1)):
-        for i in a:
-            a[i] = a[i] @ a[i] + ti.Matrix.identity(ti.f32, 2) * i
+@refuses(np.zeros(3, np.int32))
+def arrays_have_the_type_that_is_said(a: ti.types.ndarray(dtype=ti.f32)):
+    a[0] = 1
 
-    a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
-    f(a)
-    return a
+
+@leaves("a", lambda: a, a=lambda: np.ones((2, 3), np.float32))
+def arrays_with_vectors_as_elements(a: ti.types.ndarray(dtype=ti.math.vec3, ndim=1)):
+    for i in a:
+        a[i] = a[i] * 2 + ti.math.vec3(i, 0, 1)
+        a[i].y += 100
+
+
+@leaves("a", lambda: a, a=lambda: np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+def arrays_with_matrices_as_elements(
+    a: ti.types.ndarray(dtype=ti.types.matrix(2, 2, ti.f32), ndim=1),
+):
+    for i in a:
+        a[i] = a[i] @ a[i] + ti.Matrix.identity(ti.f32, 2) * i
 
 
 def something_else_than_an_array_is_an_error():
@@ -224,15 +184,10 @@ def something_else_than_an_array_is_an_error():
     return refused(lambda: f([1, 2, 3])) != "runs"
 
 
-def views_of_arrays():
-    @ti.kernel
-    def f(a: ti.types.ndarray()):
-        for i, j in a:
-            a[i, j] = i * 10 + j
-
-    a = np.zeros((4, 4), np.float32)
-    f(a[1:3])
-    return a
+@leaves("a", lambda: a[1:3], a=lambda: np.zeros((4, 4), np.float32))
+def views_of_arrays(a: ti.types.ndarray()):
+    for i, j in a:
+        a[i, j] = i * 10 + j
 
 
 def the_shape_of_an_array_is_its_own_each_call():
@@ -265,15 +220,12 @@ def many_arguments():
     return np.float64(f(*range(1, 11)))
 
 
-def ndarrays_are_arguments():
-    @ti.kernel
-    def f(a: ti.types.ndarray(dtype=ti.f32, ndim=2)):
-        for i, j in a:
-            a[i, j] += i + j * 10
-
-    a = ti.ndarray(ti.f32, shape=(2, 3))
-    f(a)
-    return [a.to_numpy(), a.shape, a[1, 2]]
+@leaves(
+    lambda: [a.to_numpy(), a.shape, a[1, 2]], lambda: a, a=lambda: ti.ndarray(ti.f32, shape=(2, 3))
+)
+def ndarrays_are_arguments(a: ti.types.ndarray(dtype=ti.f32, ndim=2)):
+    for i, j in a:
+        a[i, j] += i + j * 10
 
 
 def ndarrays_begin_with_zeros_and_are_filled():
@@ -297,17 +249,11 @@ def ndarrays_of_vectors():
     return [v.to_numpy(), v[2][1]]
 
 
-def ndarrays_of_matrices():
-    m = ti.Matrix.ndarray(2, 2, ti.f32, shape=2)
-
-    @ti.kernel
-    def f(m: ti.types.ndarray()):
-        for i in m:
-            m[i] = ti.Matrix([[i, 1], [2, 3]])
-            m[i][0, 1] += 0.5
-
-    f(m)
-    return m.to_numpy()
+@leaves("m", lambda: m, m=lambda: ti.Matrix.ndarray(2, 2, ti.f32, shape=2))
+def ndarrays_of_matrices(m: ti.types.ndarray()):
+    for i in m:
+        m[i] = ti.Matrix([[i, 1], [2, 3]])
+        m[i][0, 1] += 0.5
 
 
 def ndarrays_are_copied_and_converted():
@@ -330,15 +276,10 @@ def ndarrays_of_no_dimension():
     return a[None]
 
 
-def ndarrays_in_grouped_loops():
-    @ti.kernel
-    def f(a: ti.types.ndarray()):
-        for I in ti.grouped(a):
-            a[I] = I[0] - I[1]
-
-    a = ti.ndarray(ti.i32, shape=(3, 2))
-    f(a)
-    return a.to_numpy()
+@leaves("a", lambda: a, a=lambda: ti.ndarray(ti.i32, shape=(3, 2)))
+def ndarrays_in_grouped_loops(a: ti.types.ndarray()):
+    for I in ti.grouped(a):
+        a[I] = I[0] - I[1]
 
 
 def ndarrays_in_functions():

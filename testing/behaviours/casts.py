@@ -3,39 +3,27 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import answers, each, field, i32, leaves, refused, refuses, returns, vectors
 
 
-def casts_of_floats_cut_towards_zero():
-    @ti.kernel
-    def f(x: ti.f32) -> ti.i32:
-        return ti.cast(x, ti.i32)
-
-    return [f(2.9), f(-2.9), f(0.5)]
+@each(2.9, -2.9, 0.5)
+def casts_of_floats_cut_towards_zero(x: ti.f32) -> ti.i32:
+    return ti.cast(x, ti.i32)
 
 
-def names_of_types_cast():
-    @ti.kernel
-    def f(x: ti.f32) -> ti.i32:
-        return ti.i32(x) * 100 + int(x * 10)
-
-    return [f(1.59), f(-1.59)]
+@each(1.59, -1.59)
+def names_of_types_cast(x: ti.f32) -> ti.i32:
+    return ti.i32(x) * 100 + int(x * 10)
 
 
-def float_and_int_are_the_default_types():
-    @ti.kernel
-    def f(n: ti.i32) -> ti.f32:
-        return float(n) / 4 + int(2.7)
-
-    return f(5)
+@returns(5)
+def float_and_int_are_the_default_types(n: ti.i32) -> ti.f32:
+    return float(n) / 4 + int(2.7)
 
 
-def casts_to_small_integers_wrap():
-    @ti.kernel
-    def f(n: ti.i32) -> ti.i32:
-        return ti.cast(n, ti.u8) * 1000 + ti.cast(n, ti.i8)
-
-    return [f(5), f(200), f(300), f(-1)]
+@each(5, 200, 300, -1)
+def casts_to_small_integers_wrap(n: ti.i32) -> ti.i32:
+    return ti.cast(n, ti.u8) * 1000 + ti.cast(n, ti.i8)
 
 
 def negative_numbers_as_unsigned_ones():
@@ -50,29 +38,20 @@ def negative_numbers_as_unsigned_ones():
     return [f(-1), f(7), g(-1)]
 
 
-def unsigned_numbers_as_floats():
-    @ti.kernel
-    def f() -> ti.f64:
-        a = ti.u32(4000000000)
-        return ti.cast(a, ti.f64)
-
-    return f()
+@returns()
+def unsigned_numbers_as_floats() -> ti.f64:
+    a = ti.u32(4000000000)
+    return ti.cast(a, ti.f64)
 
 
-def floats_as_unsigned_numbers():
-    @ti.kernel
-    def f(x: ti.f32) -> ti.u32:
-        return ti.cast(x, ti.u32)
-
-    return [f(3.7), f(3e9)]
+@each(3.7, 3e9)
+def floats_as_unsigned_numbers(x: ti.f32) -> ti.u32:
+    return ti.cast(x, ti.u32)
 
 
-def wide_casts_keep_digits():
-    @ti.kernel
-    def f(x: ti.i32) -> ti.i64:
-        return ti.cast(x, ti.i64) * 1000000007
-
-    return f(2000000000)
+@returns(2000000000)
+def wide_casts_keep_digits(x: ti.i32) -> ti.i64:
+    return ti.cast(x, ti.i64) * 1000000007
 
 
 def f64_to_f32_rounds():
@@ -95,53 +74,38 @@ def bits_are_read_as_another_type():
     return [f(1.0), f(-2.5), g(1078530011)]
 
 
-def a_local_keeps_the_type_of_its_first_value():
-    @ti.kernel
-    def f() -> ti.f32:
-        a = 1
-        a = 2.7
-        b = 1.0
-        b = 7 // 2
-        return a * 10 + b / 2
-
-    return f()
+@returns()
+def a_local_keeps_the_type_of_its_first_value() -> ti.f32:
+    a = 1
+    a = 2.7
+    b = 1.0
+    b = 7 // 2
+    return a * 10 + b / 2
 
 
-def augmented_assignment_keeps_the_type():
-    @ti.kernel
-    def f() -> ti.i32:
-        a = 10
-        a += 2.9
-        a *= 1.5
-        return a
-
-    return f()
+@returns()
+def augmented_assignment_keeps_the_type() -> ti.i32:
+    a = 10
+    a += 2.9
+    a *= 1.5
+    return a
 
 
-def annotated_assignment_gives_the_type():
-    @ti.kernel
-    def f() -> ti.f64:
-        a: ti.i32 = 3.9
-        b: ti.f64 = 1
-        return a + b / 3
-
-    return f()
+@returns()
+def annotated_assignment_gives_the_type() -> ti.f64:
+    a: ti.i32 = 3.9
+    b: ti.f64 = 1
+    return a + b / 3
 
 
-def integers_and_floats_meet_as_floats():
-    @ti.kernel
-    def f(n: ti.i32, x: ti.f32) -> ti.f32:
-        return n * x + n
-
-    return f(3, 0.25)
+@returns(3, 0.25)
+def integers_and_floats_meet_as_floats(n: ti.i32, x: ti.f32) -> ti.f32:
+    return n * x + n
 
 
-def i32_and_i64_meet_as_i64():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.i64) -> ti.i64:
-        return a * b
-
-    return f(2000000000, 4)
+@returns(2000000000, 4)
+def i32_and_i64_meet_as_i64(a: ti.i32, b: ti.i64) -> ti.i64:
+    return a * b
 
 
 def f32_and_f64_meet_as_f64():
@@ -203,12 +167,9 @@ def halves_meet_floats():
     return [f(0.5, 0.3), g(2048.0, 1.0)]
 
 
-def i32_wraps_around():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return a * a + 2147483647
-
-    return [f(65536), f(65537)]
+@each(65536, 65537)
+def i32_wraps_around(a: ti.i32) -> ti.i32:
+    return a * a + 2147483647
 
 
 def u32_and_u8_wrap_around():
@@ -223,23 +184,17 @@ def u32_and_u8_wrap_around():
     return [f(0), g(250)]
 
 
-def i64_wraps_around():
-    @ti.kernel
-    def f(a: ti.i64) -> ti.i64:
-        return a * 4 + 1
-
-    return f(2**62)
+@returns(2**62)
+def i64_wraps_around(a: ti.i64) -> ti.i64:
+    return a * 4 + 1
 
 
-def i16_locals_wrap_around():
-    @ti.kernel
-    def f(n: ti.i32) -> ti.i32:
-        a = ti.i16(30000)
-        for _ in range(n):
-            a += ti.i16(1000)
-        return a
-
-    return [f(1), f(5)]
+@each(1, 5)
+def i16_locals_wrap_around(n: ti.i32) -> ti.i32:
+    a = ti.i16(30000)
+    for _ in range(n):
+        a += ti.i16(1000)
+    return a
 
 
 def literals_are_of_the_default_type():
@@ -253,12 +208,9 @@ def literals_are_of_the_default_type():
     return np.float64(f())
 
 
-def literals_beyond_i32_are_an_error_or_wide():
-    @ti.kernel
-    def f() -> ti.i64:
-        return 5000000000
-
-    return refused(f)
+@refuses()
+def literals_beyond_i32_are_an_error_or_wide() -> ti.i64:
+    return 5000000000
 
 
 def wide_literals_are_cast_where_written():
@@ -296,72 +248,46 @@ def a_default_of_i64_for_integers():
     return f()
 
 
-def true_and_false_are_numbers():
-    @ti.kernel
-    def f() -> ti.i32:
-        a = True
-        b = False
-        return a + b + (3 > 2)
-
-    return refused(f) if refused(f) != "runs" else f()
+@answers()
+def true_and_false_are_numbers() -> ti.i32:
+    a = True
+    b = False
+    return a + b + (3 > 2)
 
 
+@leaves("x", x=field(ti.u1, 4))
 def bools_of_u1_are_kept_in_fields():
-    x = ti.field(ti.u1, shape=4)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = i % 2 == 0
-
-    f()
-    return x.to_numpy()
+    for i in x:
+        x[i] = i % 2 == 0
 
 
-def sizes_of_results_of_comparisons():
-    @ti.kernel
-    def f(a: ti.f32) -> ti.i32:
-        return (a > 1) * 10 + (a == 2.0)
-
-    return [f(0.5), f(2.0)]
+@each(0.5, 2.0)
+def sizes_of_results_of_comparisons(a: ti.f32) -> ti.i32:
+    return (a > 1) * 10 + (a == 2.0)
 
 
-def casts_to_bool():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return ti.cast(ti.cast(a, ti.u1), ti.i32)
-
-    return [f(0), f(1), f(256)]
+@each(0, 1, 256)
+def casts_to_bool(a: ti.i32) -> ti.i32:
+    return ti.cast(ti.cast(a, ti.u1), ti.i32)
 
 
-def casts_in_while_loops():
-    @ti.kernel
-    def f() -> ti.i32:
-        t = 10
-        while t > 5:
-            t = 1.0
-        return t
-
-    return f()
+@returns()
+def casts_in_while_loops() -> ti.i32:
+    t = 10
+    while t > 5:
+        t = 1.0
+    return t
 
 
-def floats_as_indices_are_an_error():
-    x = ti.field(ti.i32, shape=4)
-
-    @ti.kernel
-    def f(a: ti.f32) -> ti.i32:
-        return x[a]
-
-    return refused(lambda: f(1.0))
+@refuses(1.0, x=i32(4))
+def floats_as_indices_are_an_error(a: ti.f32) -> ti.i32:
+    return x[a]
 
 
+@refuses()
 def unknown_types_are_an_error():
-    @ti.kernel
-    def f():
-        a = ti.cast(1, "float")
-        print(a)
-
-    return refused(f)
+    a = ti.cast(1, "float")
+    print(a)
 
 
 def f16_arithmetic_rounds():
@@ -382,37 +308,26 @@ def zero_ends_of_types():
     return [str(f(0.0)), str(f(float("inf")))]
 
 
-def rounding_functions_give_types():
-    @ti.kernel
-    def f(x: ti.f32) -> ti.types.vector(4, ti.i32):
-        return ti.Vector(
-            [ti.floor(x, ti.i32), ti.ceil(x, ti.i32), ti.round(x, ti.i32), ti.floor(x * 2, int)]
-        )
-
-    return [f(1.5).to_numpy(), f(-2.5).to_numpy(), f(2.5).to_numpy()]
+@each(1.5, -2.5, 2.5)
+def rounding_functions_give_types(x: ti.f32) -> ti.types.vector(4, ti.i32):
+    return ti.Vector(
+        [ti.floor(x, ti.i32), ti.ceil(x, ti.i32), ti.round(x, ti.i32), ti.floor(x * 2, int)]
+    )
 
 
-def round_is_to_the_even_neighbour():
-    @ti.kernel
-    def f(x: ti.f32) -> ti.f32:
-        return ti.round(x)
-
-    return [f(0.5), f(1.5), f(2.5), f(-0.5), f(-1.5), f(2.4), f(2.6)]
+@each(0.5, 1.5, 2.5, -0.5, -1.5, 2.4, 2.6)
+def round_is_to_the_even_neighbour(x: ti.f32) -> ti.f32:
+    return ti.round(x)
 
 
-def quotients_stored_in_integers():
-    x = ti.field(ti.i32, shape=())
-
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        x[None] = a
-        x[None] /= 2
-        b = a
-        b += 0.9
-        b -= 0.9
-        return b * 100 + x[None]
-
-    return f(7)
+@returns(7, x=i32())
+def quotients_stored_in_integers(a: ti.i32) -> ti.i32:
+    x[None] = a
+    x[None] /= 2
+    b = a
+    b += 0.9
+    b -= 0.9
+    return b * 100 + x[None]
 
 
 def sums_of_small_and_wide_integers():
@@ -431,42 +346,27 @@ def sums_of_small_and_wide_integers():
     return [f(250, 10), g(-5, 3), g(5, 3)]
 
 
-def extremes_of_integers_and_floats():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return max(a, 2.7) + min(a, 1.2)
-
-    return [f(3), f(1)]
+@each(3, 1)
+def extremes_of_integers_and_floats(a: ti.i32) -> ti.i32:
+    return max(a, 2.7) + min(a, 1.2)
 
 
-def chosen_numbers_meet():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return ti.select(a > 2, 1.7, 3) + ti.cast(ti.select(a > 2, 1, 0.5) * 10, ti.i32)
-
-    return [f(1), f(3)]
+@each(1, 3)
+def chosen_numbers_meet(a: ti.i32) -> ti.i32:
+    return ti.select(a > 2, 1.7, 3) + ti.cast(ti.select(a > 2, 1, 0.5) * 10, ti.i32)
 
 
-def shifts_and_signs_of_small_integers():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.u8) -> ti.i32:
-        return (b << 4) + (a << 2) + (b >> 1) + (~b)
-
-    return f(5, 200)
+@returns(5, 200)
+def shifts_and_signs_of_small_integers(a: ti.i32, b: ti.u8) -> ti.i32:
+    return (b << 4) + (a << 2) + (b >> 1) + (~b)
 
 
+@leaves(lambda: v.to_numpy(), v=vectors(2, ti.i32))
 def vectors_of_integers_are_divided_and_scaled():
-    v = ti.Vector.field(2, ti.i32, shape=())
-
-    @ti.kernel
-    def f():
-        v[None] = [7, -7]
-        v[None] /= 2
-        v[None] *= 1.5
-        v[None] += ti.Vector([0.6, 0.6])
-
-    f()
-    return v.to_numpy()
+    v[None] = [7, -7]
+    v[None] /= 2
+    v[None] *= 1.5
+    v[None] += ti.Vector([0.6, 0.6])
 
 
 def doubles_and_literals():
@@ -485,12 +385,9 @@ def doubles_and_literals():
     return [x.to_numpy(), g().to_numpy()]
 
 
-def powers_and_signs():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return -a // 3 + -a % 3 + (-a) ** 3 - a**2
-
-    return f(4)
+@returns(4)
+def powers_and_signs(a: ti.i32) -> ti.i32:
+    return -a // 3 + -a % 3 + (-a) ** 3 - a**2
 
 
 def python_converts_what_it_knows():

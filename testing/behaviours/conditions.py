@@ -2,46 +2,37 @@
 
 import taichi as ti
 
-from .seeing import refused
+from .seeing import answers, each, refused, refuses, returns
 
 
-def branches_of_numbers():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        r = 0
-        if a > 5:
-            r = 1
-        elif a > 2:
-            r = 2
-        else:
-            r = 3
-        return r
-
-    return [f(9), f(4), f(0)]
+@each(9, 4, 0)
+def branches_of_numbers(a: ti.i32) -> ti.i32:
+    r = 0
+    if a > 5:
+        r = 1
+    elif a > 2:
+        r = 2
+    else:
+        r = 3
+    return r
 
 
-def numbers_are_true_or_false():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        r = 0
-        if a:
-            r += 1
-        if not a:
-            r += 10
-        while a:
-            r += 100
-            break
-        return r
-
-    return [f(0), f(3), f(-1)]
+@each(0, 3, -1)
+def numbers_are_true_or_false(a: ti.i32) -> ti.i32:
+    r = 0
+    if a:
+        r += 1
+    if not a:
+        r += 10
+    while a:
+        r += 100
+        break
+    return r
 
 
-def ternaries():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.f32:
-        return 1.5 if a > 3 else a
-
-    return [f(5), f(2)]
+@each(5, 2)
+def ternaries(a: ti.i32) -> ti.f32:
+    return 1.5 if a > 3 else a
 
 
 def ternaries_evaluate_one_side():
@@ -59,17 +50,14 @@ def ternaries_evaluate_one_side():
     return [f(1), f(0), f(0), x.to_numpy()]
 
 
-def chained_comparisons():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        r = 0
-        if 1 < a <= 5:
-            r += 1
-        if 1 < a > 3 != 7:
-            r += 10
-        return r
-
-    return [f(0), f(3), f(5), f(9)]
+@each(0, 3, 5, 9)
+def chained_comparisons(a: ti.i32) -> ti.i32:
+    r = 0
+    if 1 < a <= 5:
+        r += 1
+    if 1 < a > 3 != 7:
+        r += 10
+    return r
 
 
 def operands_of_chains_are_evaluated_once():
@@ -106,19 +94,16 @@ def and_and_or_stop_early():
     return [f(0), f(1), x.to_numpy()]
 
 
-def and_or_not_of_comparisons():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.i32) -> ti.i32:
-        r = 0
-        if a > 0 and b > 0 and a != b:
-            r += 1
-        if a > 0 or b > 0 or a == b:
-            r += 10
-        if not (a > b):
-            r += 100
-        return r
-
-    return [f(1, 2), f(0, 3), f(0, 0), f(3, 1), f(2, 2)]
+@each((1, 2), (0, 3), (0, 0), (3, 1), (2, 2))
+def and_or_not_of_comparisons(a: ti.i32, b: ti.i32) -> ti.i32:
+    r = 0
+    if a > 0 and b > 0 and a != b:
+        r += 1
+    if a > 0 or b > 0 or a == b:
+        r += 10
+    if not (a > b):
+        r += 100
+    return r
 
 
 def and_and_or_of_numbers():
@@ -133,41 +118,29 @@ def and_and_or_of_numbers():
     return [f(1, 2), f(0, 2), f(3, 0), g(1, 2), g(0, 2), g(0, 0)]
 
 
-def and_and_or_of_vectors():
-    @ti.kernel
-    def f() -> ti.types.vector(2, ti.i32):
-        a, b = ti.Vector([1, 0]), ti.Vector([2, 3])
-        return a and b
-
-    return refused(f) if refused(f) != "runs" else f().to_numpy()
+@answers()
+def and_and_or_of_vectors() -> ti.types.vector(2, ti.i32):
+    a, b = ti.Vector([1, 0]), ti.Vector([2, 3])
+    return a and b
 
 
-def comparisons_of_vectors():
-    @ti.kernel
-    def f() -> ti.types.vector(3, ti.i32):
-        a, b = ti.Vector([1, 5, 3]), ti.Vector([2, 4, 3])
-        return ti.cast(a < b, ti.i32) + ti.cast(a == b, ti.i32) * 10
-
-    return f().to_numpy()
+@returns()
+def comparisons_of_vectors() -> ti.types.vector(3, ti.i32):
+    a, b = ti.Vector([1, 5, 3]), ti.Vector([2, 4, 3])
+    return ti.cast(a < b, ti.i32) + ti.cast(a == b, ti.i32) * 10
 
 
-def vectors_as_conditions_are_an_error():
-    @ti.kernel
-    def f() -> ti.i32:
-        r = 0
-        if ti.Vector([1, 2]) > 0:
-            r = 1
-        return r
-
-    return refused(f)
+@refuses()
+def vectors_as_conditions_are_an_error() -> ti.i32:
+    r = 0
+    if ti.Vector([1, 2]) > 0:
+        r = 1
+    return r
 
 
-def vectors_in_ternaries():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.types.vector(2, ti.i32):
-        return ti.Vector([1, 2]) if a else ti.Vector([3, 4])
-
-    return [f(0).to_numpy(), f(1).to_numpy()]
+@each(0, 1)
+def vectors_in_ternaries(a: ti.i32) -> ti.types.vector(2, ti.i32):
+    return ti.Vector([1, 2]) if a else ti.Vector([3, 4])
 
 
 def all_and_any_of_python():
@@ -184,25 +157,19 @@ def all_and_any_of_python():
     return refused(lambda: f(0)) if refused(lambda: f(0)) != "runs" else [f(0), f(1)]
 
 
-def tuples_are_unpacked():
-    @ti.kernel
-    def f() -> ti.i32:
-        a, b, c = 1, 2, 3
-        a, b = b, a
-        (a, c), b = (c, a), b + 10
-        return a * 100 + b * 10 + c
-
-    return refused(f) if refused(f) != "runs" else f()
+@answers()
+def tuples_are_unpacked() -> ti.i32:
+    a, b, c = 1, 2, 3
+    a, b = b, a
+    (a, c), b = (c, a), b + 10
+    return a * 100 + b * 10 + c
 
 
-def vectors_are_unpacked():
-    @ti.kernel
-    def f() -> ti.i32:
-        a, b = ti.Vector([4, 5])
-        x, y, z = 2 * ti.Vector([1, 2, 3])
-        return a * 10 + b + x * 1000 + y * 100 + z
-
-    return f()
+@returns()
+def vectors_are_unpacked() -> ti.i32:
+    a, b = ti.Vector([4, 5])
+    x, y, z = 2 * ti.Vector([1, 2, 3])
+    return a * 10 + b + x * 1000 + y * 100 + z
 
 
 def unpacking_needs_the_right_number():
@@ -219,24 +186,18 @@ def unpacking_needs_the_right_number():
     return [refused(f), refused(g)]
 
 
-def several_targets():
-    @ti.kernel
-    def f() -> ti.i32:
-        a = b = 3
-        a += 1
-        return a * 10 + b
-
-    return f()
+@returns()
+def several_targets() -> ti.i32:
+    a = b = 3
+    a += 1
+    return a * 10 + b
 
 
-def names_of_branches_are_local():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        if a:
-            inner = 3
-        return inner
-
-    return refused(lambda: f(1))
+@refuses(1)
+def names_of_branches_are_local(a: ti.i32) -> ti.i32:
+    if a:
+        inner = 3
+    return inner
 
 
 def names_of_loops_are_local():
@@ -255,75 +216,54 @@ def names_of_loops_are_local():
     return [refused(f), refused(g)]
 
 
-def names_without_a_value_are_an_error():
-    @ti.kernel
-    def f() -> ti.i32:
-        return nowhere  # noqa: F821
-
-    return refused(f)
+@refuses()
+def names_without_a_value_are_an_error() -> ti.i32:
+    return nowhere
 
 
-def a_name_keeps_its_type_in_branches():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.f32:
-        x = 0.0
-        if a > 0:
-            x = 1
-        else:
-            x = 0.5
-        return x
-
-    return [f(1), f(0)]
+@each(1, 0)
+def a_name_keeps_its_type_in_branches(a: ti.i32) -> ti.f32:
+    x = 0.0
+    if a > 0:
+        x = 1
+    else:
+        x = 0.5
+    return x
 
 
-def a_name_first_assigned_in_a_loop():
-    @ti.kernel
-    def f() -> ti.i32:
-        s = 0
-        for _ in range(1):
-            for i in range(4):
-                t = i * 2
-                t += 1
-                s += t
-        return s
-
-    return f()
+@returns()
+def a_name_first_assigned_in_a_loop() -> ti.i32:
+    s = 0
+    for _ in range(1):
+        for i in range(4):
+            t = i * 2
+            t += 1
+            s += t
+    return s
 
 
+@refuses()
 def names_assigned_a_vector_keep_its_shape():
-    @ti.kernel
-    def f():
-        a = ti.Vector([1, 2])
-        a = ti.Vector([1, 2, 3])
-        print(a)
-
-    return refused(f)
+    a = ti.Vector([1, 2])
+    a = ti.Vector([1, 2, 3])
+    print(a)
 
 
-def a_number_assigned_to_a_vector_is_broadcast_or_an_error():
-    @ti.kernel
-    def f() -> ti.types.vector(2, ti.i32):
-        a = ti.Vector([1, 2])
-        a = 5
-        return a
-
-    return refused(f) if refused(f) != "runs" else f().to_numpy()
+@answers()
+def a_number_assigned_to_a_vector_is_broadcast_or_an_error() -> ti.types.vector(2, ti.i32):
+    a = ti.Vector([1, 2])
+    a = 5
+    return a
 
 
-def is_and_is_not_are_errors():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.i32) -> ti.i32:
-        return a is b
-
-    return refused(lambda: f(1, 2))
+@refuses(1, 2)
+def is_and_is_not_are_errors(a: ti.i32, b: ti.i32) -> ti.i32:
+    return a is b
 
 
-def membership_of_numbers_at_run_time():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return a in (1, 2)
-
-    return refused(lambda: f(1))
+@refuses(1)
+def membership_of_numbers_at_run_time(a: ti.i32) -> ti.i32:
+    return a in (1, 2)
 
 
 def try_raise_with_and_lambda_are_errors():
@@ -341,53 +281,38 @@ def try_raise_with_and_lambda_are_errors():
     return [refused(f), refused(g)]
 
 
+@refuses()
 def sets_are_errors():
-    @ti.kernel
-    def f():
-        x = {1, 2}
-        print(x)
-
-    return refused(f)
+    x = {1, 2}
+    print(x)
 
 
-def statements_without_effect_are_allowed():
-    @ti.kernel
-    def f() -> ti.i32:
-        """Words."""
-        a = 3
-        a + 1
-        return a
-
-    return f()
+@returns()
+def statements_without_effect_are_allowed() -> ti.i32:
+    """Words."""
+    a = 3
+    a + 1
+    return a
 
 
-def pass_does_nothing():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        if a:
-            pass
-        for _ in range(3):
-            pass
-        return 2
-
-    return f(1)
+@returns(1)
+def pass_does_nothing(a: ti.i32) -> ti.i32:
+    if a:
+        pass
+    for _ in range(3):
+        pass
+    return 2
 
 
-def comparisons_are_numbers():
-    @ti.kernel
-    def f(a: ti.i32, b: ti.i32) -> ti.i32:
-        return (a < b) + (a <= b) * 10 + (a == b) * 100 + (a != b) * 1000 + (a >= b) * 10000
-
-    return [f(1, 2), f(2, 2), f(3, 2)]
+@each((1, 2), (2, 2), (3, 2))
+def comparisons_are_numbers(a: ti.i32, b: ti.i32) -> ti.i32:
+    return (a < b) + (a <= b) * 10 + (a == b) * 100 + (a != b) * 1000 + (a >= b) * 10000
 
 
+@refuses()
 def a_deleted_name_is_an_error():
-    @ti.kernel
-    def f():
-        a = 1
-        del a
-
-    return refused(f)
+    a = 1
+    del a
 
 
 def assertions_in_debug_stop_the_program():
@@ -415,12 +340,9 @@ def assertions_with_formatted_words():
     ]
 
 
-def assertions_without_debug_do_nothing():
-    @ti.kernel
-    def f(a: ti.i32):
-        assert a > 0
-
-    return refused(lambda: f(-1))
+@refuses(-1)
+def assertions_without_debug_do_nothing(a: ti.i32):
+    assert a > 0
 
 
 def what_an_assertion_calls_is_run_without_debug():
@@ -440,11 +362,8 @@ def what_an_assertion_calls_is_run_without_debug():
     return x[None]
 
 
-def statements_that_call_nothing_are_skipped():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        a + 3
-        (a, a * 2)
-        return a
-
-    return f(2)
+@returns(2)
+def statements_that_call_nothing_are_skipped(a: ti.i32) -> ti.i32:
+    a + 3
+    (a, a * 2)
+    return a

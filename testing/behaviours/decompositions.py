@@ -3,6 +3,8 @@
 import numpy as np
 import taichi as ti
 
+from .seeing import calls
+
 A2 = [[1.0, 2.0], [-3.0, 0.5]]
 A3 = [[1.0, 2.0, 0.5], [-3.0, 0.5, 1.0], [0.25, 4.0, -2.0]]
 S2 = [[2.0, 1.0], [1.0, 3.0]]
@@ -32,28 +34,12 @@ def _svd(values, dtype):
     }
 
 
-def svd_of_two_dimensions():
-    return _svd(A2, ti.f32)
-
-
-def svd_of_three_dimensions():
-    return _svd(A3, ti.f32)
-
-
-def svd_of_two_dimensions_in_f64():
-    return _svd(A2, ti.f64)
-
-
-def svd_of_three_dimensions_in_f64():
-    return _svd(A3, ti.f64)
-
-
-def svd_of_the_identity():
-    return _svd([[1.0, 0.0], [0.0, 1.0]], ti.f32)
-
-
-def svd_of_a_reflection():
-    return _svd([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]], ti.f32)
+svd_of_two_dimensions = calls(_svd, A2, ti.f32)
+svd_of_three_dimensions = calls(_svd, A3, ti.f32)
+svd_of_two_dimensions_in_f64 = calls(_svd, A2, ti.f64)
+svd_of_three_dimensions_in_f64 = calls(_svd, A3, ti.f64)
+svd_of_the_identity = calls(_svd, [[1.0, 0.0], [0.0, 1.0]], ti.f32)
+svd_of_a_reflection = calls(_svd, [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]], ti.f32)
 
 
 def _polar(values, dtype):
@@ -69,12 +55,8 @@ def _polar(values, dtype):
     return [np.round(r.to_numpy(), 3), np.round(s.to_numpy(), 3)]
 
 
-def polar_decomposition_of_two_dimensions():
-    return _polar(A2, ti.f32)
-
-
-def polar_decomposition_of_three_dimensions():
-    return _polar(A3, ti.f64)
+polar_decomposition_of_two_dimensions = calls(_polar, A2, ti.f32)
+polar_decomposition_of_three_dimensions = calls(_polar, A3, ti.f64)
 
 
 def _sym_eig(values, dtype):
@@ -95,20 +77,12 @@ def _sym_eig(values, dtype):
     }
 
 
-def symmetric_eigenvalues_of_two_dimensions():
-    return _sym_eig(S2, ti.f32)
-
-
-def symmetric_eigenvalues_of_three_dimensions():
-    return _sym_eig(S3, ti.f32)
-
-
-def symmetric_eigenvalues_of_three_dimensions_in_f64():
-    return _sym_eig(S3, ti.f64)
-
-
-def symmetric_eigenvalues_of_a_diagonal():
-    return _sym_eig([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]], ti.f32)
+symmetric_eigenvalues_of_two_dimensions = calls(_sym_eig, S2, ti.f32)
+symmetric_eigenvalues_of_three_dimensions = calls(_sym_eig, S3, ti.f32)
+symmetric_eigenvalues_of_three_dimensions_in_f64 = calls(_sym_eig, S3, ti.f64)
+symmetric_eigenvalues_of_a_diagonal = calls(
+    _sym_eig, [[3.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]], ti.f32
+)
 
 
 def _eig(values):
@@ -124,12 +98,8 @@ def _eig(values):
     return w[np.lexsort((w[:, 1], w[:, 0]))]
 
 
-def real_eigenvalues_of_two_dimensions():
-    return _eig([[1.0, 2.0], [3.0, 4.0]])
-
-
-def complex_eigenvalues_of_two_dimensions():
-    return _eig(A2)
+real_eigenvalues_of_two_dimensions = calls(_eig, [[1.0, 2.0], [3.0, 4.0]])
+complex_eigenvalues_of_two_dimensions = calls(_eig, A2)
 
 
 def _solve(values, b, dtype):
@@ -143,17 +113,9 @@ def _solve(values, b, dtype):
     return f(mat(values), vec(b)).to_numpy()
 
 
-def systems_of_two():
-    return _solve(A2, [1.0, 2.0], ti.f32)
-
-
-def systems_of_three():
-    return _solve(A3, [1.0, 2.0, 3.0], ti.f32)
-
-
-def systems_of_three_in_f64():
-    return _solve(A3, [1.0, 2.0, 3.0], ti.f64)
-
-
-def systems_that_need_a_pivot():
-    return _solve([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 1.0, 0.0]], [1.0, 2.0, 3.0], ti.f32)
+systems_of_two = calls(_solve, A2, [1.0, 2.0], ti.f32)
+systems_of_three = calls(_solve, A3, [1.0, 2.0, 3.0], ti.f32)
+systems_of_three_in_f64 = calls(_solve, A3, [1.0, 2.0, 3.0], ti.f64)
+systems_that_need_a_pivot = calls(
+    _solve, [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 1.0, 0.0]], [1.0, 2.0, 3.0], ti.f32
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import field, i32, leaves, matrices, refused, refuses, refusing, returns, vectors
 
 
 def a_scalar_field_begins_with_zeros():
@@ -87,13 +87,8 @@ def copy_from_copies_another_field():
     return y.to_numpy()
 
 
-def copy_from_needs_the_same_shape():
-    x, y = ti.field(ti.i32, shape=4), ti.field(ti.i32, shape=5)
-    return refused(lambda: y.copy_from(x))
-
-
-def copy_from_takes_fields_only():
-    return refused(lambda: ti.field(ti.i32, shape=4).copy_from(3))
+copy_from_needs_the_same_shape = refusing(lambda: y.copy_from(x), x=i32(4), y=i32(5))
+copy_from_takes_fields_only = refusing(lambda: ti.field(ti.i32, shape=4).copy_from(3))
 
 
 def vector_fields_have_n_and_matrix_fields_n_and_m():
@@ -127,9 +122,7 @@ def from_numpy_takes_other_types_of_numbers():
     return [x.to_numpy(), y.to_numpy()]
 
 
-def from_numpy_needs_the_shape():
-    x = ti.field(ti.i32, shape=3)
-    return refused(lambda: x.from_numpy(np.zeros(4, np.int32)))
+from_numpy_needs_the_shape = refusing(lambda: x.from_numpy(np.zeros(4, np.int32)), x=i32(3))
 
 
 def from_numpy_takes_arrays_that_are_not_contiguous():
@@ -230,46 +223,25 @@ def a_field_is_placed_once():
     return refused(lambda: ti.root.dense(ti.i, 5).place(x))
 
 
+@refuses(x=lambda: ti.field(ti.f32))
 def an_unplaced_field_is_an_error_where_it_is_used():
-    x = ti.field(ti.f32)
-
-    @ti.kernel
-    def put():
-        x[0] = 1.0
-
-    return refused(put)
+    x[0] = 1.0
 
 
+@leaves(lambda: [x.to_numpy(), x[-1, 4], x[1, 5]], x=i32(3, 2, offset=(-1, 4)))
 def offsets_shift_indices():
-    x = ti.field(ti.i32, shape=(3, 2), offset=(-1, 4))
-
-    @ti.kernel
-    def put():
-        for i, j in x:
-            x[i, j] = i * 10 + j
-
-    put()
-    return [x.to_numpy(), x[-1, 4], x[1, 5]]
+    for i, j in x:
+        x[i, j] = i * 10 + j
 
 
+@leaves(lambda: [v.to_numpy(), v[-4][1], v.shape], v=vectors(2, ti.i32, 3, offset=-4))
 def offsets_of_vector_fields():
-    v = ti.Vector.field(2, ti.i32, shape=3, offset=-4)
-
-    @ti.kernel
-    def put():
-        for i in v:
-            v[i] = [i, i * i]
-
-    put()
-    return [v.to_numpy(), v[-4][1], v.shape]
+    for i in v:
+        v[i] = [i, i * i]
 
 
-def offsets_have_as_many_numbers_as_axes():
-    return refused(lambda: ti.field(ti.i32, shape=3, offset=(-1, 2)))
-
-
-def offsets_need_a_shape():
-    return refused(lambda: ti.field(ti.i32, offset=-1))
+offsets_have_as_many_numbers_as_axes = refusing(lambda: ti.field(ti.i32, shape=3, offset=(-1, 2)))
+offsets_need_a_shape = refusing(lambda: ti.field(ti.i32, offset=-1))
 
 
 def wrong_numbers_of_indices_are_an_error():
@@ -290,28 +262,16 @@ def wide_integers_are_kept_whole():
     return [x[0], y[0], x.to_numpy(), y.to_numpy()]
 
 
-def small_integers_wrap_where_stored():
-    a, b = ti.field(ti.u8, shape=()), ti.field(ti.i8, shape=())
-
-    @ti.kernel
-    def put(n: ti.i32):
-        a[None] = n
-        b[None] = n
-
-    put(300)
-    return [a[None], b[None]]
+@leaves("a b", 300, a=field(ti.u8), b=field(ti.i8))
+def small_integers_wrap_where_stored(n: ti.i32):
+    a[None] = n
+    b[None] = n
 
 
+@leaves(lambda: [x.to_numpy(), x[1]], x=field(ti.f16, 3))
 def halves_are_stored():
-    x = ti.field(ti.f16, shape=3)
-
-    @ti.kernel
-    def put():
-        for i in x:
-            x[i] = i * 0.1
-
-    put()
-    return [x.to_numpy(), x[1]]
+    for i in x:
+        x[i] = i * 0.1
 
 
 def fields_builder_makes_and_destroys_fields():
@@ -346,14 +306,9 @@ def fields_made_after_a_kernel_ran_are_used():
     return [x.to_numpy(), y.to_numpy()]
 
 
-def shapes_are_constants_in_kernels():
-    x = ti.field(ti.i32, shape=(3, 5))
-
-    @ti.kernel
-    def sizes() -> ti.i32:
-        return x.shape[0] * 10 + x.shape[1]
-
-    return sizes()
+@returns(x=i32(3, 5))
+def shapes_are_constants_in_kernels() -> ti.i32:
+    return x.shape[0] * 10 + x.shape[1]
 
 
 def a_field_has_default_types():
@@ -367,44 +322,29 @@ def defaults_are_chosen_at_the_beginning():
     return [x.to_numpy().dtype.name, y.to_numpy().dtype.name]
 
 
+@leaves(
+    lambda: [f.to_numpy() for f in fields],
+    fields=lambda: [ti.field(ti.i32, shape=3) for _ in range(3)],
+)
 def lists_of_fields_are_indexed_statically():
-    fields = [ti.field(ti.i32, shape=3) for _ in range(3)]
-
-    @ti.kernel
-    def put():
-        for k in ti.static(range(3)):
-            for i in fields[k]:
-                fields[k][i] = i * 10 + k
-
-    put()
-    return [f.to_numpy() for f in fields]
+    for k in ti.static(range(3)):
+        for i in fields[k]:
+            fields[k][i] = i * 10 + k
 
 
+@leaves("v", v=vectors(4, ti.i32, 3))
 def a_vector_field_is_indexed_by_loop_variables_of_components():
-    v = ti.Vector.field(4, ti.i32, shape=3)
-
-    @ti.kernel
-    def put():
-        for i in range(3):
-            for k in range(4):
-                v[i][k] = i * 10 + k
-
-    put()
-    return v.to_numpy()
+    for i in range(3):
+        for k in range(4):
+            v[i][k] = i * 10 + k
 
 
+@leaves("m", m=matrices(2, 3, ti.i32, 2))
 def matrix_fields_are_indexed_dynamically():
-    m = ti.Matrix.field(2, 3, ti.i32, shape=2)
-
-    @ti.kernel
-    def put():
-        for i in m:
-            for a in range(2):
-                for b in range(3):
-                    m[i][a, b] = 100 * i + 10 * a + b
-
-    put()
-    return m.to_numpy()
+    for i in m:
+        for a in range(2):
+            for b in range(3):
+                m[i][a, b] = 100 * i + 10 * a + b
 
 
 def python_loops_over_a_field_of_indices():
@@ -427,16 +367,10 @@ def lists_of_values_become_fields():
     return x.to_numpy().sum().item()
 
 
+@leaves("x", x=i32(2, 1, 3, 2, 2))
 def tensors_of_dimensions_up_to_five():
-    x = ti.field(ti.i32, shape=(2, 1, 3, 2, 2))
-
-    @ti.kernel
-    def put():
-        for a, b, c, d, e in x:
-            x[a, b, c, d, e] = a * 10000 + b * 1000 + c * 100 + d * 10 + e
-
-    put()
-    return x.to_numpy()
+    for a, b, c, d, e in x:
+        x[a, b, c, d, e] = a * 10000 + b * 1000 + c * 100 + d * 10 + e
 
 
 def parents_are_counted_upwards():

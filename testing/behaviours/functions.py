@@ -2,7 +2,7 @@
 
 import taichi as ti
 
-from .seeing import refused
+from .seeing import refused, refuses
 
 
 def functions_return_values():
@@ -383,12 +383,9 @@ def functions_use_names_of_their_own():
     return f()
 
 
+@refuses()
 def functions_defined_in_kernels_are_an_error():
-    @ti.kernel
-    def f():
-        def g(a):
-            return a
+    def g(a):
+        return a
 
-        print(g(1))
-
-    return refused(f)
+    print(g(1))

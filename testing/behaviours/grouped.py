@@ -3,147 +3,82 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import f32, i32, leaves, refuses
 
 
+@leaves("x", x=i32(2, 3))
 def a_vector_indexes_a_field():
-    x = ti.field(ti.i32, shape=(2, 3))
-
-    @ti.kernel
-    def f():
-        for i, j in ti.ndrange(2, 3):
-            x[ti.Vector([i, j])] = i + 10 * j
-
-    f()
-    return x.to_numpy()
+    for i, j in ti.ndrange(2, 3):
+        x[ti.Vector([i, j])] = i + 10 * j
 
 
+@leaves("x", x=i32(2, 3, 2))
 def grouped_loops_over_fields():
-    x = ti.field(ti.i32, shape=(2, 3, 2))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            x[I] = I[0] + I[1] * 10 + I[2] * 100
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(x):
+        x[I] = I[0] + I[1] * 10 + I[2] * 100
 
 
+@leaves("x", x=i32(4))
 def grouped_loops_over_one_axis():
-    x = ti.field(ti.i32, shape=4)
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            x[I] = I[0] * 3
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(x):
+        x[I] = I[0] * 3
 
 
+@leaves("x", x=i32())
 def grouped_loops_over_no_axis():
-    x = ti.field(ti.i32, shape=())
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            x[I] = 42
-
-    f()
-    return x[None]
+    for I in ti.grouped(x):
+        x[I] = 42
 
 
+@leaves("x", x=i32(4, 4))
 def grouped_ndrange():
-    x = ti.field(ti.i32, shape=(4, 4))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange((1, 3), 4)):
-            x[I] += I.sum()
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(ti.ndrange((1, 3), 4)):
+        x[I] += I.sum()
 
 
+@leaves("x", x=i32(3, 2))
 def grouped_ndrange_of_a_shape():
-    x = ti.field(ti.i32, shape=(3, 2))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange(*x.shape)):
-            x[I] = I.x - I.y
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(ti.ndrange(*x.shape)):
+        x[I] = I.x - I.y
 
 
+@leaves("x", x=i32())
 def grouped_ndrange_of_nothing():
-    x = ti.field(ti.i32, shape=())
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange()):
-            x[I] += 42
-
-    f()
-    return x[None]
+    for I in ti.grouped(ti.ndrange()):
+        x[I] += 42
 
 
+@leaves("y", x=i32(4, 4), y=i32(4, 4))
 def static_grouped_ndrange():
-    x, y = ti.field(ti.i32, shape=(4, 4)), ti.field(ti.i32, shape=(4, 4))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            x[I] = I[0] * 4 + I[1]
-        for I in ti.grouped(ti.ndrange((1, 3), (1, 3))):
-            for D in ti.static(ti.grouped(ti.ndrange((-1, 2), (-1, 2)))):
-                y[I] += x[I + D]
-
-    f()
-    return y.to_numpy()
+    for I in ti.grouped(x):
+        x[I] = I[0] * 4 + I[1]
+    for I in ti.grouped(ti.ndrange((1, 3), (1, 3))):
+        for D in ti.static(ti.grouped(ti.ndrange((-1, 2), (-1, 2)))):
+            y[I] += x[I + D]
 
 
+@leaves("x", x=i32(8, 8))
 def arithmetic_of_indices():
-    x = ti.field(ti.i32, shape=(8, 8))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange(4, 4)):
-            x[I * 2] = 1
-            x[I * 2 + ti.Vector([1, 0])] = 2
-            x[I // 2 + 4] += 10
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(ti.ndrange(4, 4)):
+        x[I * 2] = 1
+        x[I * 2 + ti.Vector([1, 0])] = 2
+        x[I // 2 + 4] += 10
 
 
+@leaves("y", x=f32(4, 5), y=f32(4, 5))
 def units_are_offsets():
-    x, y = ti.field(ti.f32, shape=(4, 5)), ti.field(ti.f32, shape=(4, 5))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            x[I] = I[0] * I[1]
-        for I in ti.grouped(x):
-            if I[0] > 0 and I[1] > 0:
-                for k in ti.static(range(2)):
-                    y[I] += x[I] - x[I - ti.Vector.unit(2, k)]
-
-    f()
-    return y.to_numpy()
+    for I in ti.grouped(x):
+        x[I] = I[0] * I[1]
+    for I in ti.grouped(x):
+        if I[0] > 0 and I[1] > 0:
+            for k in ti.static(range(2)):
+                y[I] += x[I] - x[I - ti.Vector.unit(2, k)]
 
 
-def grouped_loops_over_arrays():
-    @ti.kernel
-    def f(a: ti.types.ndarray()):
-        for I in ti.grouped(a):
-            a[I] = I[0] * 10 + I[1]
-
-    a = np.zeros((2, 3), np.int32)
-    f(a)
-    return a
+@leaves("a", lambda: a, a=lambda: np.zeros((2, 3), np.int32))
+def grouped_loops_over_arrays(a: ti.types.ndarray()):
+    for I in ti.grouped(a):
+        a[I] = I[0] * 10 + I[1]
 
 
 def templates_of_any_dimension():
@@ -161,17 +96,11 @@ def templates_of_any_dimension():
     return [one[1].to_numpy(), two[1].to_numpy()]
 
 
+@leaves("x", x=f32(3, 3))
 def positions_from_indices():
-    x = ti.field(ti.f32, shape=(3, 3))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(x):
-            p = (I + 0.5) / 3
-            x[I] = p.norm()
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(x):
+        p = (I + 0.5) / 3
+        x[I] = p.norm()
 
 
 def a_function_takes_a_grouped_index():
@@ -190,38 +119,21 @@ def a_function_takes_a_grouped_index():
     return x.to_numpy()
 
 
+@leaves("x", x=i32(4, 4))
 def grouped_indices_may_be_cast():
-    x = ti.field(ti.i32, shape=(4, 4))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange(2, 2)):
-            p = I * 1.9
-            x[int(p)] += 1
-            x[ti.cast(p + 1, ti.i32)] += 10
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(ti.ndrange(2, 2)):
+        p = I * 1.9
+        x[int(p)] += 1
+        x[ti.cast(p + 1, ti.i32)] += 10
 
 
+@refuses(x=i32(4, 4))
 def vectors_that_are_too_long_are_an_error():
-    x = ti.field(ti.i32, shape=(4, 4))
-
-    @ti.kernel
-    def f():
-        x[ti.Vector([1, 2, 3])] = 1
-
-    return refused(f)
+    x[ti.Vector([1, 2, 3])] = 1
 
 
+@leaves("x", x=i32(2, 3, 4))
 def indices_with_parts_that_are_vectors():
-    x = ti.field(ti.i32, shape=(2, 3, 4))
-
-    @ti.kernel
-    def f():
-        for I in ti.grouped(ti.ndrange(2, 3)):
-            for k in range(4):
-                x[I, k] = I[0] * 100 + I[1] * 10 + k
-
-    f()
-    return x.to_numpy()
+    for I in ti.grouped(ti.ndrange(2, 3)):
+        for k in range(4):
+            x[I, k] = I[0] * 100 + I[1] * 10 + k

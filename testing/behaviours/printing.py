@@ -2,115 +2,79 @@
 
 import taichi as ti
 
-from .seeing import printed
+from .seeing import printed, prints
 
 
+@prints()
 def numbers_are_printed():
-    @ti.kernel
-    def f():
-        print(1, 2.5, -3)
-        print(ti.cast(1.5, ti.f64), ti.cast(7, ti.i64), ti.u8(200))
-
-    return printed(f)
+    print(1, 2.5, -3)
+    print(ti.cast(1.5, ti.f64), ti.cast(7, ti.i64), ti.u8(200))
 
 
-def large_and_small_floats_are_printed():
-    @ti.kernel
-    def f(a: ti.f32):
-        print(a, a * 1e10, a * 1e-10, a / 3)
-
-    return printed(lambda: f(1.5))
+@prints(1.5)
+def large_and_small_floats_are_printed(a: ti.f32):
+    print(a, a * 1e10, a * 1e-10, a / 3)
 
 
-def words_are_printed():
-    @ti.kernel
-    def f(a: ti.i32):
-        print("a is", a, "and", a + 1)
-        print("words only")
-        print()
-
-    return printed(lambda: f(4))
+@prints(4)
+def words_are_printed(a: ti.i32):
+    print("a is", a, "and", a + 1)
+    print("words only")
+    print()
 
 
+@prints()
 def separators_and_ends():
-    @ti.kernel
-    def f():
-        print(1, 2, 3, sep="; ", end="!\n")
-        print("a", end="")
-        print("b")
-
-    return printed(f)
+    print(1, 2, 3, sep="; ", end="!\n")
+    print("a", end="")
+    print("b")
 
 
+@prints()
 def vectors_and_matrices_are_printed():
-    @ti.kernel
-    def f():
-        print(ti.Vector([1, 2, 3]))
-        print(ti.Matrix([[1.0, 2.0], [3.0, 4.0]]))
-        print("v", ti.Vector([1.5, 2.5]), "end")
-
-    return printed(f)
+    print(ti.Vector([1, 2, 3]))
+    print(ti.Matrix([[1.0, 2.0], [3.0, 4.0]]))
+    print("v", ti.Vector([1.5, 2.5]), "end")
 
 
-def formatted_strings_are_printed():
-    @ti.kernel
-    def f(a: ti.i32, x: ti.f32):
-        print(f"a = {a}, x = {x}")
-        print(f"{a}{x}", a)
-
-    return printed(lambda: f(3, 0.5))
+@prints(3, 0.5)
+def formatted_strings_are_printed(a: ti.i32, x: ti.f32):
+    print(f"a = {a}, x = {x}")
+    print(f"{a}{x}", a)
 
 
-def formats_have_specifications():
-    @ti.kernel
-    def f(a: ti.i32, x: ti.f32):
-        print(f"{x:.3f} {x:.2e} {a:05d} {x:10.4f}")
-
-    return printed(lambda: f(30, 0.12345))
+@prints(30, 0.12345)
+def formats_have_specifications(a: ti.i32, x: ti.f32):
+    print(f"{x:.3f} {x:.2e} {a:05d} {x:10.4f}")
 
 
-def format_method_is_printed():
-    @ti.kernel
-    def f(a: ti.i32, x: ti.f32):
-        print("a = {}, x = {:.2f}".format(a, x))
-
-    return printed(lambda: f(3, 0.5))
+@prints(3, 0.5)
+def format_method_is_printed(a: ti.i32, x: ti.f32):
+    print("a = {}, x = {:.2f}".format(a, x))
 
 
-def tuples_and_lists_are_printed():
-    @ti.kernel
-    def f(a: ti.i32):
-        print([a, 2, 3])
-        print((a, 2))
-
-    return printed(lambda: f(1))
+@prints(1)
+def tuples_and_lists_are_printed(a: ti.i32):
+    print([a, 2, 3])
+    print((a, 2))
 
 
+@prints()
 def serial_loops_print_in_order():
-    @ti.kernel
-    def f():
-        ti.loop_config(serialize=True)
-        for i in range(5):
-            print(i, end=" ")
-        print("done")
-
-    return printed(f)
+    ti.loop_config(serialize=True)
+    for i in range(5):
+        print(i, end=" ")
+    print("done")
 
 
-def unsigned_numbers_are_printed_whole():
-    @ti.kernel
-    def f(a: ti.u64, b: ti.i64):
-        print(a, b)
-
-    return printed(lambda: f(2**64 - 1, -(2**63)))
+@prints(2**64 - 1, -(2**63))
+def unsigned_numbers_are_printed_whole(a: ti.u64, b: ti.i64):
+    print(a, b)
 
 
-def comparisons_are_printed():
-    @ti.kernel
-    def f(a: ti.i32):
-        print(a > 2, a == 2)
-
-    return printed(lambda: f(3))
+@prints(3)
+def comparisons_are_printed(a: ti.i32):
+    print(a > 2, a == 2)
 
 
 def static_print_prints_when_compiled():

@@ -3,6 +3,20 @@
 import numpy as np
 import taichi as ti
 
+from .seeing import f32, leaves
+
+
+def _drawn(dtype):
+    x = ti.field(dtype, shape=20000)
+
+    @ti.kernel
+    def f():
+        for i in x:
+            x[i] = ti.random(dtype)
+
+    f()
+    return x.to_numpy()
+
 
 def floats_lie_between_zero_and_one():
     x = ti.field(ti.f32, shape=20000)
@@ -22,15 +36,7 @@ def floats_lie_between_zero_and_one():
 
 
 def integers_use_all_bits():
-    x = ti.field(ti.i32, shape=20000)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = ti.random(ti.i32)
-
-    f()
-    a = x.to_numpy().astype(np.int64)
+    a = _drawn(ti.i32).astype(np.int64)
     return [
         bool(a.min() < -(2**30)),
         bool(a.max() > 2**30),
@@ -40,28 +46,12 @@ def integers_use_all_bits():
 
 
 def wide_integers_use_all_bits():
-    x = ti.field(ti.i64, shape=20000)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = ti.random(dtype=ti.i64)
-
-    f()
-    a = x.to_numpy().astype(np.float64)
+    a = _drawn(ti.i64).astype(np.float64)
     return [bool(a.min() < -(2.0**62)), bool(a.max() > 2.0**62), abs(a.mean()) < 2.0**58]
 
 
 def unsigned_integers_use_all_bits():
-    x = ti.field(ti.u32, shape=20000)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = ti.random(ti.u32)
-
-    f()
-    a = x.to_numpy().astype(np.float64)
+    a = _drawn(ti.u32).astype(np.float64)
     return [round(float(a.mean() / 2**32), 1), bool(a.max() > 2**31)]
 
 
@@ -78,16 +68,10 @@ def doubles_have_their_digits():
     return [bool((a != a.astype(np.float32)).mean() > 0.9), round(float(a.mean()), 1)]
 
 
+@leaves(lambda: round(float(x.to_numpy().mean()), 2), x=f32(20000))
 def two_draws_are_independent():
-    x = ti.field(ti.f32, shape=20000)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = ti.random() * ti.random()
-
-    f()
-    return round(float(x.to_numpy().mean()), 2)
+    for i in x:
+        x[i] = ti.random() * ti.random()
 
 
 def points_in_a_circle():

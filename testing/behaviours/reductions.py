@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import calls, f32, field, i32, leaves, refuses, returns, vectors
 
 N = 1000
 
@@ -28,136 +28,78 @@ def _reduced(dtype):
     return y.to_numpy()
 
 
-def sums_and_extremes_of_i32():
-    return _reduced(ti.i32)
+sums_and_extremes_of_i32 = calls(_reduced, ti.i32)
+sums_and_extremes_of_u32 = calls(_reduced, ti.u32)
+sums_and_extremes_of_i64 = calls(_reduced, ti.i64)
+sums_and_extremes_of_u64 = calls(_reduced, ti.u64)
+sums_and_extremes_of_f32 = calls(_reduced, ti.f32)
+sums_and_extremes_of_f64 = calls(_reduced, ti.f64)
 
 
-def sums_and_extremes_of_u32():
-    return _reduced(ti.u32)
+@returns(np.arange(5000, dtype=np.int64))
+def sums_of_arrays(a: ti.types.ndarray(dtype=ti.i64, ndim=1)) -> ti.i64:
+    s = ti.i64(0)
+    for i in a:
+        s += a[i]
+    return s
 
 
-def sums_and_extremes_of_i64():
-    return _reduced(ti.i64)
-
-
-def sums_and_extremes_of_u64():
-    return _reduced(ti.u64)
-
-
-def sums_and_extremes_of_f32():
-    return _reduced(ti.f32)
-
-
-def sums_and_extremes_of_f64():
-    return _reduced(ti.f64)
-
-
-def sums_of_arrays():
-    @ti.kernel
-    def f(a: ti.types.ndarray(dtype=ti.i64, ndim=1)) -> ti.i64:
-        s = ti.i64(0)
-        for i in a:
-            s += a[i]
-        return s
-
-    return f(np.arange(5000, dtype=np.int64))
-
-
+@leaves("x", x=i32())
 def minus_is_a_reduction():
-    x = ti.field(ti.i32, shape=())
-
-    @ti.kernel
-    def f():
-        for i in range(10):
-            x[None] -= i
-
-    f()
-    return x[None]
+    for i in range(10):
+        x[None] -= i
 
 
+@leaves("x", x=i32(3))
 def bits_are_reduced():
-    x = ti.field(ti.i32, shape=3)
-
-    @ti.kernel
-    def f():
-        x[1] = -1
-        for i in range(5):
-            x[0] |= 1 << i
-            x[1] &= ~(1 << i)
-            x[2] ^= i * 3
-
-    f()
-    return x.to_numpy()
+    x[1] = -1
+    for i in range(5):
+        x[0] |= 1 << i
+        x[1] &= ~(1 << i)
+        x[2] ^= i * 3
 
 
+@leaves("x", x=f32())
 def products_are_reduced_by_atomics():
-    x = ti.field(ti.f32, shape=())
-
-    @ti.kernel
-    def f():
-        x[None] = 1
-        for i in range(1, 6):
-            ti.atomic_mul(x[None], i)
-
-    f()
-    return x[None]
+    x[None] = 1
+    for i in range(1, 6):
+        ti.atomic_mul(x[None], i)
 
 
-def atomic_add_gives_the_old_value():
-    x = ti.field(ti.i32, shape=2)
-
-    @ti.kernel
-    def f() -> ti.i32:
-        x[0] = 5
-        old = ti.atomic_add(x[0], 3)
-        return old * 100 + x[0]
-
-    return f()
+@returns(x=i32(2))
+def atomic_add_gives_the_old_value() -> ti.i32:
+    x[0] = 5
+    old = ti.atomic_add(x[0], 3)
+    return old * 100 + x[0]
 
 
+@leaves("x y", x=i32(7), y=i32(7))
 def most_atomics_give_the_old_value():
-    x = ti.field(ti.i32, shape=7)
-    y = ti.field(ti.i32, shape=7)
-
-    @ti.kernel
-    def f():
-        for i in x:
-            x[i] = 12
-        y[0] = ti.atomic_sub(x[0], 5)
-        y[1] = ti.atomic_add(x[1], 3)
-        y[2] = ti.atomic_max(x[2], 20)
-        y[3] = ti.atomic_min(x[3], 7)
-        y[4] = ti.atomic_and(x[4], 10)
-        y[5] = ti.atomic_or(x[5], 3)
-        y[6] = ti.atomic_xor(x[6], 5)
-
-    f()
-    return [x.to_numpy(), y.to_numpy()]
+    for i in x:
+        x[i] = 12
+    y[0] = ti.atomic_sub(x[0], 5)
+    y[1] = ti.atomic_add(x[1], 3)
+    y[2] = ti.atomic_max(x[2], 20)
+    y[3] = ti.atomic_min(x[3], 7)
+    y[4] = ti.atomic_and(x[4], 10)
+    y[5] = ti.atomic_or(x[5], 3)
+    y[6] = ti.atomic_xor(x[6], 5)
 
 
+@leaves("count seen", count=i32(), seen=i32(200))
 def old_values_are_different_in_parallel():
-    count, seen = ti.field(ti.i32, shape=()), ti.field(ti.i32, shape=200)
-
-    @ti.kernel
-    def f():
-        for _ in range(200):
-            seen[ti.atomic_add(count[None], 1)] += 1
-
-    f()
-    return [count[None], seen.to_numpy()]
+    for _ in range(200):
+        seen[ti.atomic_add(count[None], 1)] += 1
 
 
-def atomics_on_locals():
-    @ti.kernel
-    def f() -> ti.i32:
-        a = 10
-        old = ti.atomic_add(a, 5)
-        big = ti.atomic_max(a, 100)
-        b = 6
-        ti.atomic_or(b, 9)
-        return old * 1000000 + big * 10000 + a * 10 + b
-
-    return f()
+@returns()
+def atomics_on_locals() -> ti.i32:
+    a = 10
+    old = ti.atomic_add(a, 5)
+    big = ti.atomic_max(a, 100)
+    b = 6
+    ti.atomic_or(b, 9)
+    return old * 1000000 + big * 10000 + a * 10 + b
 
 
 def atomics_in_expressions():
@@ -170,79 +112,48 @@ def atomics_in_expressions():
     return [f(), x[None]]
 
 
+@leaves("x", x=i32(2))
 def atomics_cast_to_the_type_of_the_place():
-    x = ti.field(ti.i32, shape=2)
-
-    @ti.kernel
-    def f():
-        ti.atomic_add(x[0], 2.9)
-        x[1] = 10
-        ti.atomic_sub(x[1], 1.5)
-
-    f()
-    return x.to_numpy()
+    ti.atomic_add(x[0], 2.9)
+    x[1] = 10
+    ti.atomic_sub(x[1], 1.5)
 
 
+@refuses()
 def atomics_on_what_is_no_place_are_an_error():
-    @ti.kernel
-    def f():
-        ti.atomic_add(3, 4)
-
-    return refused(f)
+    ti.atomic_add(3, 4)
 
 
+@leaves(
+    lambda: [v[None].to_numpy(), w[None].to_numpy()], v=vectors(2, ti.i32), w=vectors(2, ti.i32)
+)
 def atomics_on_vectors():
-    v = ti.Vector.field(2, ti.i32, shape=())
-    w = ti.Vector.field(2, ti.i32, shape=())
-
-    @ti.kernel
-    def f():
-        for i in range(10):
-            v[None] += ti.Vector([i, 1])
-            ti.atomic_max(w[None], ti.Vector([i, -i]))
-
-    f()
-    return [v[None].to_numpy(), w[None].to_numpy()]
+    for i in range(10):
+        v[None] += ti.Vector([i, 1])
+        ti.atomic_max(w[None], ti.Vector([i, -i]))
 
 
+@leaves("v", v=vectors(3, ti.f32, 2))
 def atomics_on_components():
-    v = ti.Vector.field(3, ti.f32, shape=2)
-
-    @ti.kernel
-    def f():
-        for i in range(30):
-            v[i % 2][i % 3] += 0.5
-            ti.atomic_add(v[0][0], 1)
-
-    f()
-    return v.to_numpy()
+    for i in range(30):
+        v[i % 2][i % 3] += 0.5
+        ti.atomic_add(v[0][0], 1)
 
 
+@leaves("h", h=i32(10))
 def histograms():
-    h = ti.field(ti.i32, shape=10)
-
-    @ti.kernel
-    def f():
-        for i in range(1000):
-            h[i * i % 10] += 1
-
-    f()
-    return h.to_numpy()
+    for i in range(1000):
+        h[i * i % 10] += 1
 
 
-def a_local_is_reduced_in_a_parallel_loop():
-    x = ti.field(ti.i32, shape=200)
-
-    @ti.kernel
-    def f() -> ti.i32:
-        for i in x:
-            x[i] = (i * 37) % 200
-        most = 0
-        for i in x:
-            ti.atomic_max(most, x[i])
-        return most
-
-    return f()
+@returns(x=i32(200))
+def a_local_is_reduced_in_a_parallel_loop() -> ti.i32:
+    for i in x:
+        x[i] = (i * 37) % 200
+    most = 0
+    for i in x:
+        ti.atomic_max(most, x[i])
+    return most
 
 
 def reductions_in_functions():
@@ -261,43 +172,25 @@ def reductions_in_functions():
     return x[None]
 
 
+@leaves("x", x=i32(2))
 def reductions_behind_branches():
-    x = ti.field(ti.i32, shape=2)
-
-    @ti.kernel
-    def f():
-        for i in range(100):
-            if i % 3 == 0:
-                x[0] += i
-            else:
-                x[1] += 1
-
-    f()
-    return x.to_numpy()
+    for i in range(100):
+        if i % 3 == 0:
+            x[0] += i
+        else:
+            x[1] += 1
 
 
+@leaves("x", x=field(ti.f16))
 def halves_are_added_atomically():
-    x = ti.field(ti.f16, shape=())
-
-    @ti.kernel
-    def f():
-        for i in range(100):
-            x[None] += 0.5
-
-    f()
-    return x[None]
+    for i in range(100):
+        x[None] += 0.5
 
 
+@leaves("x", x=f32(2))
 def extremes_of_negative_floats():
-    x = ti.field(ti.f32, shape=2)
-
-    @ti.kernel
-    def f():
-        x[0] = -1e9
-        x[1] = 1e9
-        for i in range(50):
-            ti.atomic_max(x[0], -i - 0.5)
-            ti.atomic_min(x[1], -i - 0.5)
-
-    f()
-    return x.to_numpy()
+    x[0] = -1e9
+    x[1] = 1e9
+    for i in range(50):
+        ti.atomic_max(x[0], -i - 0.5)
+        ti.atomic_min(x[1], -i - 0.5)

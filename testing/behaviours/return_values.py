@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import each, refused, refuses, returns
 
 
 def integers_and_floats_are_returned():
@@ -170,20 +170,14 @@ def a_kernel_without_a_type_returns_nothing():
     return [f(), refused(g)]
 
 
+@refuses()
 def a_value_without_a_type_is_an_error():
-    @ti.kernel
-    def f():
-        return 1
-
-    return refused(f)
+    return 1
 
 
-def a_type_without_a_value_is_an_error():
-    @ti.kernel
-    def f() -> ti.i32:
-        pass
-
-    return refused(f)
+@refuses()
+def a_type_without_a_value_is_an_error() -> ti.i32:
+    pass
 
 
 def a_vector_where_a_number_is_said_is_an_error():
@@ -202,15 +196,12 @@ def a_vector_where_a_number_is_said_is_an_error():
     return [refused(f), refused(g), refused(h)]
 
 
-def returns_in_loops_of_kernels():
-    @ti.kernel
-    def f(n: ti.i32) -> ti.i32:
-        for i in range(n):
-            if i * i > 20:
-                return i
-        return -1
-
-    return refused(lambda: f(10))
+@refuses(10)
+def returns_in_loops_of_kernels(n: ti.i32) -> ti.i32:
+    for i in range(n):
+        if i * i > 20:
+            return i
+    return -1
 
 
 def several_values_are_returned():
@@ -221,12 +212,9 @@ def several_values_are_returned():
     return list(f(3))
 
 
-def comparisons_are_returned():
-    @ti.kernel
-    def f(a: ti.i32) -> ti.i32:
-        return a > 3
-
-    return [f(1), f(5)]
+@each(1, 5)
+def comparisons_are_returned(a: ti.i32) -> ti.i32:
+    return a > 3
 
 
 def bools_are_returned():
@@ -249,12 +237,9 @@ def elements_of_arrays_are_returned():
     return np.float64(f(np.array([0.1, 0.2, 0.3]), 1))
 
 
-def long_vectors_are_returned():
-    @ti.kernel
-    def f() -> ti.types.vector(20, ti.i32):
-        v = ti.Vector([0] * 20)
-        for i in range(20):
-            v[i] = i * i
-        return v
-
-    return f().to_numpy()
+@returns()
+def long_vectors_are_returned() -> ti.types.vector(20, ti.i32):
+    v = ti.Vector([0] * 20)
+    for i in range(20):
+        v[i] = i * i
+    return v

@@ -3,7 +3,21 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import n_active, refused
+from .seeing import (
+    active,
+    calls,
+    clear,
+    field,
+    fill,
+    i32,
+    leaves,
+    n_active,
+    placed,
+    put,
+    refuses,
+    returns,
+    visits,
+)
 
 
 def stores_activate_and_loads_do_not():
@@ -31,54 +45,27 @@ def stores_activate_and_loads_do_not():
     return [first, n.to_numpy()]
 
 
+@leaves(lambda: active(node), node=lambda: ti.root.bitmasked(ti.ij, (4, 4)), x=lambda: placed(node))
 def a_store_of_zero_activates():
-    x = ti.field(ti.f32)
-    node = ti.root.bitmasked(ti.ij, (4, 4))
-    node.place(x)
-    found = ti.field(ti.i32, shape=(4, 4))
-
-    @ti.kernel
-    def write():
-        x[1, 2] = 0.0
-
-    @ti.kernel
-    def look():
-        for i, j in found:
-            found[i, j] = ti.is_active(node, [i, j])
-
-    write()
-    look()
-    return found.to_numpy()
+    x[1, 2] = 0
 
 
+@leaves(
+    lambda: [x.to_numpy(), active(node)],
+    node=lambda: ti.root.pointer(ti.i, 4).pointer(ti.i, 4),
+    x=lambda: placed(node),
+)
 def atomic_updates_activate():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 4).pointer(ti.i, 4)
-    node.place(x)
-    active = ti.field(ti.i32, shape=16)
-
-    @ti.kernel
-    def add():
-        for k in range(100):
-            x[k % 3 * 5] += 1
-
-    @ti.kernel
-    def look():
-        for i in active:
-            active[i] = ti.is_active(node, [i])
-
-    add()
-    look()
-    return [x.to_numpy(), active.to_numpy()]
+    for k in range(100):
+        x[k % 3 * 5] += 1
 
 
 def activation_of_a_leaf_activates_all_above_it():
-    x = ti.field(ti.i32)
+    n = ti.field(ti.i32, shape=3)
     a = ti.root.pointer(ti.ij, 2)
     b = a.pointer(ti.ij, 2)
     c = b.pointer(ti.ij, 2)
-    c.place(x)
-    n = ti.field(ti.i32, shape=3)
+    placed(c)
 
     @ti.kernel
     def work():
@@ -96,11 +83,10 @@ def activation_of_a_leaf_activates_all_above_it():
 
 
 def activation_of_a_node_leaves_those_below_inactive():
-    x = ti.field(ti.i32)
+    n = ti.field(ti.i32, shape=2)
     a = ti.root.pointer(ti.i, 4)
     b = a.bitmasked(ti.i, 4)
-    b.place(x)
-    n = ti.field(ti.i32, shape=2)
+    placed(b)
 
     @ti.kernel
     def work():
@@ -118,113 +104,64 @@ def activation_of_a_node_leaves_those_below_inactive():
 
 
 def dense_nodes_below_an_active_cell_are_active():
-    x = ti.field(ti.i32)
-    a = ti.root.pointer(ti.i, 4)
-    b = a.dense(ti.i, 4)
-    b.place(x)
-    seen = ti.field(ti.i32, shape=16)
-
-    @ti.kernel
-    def work():
-        x[9] = 1
-
-    @ti.kernel
-    def visit():
-        for i in x:
-            seen[i] += 1
-
-    work()
-    visit()
-    return seen.to_numpy()
+    x = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4))
+    put(x, 9, 1)
+    return visits(x)
 
 
 def activation_of_what_is_active_keeps_values():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 8)
-    node.dense(ti.i, 2).place(x)
-
-    @ti.kernel
-    def write():
-        for i in range(4):
-            x[i] = i + 5
+    x = placed(node.dense(ti.i, 2))
 
     @ti.kernel
     def again():
         for i in range(2):
             ti.activate(node, [i])
 
-    write()
+    fill(x, 4, 5)
     again()
     return x.to_numpy()
 
 
 def deactivated_cells_of_pointers_read_zero_and_begin_anew():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 8)
-    node.dense(ti.i, 4).place(x)
-
-    @ti.kernel
-    def write(v: ti.i32):
-        for i in range(16):
-            x[i] = v + i
-
-    @ti.kernel
-    def clear(k: ti.i32):
-        ti.deactivate(node, [k])
-
-    write(10)
-    clear(1)
-    clear(7)
+    x = placed(node.dense(ti.i, 4))
+    fill(x, 16, 10)
+    clear(node, 1, 7)
     first = x.to_numpy()
     x[5] = 3
     return [first, x.to_numpy()]
 
 
 def deactivated_cells_of_bitmasked_nodes_keep_what_they_had():
-    x = ti.field(ti.i32)
     node = ti.root.bitmasked(ti.i, 8)
-    node.place(x)
-
-    @ti.kernel
-    def write():
-        x[3] = 7
-
-    @ti.kernel
-    def clear():
-        ti.deactivate(node, [3])
+    x = placed(node)
 
     @ti.kernel
     def again():
         ti.activate(node, [3])
 
-    write()
-    clear()
+    put(x, 3, 7)
+    clear(node, 3)
     again()
     return x[3]
 
 
 def loads_of_inactive_cells_of_bitmasked_nodes():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 2).bitmasked(ti.i, 4)
-    node.place(x)
-
-    @ti.kernel
-    def write():
-        x[1] = 4
+    x = placed(ti.root.pointer(ti.i, 2).bitmasked(ti.i, 4))
 
     @ti.kernel
     def read() -> ti.i32:
         return 100 * x[1] + 10 * x[2] + x[6]
 
-    write()
+    put(x, 1, 4)
     return read()
 
 
 def a_deactivated_bitmasked_cell_is_inactive():
-    x = ti.field(ti.i32)
-    node = ti.root.bitmasked(ti.ij, (2, 40))
-    node.place(x)
     n = ti.field(ti.i32, shape=3)
+    node = ti.root.bitmasked(ti.ij, (2, 40))
+    x = placed(node)
 
     @ti.kernel
     def work():
@@ -232,7 +169,7 @@ def a_deactivated_bitmasked_cell_is_inactive():
             x[i, j] = 1
 
     @ti.kernel
-    def clear():
+    def thin():
         for j in range(40):
             if j % 3 == 0:
                 ti.deactivate(node, [1, j])
@@ -245,26 +182,16 @@ def a_deactivated_bitmasked_cell_is_inactive():
     count(0)
     work()
     count(1)
-    clear()
+    thin()
     count(2)
     return n.to_numpy()
 
 
 def deactivation_of_a_node_takes_all_below_along():
-    x = ti.field(ti.i32)
+    n = ti.field(ti.i32, shape=4)
     a = ti.root.pointer(ti.i, 4)
     b = a.pointer(ti.i, 4)
-    b.place(x)
-    n = ti.field(ti.i32, shape=4)
-
-    @ti.kernel
-    def write():
-        for i in range(12):
-            x[i] = i + 1
-
-    @ti.kernel
-    def clear():
-        ti.deactivate(a, [1])
+    x = placed(b)
 
     @ti.kernel
     def look():
@@ -274,35 +201,29 @@ def deactivation_of_a_node_takes_all_below_along():
         for _i in x:
             n[3] += 1
 
-    write()
-    clear()
+    fill(x, 12, 1)
+    clear(a, 1)
     look()
     return [x.to_numpy(), n.to_numpy()]
 
 
 def deactivation_of_inactive_cells_does_nothing():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 4).bitmasked(ti.i, 4)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
-    def clear():
+    def empty():
         for k in range(16):
             ti.deactivate(node, [k])
 
-    @ti.kernel
-    def write():
-        x[2] = 9
-
-    clear()
-    write()
+    empty()
+    put(x, 2, 9)
     return x.to_numpy()
 
 
 def deactivation_and_activation_in_one_kernel():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 4)
-    node.dense(ti.i, 2).place(x)
+    x = placed(node.dense(ti.i, 2))
 
     @ti.kernel
     def write():
@@ -320,79 +241,49 @@ def deactivation_and_activation_in_one_kernel():
     return x.to_numpy()
 
 
-def cells_are_deactivated_and_activated_often_in_one_kernel():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 4)
-    node.dense(ti.i, 2).place(x)
-
-    @ti.kernel
-    def renew(n: ti.i32):
-        for _ in range(1):
-            for k in range(n):
-                ti.deactivate(node, [1])
-                x[2] = k
-
-    renew(500)
-    return x.to_numpy()
+@leaves("x", 500, node=lambda: ti.root.pointer(ti.i, 4), x=lambda: placed(node.dense(ti.i, 2)))
+def cells_are_deactivated_and_activated_often_in_one_kernel(n: ti.i32):
+    for _ in range(1):
+        for k in range(n):
+            ti.deactivate(node, [1])
+            x[2] = k
 
 
+@leaves(
+    "n",
+    n=i32(2),
+    a=lambda: ti.root.pointer(ti.i, 4),
+    b=lambda: a.bitmasked(ti.i, 4),
+    x=lambda: placed(b),
+)
 def is_active_of_cells_below_inactive_ones():
-    x = ti.field(ti.i32)
-    a = ti.root.pointer(ti.i, 4)
-    b = a.bitmasked(ti.i, 4)
-    b.place(x)
-    n = ti.field(ti.i32, shape=2)
-
-    @ti.kernel
-    def look():
-        n[0] = ti.is_active(a, [3])
-        n[1] = ti.is_active(b, [13])
-
-    look()
-    return n.to_numpy()
+    n[0] = ti.is_active(a, [3])
+    n[1] = ti.is_active(b, [13])
 
 
+@leaves(
+    "n", n=i32(3), node=lambda: ti.root.pointer(ti.ij, 4), x=lambda: placed(node, at={(1, 2): 4})
+)
 def is_active_takes_vectors_and_lists():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.ij, 4)
-    node.place(x)
-    n = ti.field(ti.i32, shape=3)
-
-    @ti.kernel
-    def look():
-        I = ti.Vector([1, 2])
-        n[0] = ti.is_active(node, I)
-        n[1] = ti.is_active(node, [I[0], I[1]])
-        n[2] = ti.is_active(node, I + 1)
-
-    x[1, 2] = 4
-    look()
-    return n.to_numpy()
+    I = ti.Vector([1, 2])
+    n[0] = ti.is_active(node, I)
+    n[1] = ti.is_active(node, [I[0], I[1]])
+    n[2] = ti.is_active(node, I + 1)
 
 
-def is_active_is_a_condition():
-    x = ti.field(ti.i32)
-    node = ti.root.bitmasked(ti.i, 6)
-    node.place(x)
-
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for i in range(6):
-            if ti.is_active(node, [i]) and i > 1:
-                n += 10
-            elif not ti.is_active(node, [i]):
-                n += 1
-        return n
-
-    x[0], x[3] = 1, 1
-    return count()
+@returns(node=lambda: ti.root.bitmasked(ti.i, 6), x=lambda: placed(node, at={0: 1, 3: 1}))
+def is_active_is_a_condition() -> ti.i32:
+    n = 0
+    for i in range(6):
+        if ti.is_active(node, [i]) and i > 1:
+            n += 10
+        elif not ti.is_active(node, [i]):
+            n += 1
+    return n
 
 
 def parallel_activation_of_one_block():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 2)
-    node.dense(ti.i, 1024).place(x)
+    x = placed(ti.root.pointer(ti.i, 2).dense(ti.i, 1024))
 
     @ti.kernel
     def fill():
@@ -400,31 +291,22 @@ def parallel_activation_of_one_block():
             x[i + 1024] = i
 
     fill()
-    found = x.to_numpy()
-    return [
-        int(found[:1024].sum()),
-        int(found[1024:].sum()),
-        bool((found[1024:] == np.arange(1024)).all()),
-    ]
+    low, high = np.split(x.to_numpy(), 2)
+    return [int(low.sum()), int(high.sum()), bool((high == np.arange(1024)).all())]
 
 
+@leaves(
+    lambda: [n_active(node), x.to_numpy()],
+    node=lambda: ti.root.pointer(ti.i, 128),
+    x=lambda: placed(node.pointer(ti.i, 4)),
+)
 def parallel_activation_of_many_blocks():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 128)
-    node.pointer(ti.i, 4).place(x)
-
-    @ti.kernel
-    def fill():
-        for i in range(1024):
-            x[(i * 7) % 512] += 1
-
-    fill()
-    return [n_active(node), x.to_numpy()]
+    for i in range(1024):
+        x[(i * 7) % 512] += 1
 
 
 def activation_behind_a_condition_on_data():
-    x, flag = ti.field(ti.i32), ti.field(ti.i32, shape=16)
-    ti.root.pointer(ti.i, 16).place(x)
+    x, flag = placed(ti.root.pointer(ti.i, 16)), ti.field(ti.i32, shape=16)
 
     @ti.kernel
     def grow():
@@ -438,9 +320,8 @@ def activation_behind_a_condition_on_data():
 
 
 def _written_without_activation(of_node: bool):
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 8)
-    node.dense(ti.i, 2).place(x)
+    x = placed(node.dense(ti.i, 2))
     named = node if of_node else x
 
     @ti.kernel
@@ -454,22 +335,12 @@ def _written_without_activation(of_node: bool):
     return x.to_numpy()
 
 
-def writes_without_activation_of_a_node_are_lost():
-    return _written_without_activation(of_node=True)
-
-
-def writes_without_activation_of_a_field_are_lost():
-    return _written_without_activation(of_node=False)
+writes_without_activation_of_a_node_are_lost = calls(_written_without_activation, of_node=True)
+writes_without_activation_of_a_field_are_lost = calls(_written_without_activation, of_node=False)
 
 
 def loads_outside_of_the_extents_are_zero():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 4).place(x, y)
-
-    @ti.kernel
-    def fill():
-        for i in range(16):
-            x[i] = i + 1
+    x, y = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), ti.i32, ti.i32)
 
     @ti.kernel
     def inside():
@@ -477,15 +348,14 @@ def loads_outside_of_the_extents_are_zero():
             if 0 < i < 15:
                 y[i] = x[i - 1] + x[i + 1]
 
-    fill()
+    fill(x, 16, 1)
     inside()
     return y.to_numpy()
 
 
 def vector_components_activate_their_cell():
     v = ti.Vector.field(3, ti.f32)
-    node = ti.root.pointer(ti.i, 4)
-    node.place(v)
+    ti.root.pointer(ti.i, 4).place(v)
 
     @ti.kernel
     def write():
@@ -497,9 +367,7 @@ def vector_components_activate_their_cell():
 
 
 def one_store_activates_all_fields_of_the_cell():
-    x, y = ti.field(ti.i32), ti.field(ti.f32)
-    node = ti.root.pointer(ti.i, 4)
-    node.place(x, y)
+    x, y = placed(ti.root.pointer(ti.i, 4), ti.i32, ti.f32)
 
     @ti.kernel
     def write():
@@ -515,60 +383,27 @@ def one_store_activates_all_fields_of_the_cell():
     return [x.to_numpy(), y.to_numpy()]
 
 
+@refuses(node=lambda: ti.root.dense(ti.i, 4), x=lambda: placed(node))
 def activation_needs_a_node_with_cells_that_may_be_inactive():
-    x = ti.field(ti.i32)
-    node = ti.root.dense(ti.i, 4)
-    node.place(x)
-
-    @ti.kernel
-    def work():
-        ti.activate(node, [1])
-
-    return refused(work)
+    ti.activate(node, [1])
 
 
+@leaves(lambda: n[0], n=i32(2), node=lambda: ti.root.pointer(ti.i, 4), x=lambda: placed(node))
 def a_value_is_computed_before_its_cell_becomes_active():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
-    node = ti.root.pointer(ti.i, 4)
-    node.place(x)
-
-    @ti.kernel
-    def write():
-        for _ in range(1):
-            x[1] = 10 + ti.is_active(node, [1])
-            x[1] += ti.is_active(node, [1])
-            n[0] = x[1]
-
-    write()
-    return n[0]
+    for _ in range(1):
+        x[1] = 10 + ti.is_active(node, [1])
+        x[1] += ti.is_active(node, [1])
+        n[0] = x[1]
 
 
+@leaves("n", x=lambda: placed(ti.root.dense(ti.i, 4)), n=field(ti.i64, 4))
 def addresses_of_cells_that_lie_side_by_side():
-    x = ti.field(ti.i32)
-    ti.root.dense(ti.i, 4).place(x)
-    n = ti.field(ti.i64, shape=4)
-
-    @ti.kernel
-    def look():
-        for i in x:
-            n[i] = ti.i64(ti.get_addr(x, [i]) - ti.get_addr(x, [0]))
-
-    look()
-    return n.to_numpy()
+    for i in x:
+        n[i] = ti.i64(ti.get_addr(x, [i]) - ti.get_addr(x, [0]))
 
 
+@leaves("n", x=lambda: placed(ti.root.pointer(ti.i, 4).dense(ti.i, 4), at={9: 1}), n=i32(3))
 def addresses_of_inactive_cells_are_those_of_zeros():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 4)
-    node.dense(ti.i, 4).place(x)
-    n = ti.field(ti.i32, shape=3)
-
-    @ti.kernel
-    def look():
-        n[0] = ti.get_addr(x, [1]) == ti.get_addr(x, [5])
-        n[1] = ti.get_addr(x, [1]) == ti.get_addr(x, [9])
-        n[2] = ti.get_addr(x, [9]) - ti.get_addr(x, [8]) == 4
-
-    x[9] = 1
-    look()
-    return n.to_numpy()
+    n[0] = ti.get_addr(x, [1]) == ti.get_addr(x, [5])
+    n[1] = ti.get_addr(x, [1]) == ti.get_addr(x, [9])
+    n[2] = ti.get_addr(x, [9]) - ti.get_addr(x, [8]) == 4

@@ -3,7 +3,14 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import calls, clear, i32, leaves, placed, refusing
+
+
+def _lengths(node, n):
+    """The lengths of the lists of `n` rows."""
+    found = ti.field(ti.i32, shape=n)
+    _look(node, found)
+    return found.to_numpy()
 
 
 @ti.kernel
@@ -12,11 +19,14 @@ def _look(node: ti.template(), n: ti.template()):
         n[i] = ti.length(node, i)
 
 
+def _in_order(x):
+    return sorted(x.to_numpy().tolist())
+
+
 def appends_count_the_length():
-    x = ti.field(ti.i32)
-    node = ti.root.dynamic(ti.i, 64, chunk_size=8)
-    node.place(x)
     n = ti.field(ti.i32, shape=2)
+    node = ti.root.dynamic(ti.i, 64, chunk_size=8)
+    x = placed(node)
 
     @ti.kernel
     def work():
@@ -30,146 +40,92 @@ def appends_count_the_length():
 
     work()
     look()
-    return [n.to_numpy(), sorted(x.to_numpy().tolist())]
+    return [n.to_numpy(), _in_order(x)]
 
 
+@leaves(
+    "n x",
+    n=i32(6),
+    node=lambda: ti.root.dense(ti.i, 6).dynamic(ti.j, 16, chunk_size=4),
+    x=lambda: placed(node),
+)
 def appends_to_one_list_a_row():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=6)
-    node = ti.root.dense(ti.i, 6).dynamic(ti.j, 16, chunk_size=4)
-    node.place(x)
-
-    @ti.kernel
-    def work():
-        for i in range(6):
-            for j in range(i * 2):
-                ti.append(node, i, j * 10 + i)
-        for i in range(6):
-            n[i] = ti.length(node, i)
-
-    work()
-    return [n.to_numpy(), x.to_numpy()]
+    for i in range(6):
+        for j in range(i * 2):
+            ti.append(node, i, j * 10 + i)
+    for i in range(6):
+        n[i] = ti.length(node, i)
 
 
+@leaves("at x", at=i32(3), node=lambda: ti.root.dynamic(ti.i, 16), x=lambda: placed(node))
 def append_gives_the_index():
-    x, at = ti.field(ti.i32), ti.field(ti.i32, shape=3)
-    node = ti.root.dynamic(ti.i, 16)
-    node.place(x)
-
-    @ti.kernel
-    def work():
-        for _ in range(1):
-            for k in range(3):
-                at[k] = ti.append(node, [], 5 * k)
-
-    work()
-    return [at.to_numpy(), x.to_numpy()]
+    for _ in range(1):
+        for k in range(3):
+            at[k] = ti.append(node, [], 5 * k)
 
 
+@leaves("n x", n=i32(3), x=lambda: placed(ti.root.dense(ti.i, 3).dynamic(ti.j, 8)))
 def methods_append_and_count():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=3)
-    ti.root.dense(ti.i, 3).dynamic(ti.j, 8).place(x)
-
-    @ti.kernel
-    def work():
-        for i in range(3):
-            for j in range(i):
-                x[i].append(i + j)
-            n[i] = x[i].length()
-
-    work()
-    return [n.to_numpy(), x.to_numpy()]
+    for i in range(3):
+        for j in range(i):
+            x[i].append(i + j)
+        n[i] = x[i].length()
 
 
+@leaves("n", n=i32(2), x=lambda: placed(ti.root.dynamic(ti.i, 8)))
 def methods_of_a_list_without_other_axes():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
-    ti.root.dynamic(ti.i, 8).place(x)
-
-    @ti.kernel
-    def work():
-        for _ in range(1):
-            x.append(4)
-            x.append(6)
-            n[0] = x.length()
-            x.deactivate()
-            n[1] = x.length()
-
-    work()
-    return n.to_numpy()
+    for _ in range(1):
+        x.append(4)
+        x.append(6)
+        n[0] = x.length()
+        x.deactivate()
+        n[1] = x.length()
 
 
+@leaves(
+    "seen", seen=i32(3, 8), x=lambda: placed(ti.root.dense(ti.i, 3).dynamic(ti.j, 8, chunk_size=2))
+)
 def loops_visit_what_was_appended():
-    x, seen = ti.field(ti.i32), ti.field(ti.i32, shape=(3, 8))
-    ti.root.dense(ti.i, 3).dynamic(ti.j, 8, chunk_size=2).place(x)
-
-    @ti.kernel
-    def fill():
-        for i in range(3):
-            for j in range(2 * i + 1):
-                x[i].append(j)
-
-    @ti.kernel
-    def visit():
-        for i, j in x:
-            seen[i, j] += 1 + x[i, j]
-
-    fill()
-    visit()
-    return seen.to_numpy()
+    for i in range(3):
+        for j in range(2 * i + 1):
+            x[i].append(j)
+    for i, j in x:
+        seen[i, j] += 1 + x[i, j]
 
 
+@leaves(
+    "n",
+    n=i32(),
+    node=lambda: ti.root.dynamic(ti.i, 32, chunk_size=4),
+    x=lambda: placed(node, at={i: i for i in range(9)}),
+)
 def loops_over_a_dynamic_node():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
-    node = ti.root.dynamic(ti.i, 32, chunk_size=4)
-    node.place(x)
-
-    @ti.kernel
-    def count():
-        for i in node:
-            n[None] += i
-
-    for i in range(9):
-        x[i] = i
-    count()
-    return n[None]
+    for i in node:
+        n[None] += i
 
 
+@leaves(
+    "n x", n=i32(), node=lambda: ti.root.dynamic(ti.i, 32, chunk_size=4), x=lambda: placed(node)
+)
 def stores_behind_the_end_make_the_list_longer():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
-    node = ti.root.dynamic(ti.i, 32, chunk_size=4)
-    node.place(x)
-
-    @ti.kernel
-    def write():
-        x[9] = 3
-
-    @ti.kernel
-    def look():
-        n[None] = ti.length(node, [])
-
-    write()
-    look()
-    return [n[None], x.to_numpy()]
+    x[9] = 3
+    n[None] = ti.length(node, [])
 
 
+@leaves(
+    "n",
+    n=i32(8),
+    node=lambda: ti.root.dynamic(ti.i, 8, chunk_size=4),
+    x=lambda: placed(node, at={4: 3}),
+)
 def is_active_of_cells_of_a_list():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=8)
-    node = ti.root.dynamic(ti.i, 8, chunk_size=4)
-    node.place(x)
-
-    @ti.kernel
-    def look():
-        for i in n:
-            n[i] = ti.is_active(node, [i])
-
-    x[4] = 3
-    look()
-    return n.to_numpy()
+    for i in n:
+        n[i] = ti.is_active(node, [i])
 
 
 def deactivation_empties_a_list():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
     node = ti.root.dense(ti.i, 4).dynamic(ti.j, 8, chunk_size=2)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def fill():
@@ -178,21 +134,19 @@ def deactivation_empties_a_list():
                 ti.append(node, i, j + 1)
 
     @ti.kernel
-    def clear():
+    def empty():
         for i in range(4):
             if i % 2:
                 ti.deactivate(node, i)
 
     fill()
-    clear()
-    _look(node, n)
-    return [n.to_numpy(), x.to_numpy()]
+    empty()
+    return [_lengths(node, 4), x.to_numpy()]
 
 
 def lists_grow_again_after_they_were_emptied():
-    x = ti.field(ti.i32)
     node = ti.root.dynamic(ti.i, 64, chunk_size=4)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def fill(n: ti.i32):
@@ -200,21 +154,21 @@ def lists_grow_again_after_they_were_emptied():
             ti.append(node, [], i + 1)
 
     @ti.kernel
-    def clear():
+    def empty():
         ti.deactivate(node, [])
 
     found = []
     for n in (30, 3, 17):
-        clear()
+        empty()
         fill(n)
-        found.append(sorted(x.to_numpy().tolist()))
+        found.append(_in_order(x))
     return found
 
 
 def _in_chunks(extent: int, chunk_size: int, n_appended: int):
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
+    n = ti.field(ti.i32, shape=())
     node = ti.root.dynamic(ti.i, extent, chunk_size=chunk_size)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def fill():
@@ -223,15 +177,11 @@ def _in_chunks(extent: int, chunk_size: int, n_appended: int):
         n[None] = ti.length(node, [])
 
     fill()
-    return [n[None], sorted(x.to_numpy().tolist())]
+    return [n[None], _in_order(x)]
 
 
-def chunks_that_do_not_divide_the_extent():
-    return _in_chunks(50, chunk_size=16, n_appended=50)
-
-
-def chunks_of_one_cell():
-    return _in_chunks(16, chunk_size=1, n_appended=10)
+chunks_that_do_not_divide_the_extent = calls(_in_chunks, 50, chunk_size=16, n_appended=50)
+chunks_of_one_cell = calls(_in_chunks, 16, chunk_size=1, n_appended=10)
 
 
 def structs_are_appended():
@@ -267,9 +217,9 @@ def structs_with_vectors_are_appended():
 
 
 def several_fields_in_one_list():
-    x, y, n = ti.field(ti.i32), ti.field(ti.f32), ti.field(ti.i32, shape=())
+    n = ti.field(ti.i32, shape=())
     node = ti.root.dynamic(ti.i, 16, chunk_size=4)
-    node.place(x, y)
+    x, y = placed(node, ti.i32, ti.f32)
 
     @ti.kernel
     def fill():
@@ -289,10 +239,10 @@ def several_fields_in_one_list():
 
 
 def lists_below_pointers():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    n = ti.field(ti.i32, shape=4)
     block = ti.root.pointer(ti.i, 4)
     node = block.dynamic(ti.j, 8, chunk_size=2)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def fill():
@@ -307,15 +257,13 @@ def lists_below_pointers():
 
     fill()
     look()
-    first = n.to_numpy()
-    return [first, np.sort(x.to_numpy(), axis=1)]
+    return [n.to_numpy(), np.sort(x.to_numpy(), axis=1)]
 
 
 def pointers_with_lists_are_deactivated():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
     block = ti.root.pointer(ti.i, 4)
     node = block.dynamic(ti.j, 8, chunk_size=2)
-    node.place(x)
+    placed(node)
 
     @ti.kernel
     def fill():
@@ -323,22 +271,16 @@ def pointers_with_lists_are_deactivated():
             for j in range(i + 1):
                 ti.append(node, i, j + 1)
 
-    @ti.kernel
-    def clear():
-        ti.deactivate(block, [2])
-
     fill()
-    clear()
+    clear(block, 2)
     fill()
-    _look(node, n)
-    return n.to_numpy()
+    return _lengths(node, 4)
 
 
 def lists_of_particles_of_cells():
-    p, x = ti.Vector.field(2, ti.f32, shape=12), ti.field(ti.i32)
+    p = ti.Vector.field(2, ti.f32, shape=12)
     node = ti.root.dense(ti.ij, (3, 3)).dynamic(ti.k, 16, chunk_size=4)
-    node.place(x)
-    n = ti.field(ti.i32, shape=(3, 3))
+    x, n = placed(node), ti.field(ti.i32, shape=(3, 3))
 
     @ti.kernel
     def sort():
@@ -354,43 +296,34 @@ def lists_of_particles_of_cells():
     return [n.to_numpy(), np.sort(x.to_numpy(), axis=2)]
 
 
+@leaves(
+    "sums",
+    sums=i32(4),
+    node=lambda: ti.root.dense(ti.i, 4).dynamic(ti.j, 8),
+    x=lambda: placed(node),
+)
 def lengths_are_bounds_of_loops():
-    x, sums = ti.field(ti.i32), ti.field(ti.i32, shape=4)
-    node = ti.root.dense(ti.i, 4).dynamic(ti.j, 8)
-    node.place(x)
-
-    @ti.kernel
-    def work():
-        for i in range(4):
-            for j in range(i):
-                ti.append(node, i, j + 1)
-        for i in range(4):
-            for j in range(ti.length(node, i)):
-                sums[i] += x[i, j]
-
-    work()
-    return sums.to_numpy()
+    for i in range(4):
+        for j in range(i):
+            ti.append(node, i, j + 1)
+    for i in range(4):
+        for j in range(ti.length(node, i)):
+            sums[i] += x[i, j]
 
 
+@leaves(
+    "y",
+    y=i32(16),
+    x=lambda: placed(ti.root.dynamic(ti.i, 16, chunk_size=4), at={i: i + 1 for i in range(5)}),
+)
 def what_is_read_behind_the_end_of_a_list_is_zero():
-    x, y = ti.field(ti.i32), ti.field(ti.i32, shape=16)
-    ti.root.dynamic(ti.i, 16, chunk_size=4).place(x)
-
-    @ti.kernel
-    def read():
-        for i in y:
-            y[i] = x[i]
-
-    for i in range(5):
-        x[i] = i + 1
-    read()
-    return y.to_numpy()
+    for i in y:
+        y[i] = x[i]
 
 
 def deactivate_all_of_lists():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
     node = ti.root.dense(ti.i, 2).dynamic(ti.j, 8)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def fill():
@@ -401,19 +334,17 @@ def deactivate_all_of_lists():
     fill()
     node.deactivate_all()
     fill()
-    _look(node, n)
-    return [n.to_numpy(), x.to_numpy()]
+    return [_lengths(node, 2), x.to_numpy()]
 
 
-def dynamic_nodes_have_one_axis():
-    return refused(lambda: ti.root.dynamic(ti.ij, (4, 4)))
+dynamic_nodes_have_one_axis = refusing(lambda: ti.root.dynamic(ti.ij, (4, 4)))
 
 
 def lists_of_lists():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=4)
+    n = ti.field(ti.i32, shape=4)
     a = ti.root.dynamic(ti.i, 4, chunk_size=2)
     b = a.dynamic(ti.j, 8, chunk_size=4)
-    b.place(x)
+    x = placed(b)
 
     @ti.kernel
     def fill():
@@ -432,9 +363,9 @@ def lists_of_lists():
 
 
 def rows_in_lists_of_dense_cells():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
+    n = ti.field(ti.i32, shape=2)
     node = ti.root.dynamic(ti.i, 8, chunk_size=2)
-    node.dense(ti.j, 3).place(x)
+    x = placed(node.dense(ti.j, 3))
 
     @ti.kernel
     def fill():

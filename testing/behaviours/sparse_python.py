@@ -3,46 +3,29 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
-
-
-def _count(x):
-    n = ti.field(ti.i32, shape=())
-
-    @ti.kernel
-    def count():
-        for _ in ti.grouped(x):
-            n[None] += 1
-
-    count()
-    return n[None]
+from .seeing import n_active, placed, refusing
 
 
 def writes_from_python_activate():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.ij, 4).dense(ti.ij, 2).place(x)
-    x[3, 3] = 5
-    return [_count(x), x[3, 3], x[3, 2], x[0, 0]]
+    x = placed(ti.root.pointer(ti.ij, 4).dense(ti.ij, 2), at={(3, 3): 5})
+    return [n_active(x), x[3, 3], x[3, 2], x[0, 0]]
 
 
 def reads_from_python_do_not_activate():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
+    x = placed(ti.root.pointer(ti.i, 4))
     first = x[2]
-    return [first, _count(x)]
+    return [first, n_active(x)]
 
 
 def updates_from_python():
-    x = ti.field(ti.f32)
-    ti.root.bitmasked(ti.i, 4).place(x)
+    (x,) = placed(ti.root.bitmasked(ti.i, 4), ti.f32)
     x[2] += 1.5
     x[2] += 1.5
-    return [x[2], _count(x)]
+    return [x[2], n_active(x)]
 
 
 def arrays_of_inactive_cells_are_zero():
-    x = ti.field(ti.f64)
-    ti.root.pointer(ti.ij, (2, 3)).dense(ti.ij, 2).place(x)
+    (x,) = placed(ti.root.pointer(ti.ij, (2, 3)).dense(ti.ij, 2), ti.f64)
     x[1, 1] = 2.5
     return x.to_numpy()
 
@@ -54,19 +37,17 @@ def arrays_have_the_shape_of_the_field():
 
 
 def arrays_are_written_to_active_cells_or_all():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
-    x[2] = 1
+    x = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2), at={2: 1})
     x.from_numpy(np.arange(8, dtype=np.int32) + 1)
-    return [x.to_numpy(), _count(x)]
+    return [x.to_numpy(), n_active(x)]
 
 
 def fill_sets_active_cells():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
+    x = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2))
+    x.fill(9)  # none is active
     x[2] = 1
     x.fill(7)
-    return [x.to_numpy(), _count(x)]
+    return [x.to_numpy(), n_active(x)]
 
 
 def fill_of_vectors_sets_active_cells():
@@ -78,66 +59,53 @@ def fill_of_vectors_sets_active_cells():
 
 
 def copies_to_dense_fields():
-    x, y = ti.field(ti.i32), ti.field(ti.i32, shape=8)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
-    x[5] = 4
+    x, y = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2), at={5: 4}), ti.field(ti.i32, shape=8)
     y.fill(9)
     y.copy_from(x)
     return y.to_numpy()
 
 
 def copies_from_dense_fields_activate():
-    x, y = ti.field(ti.i32), ti.field(ti.i32, shape=8)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
+    x, y = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2)), ti.field(ti.i32, shape=8)
     for i in range(8):
         y[i] = i
     x.copy_from(y)
-    return [x.to_numpy(), _count(x)]
+    return [x.to_numpy(), n_active(x)]
 
 
 def deactivate_all_of_a_node():
-    x = ti.field(ti.i32)
     a = ti.root.pointer(ti.i, 4)
     b = a.pointer(ti.i, 4)
-    b.place(x)
-    for i in (1, 5, 6):
-        x[i] = i
+    x = placed(b, at={1: 1, 5: 5, 6: 6})
     b.deactivate_all()
-    first = [_count(x), _count(a)]
+    first = [n_active(x), n_active(a)]
     a.deactivate_all()
-    return [first, _count(x), _count(a), x.to_numpy()]
+    return [first, n_active(x), n_active(a), x.to_numpy()]
 
 
 def deactivate_all_of_the_root():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
-    ti.root.bitmasked(ti.i, 4).place(y)
+    x, y = placed(ti.root.pointer(ti.i, 4)), placed(ti.root.bitmasked(ti.i, 4))
     x[1], y[2] = 3, 4
     ti.root.deactivate_all()
-    return [_count(x), _count(y), x.to_numpy()]
+    return [n_active(x), n_active(y), x.to_numpy()]
 
 
 def deactivate_all_snodes_of_a_program():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
-    ti.root.pointer(ti.i, 2).pointer(ti.i, 4).place(y)
+    x, y = placed(ti.root.pointer(ti.i, 4)), placed(ti.root.pointer(ti.i, 2).pointer(ti.i, 4))
     x[1], y[2] = 3, 4
     ti.deactivate_all_snodes()
-    return [_count(x), _count(y), x.to_numpy(), y.to_numpy()]
+    return [n_active(x), n_active(y), x.to_numpy(), y.to_numpy()]
 
 
 def deactivate_all_of_a_dense_node_above_pointers():
-    x = ti.field(ti.i32)
     a = ti.root.dense(ti.i, 2)
-    a.pointer(ti.i, 4).place(x)
-    x[1], x[6] = 3, 4
+    x = placed(a.pointer(ti.i, 4), at={1: 3, 6: 4})
     a.deactivate_all()
-    return [_count(x), x.to_numpy()]
+    return [n_active(x), x.to_numpy()]
 
 
 def dense_fields_keep_values_in_deactivate_all_snodes():
-    x, y = ti.field(ti.i32, shape=3), ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(y)
+    x, y = ti.field(ti.i32, shape=3), placed(ti.root.pointer(ti.i, 4))
     x.fill(5)
     y[1] = 2
     ti.deactivate_all_snodes()
@@ -145,14 +113,13 @@ def dense_fields_keep_values_in_deactivate_all_snodes():
 
 
 def cells_are_written_again_after_deactivate_all():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 8)
-    node.dense(ti.i, 2).place(x)
+    x = placed(node.dense(ti.i, 2))
     found = []
     for k in range(5):
         x[2 * k] = k + 1
         x[2 * k + 2] = k + 2
-        found.append(_count(node))
+        found.append(n_active(node))
         node.deactivate_all()
     return [found, x.to_numpy()]
 
@@ -220,39 +187,34 @@ def offsets_of_two_axes():
 
 
 def numpy_integers_index_sparse_fields():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
+    x = placed(ti.root.pointer(ti.i, 4))
     for i in np.arange(3, dtype=np.int64):
         x[i] = i * 2
     return [x.to_numpy(), x[np.int32(2)]]
 
 
-def fields_without_a_place_are_refused():
-    x = ti.field(ti.i32)
-    return refused(lambda: x.to_numpy())
-
-
-def fields_are_placed_once():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
-    return refused(lambda: ti.root.dense(ti.i, 4).place(x))
+fields_without_a_place_are_refused = refusing(lambda: ti.field(ti.i32).to_numpy())
+fields_are_placed_once = refusing(
+    lambda: ti.root.dense(ti.i, 4).place(x), x=lambda: placed(ti.root.pointer(ti.i, 4))
+)
+arrays_that_are_written_have_the_shape = refusing(
+    lambda: x.from_numpy(np.zeros(5, np.int32)), x=lambda: placed(ti.root.pointer(ti.i, 4))
+)
 
 
 def builders_have_trees_of_their_own():
     builder = ti.FieldsBuilder()
-    x = ti.field(ti.i32)
-    builder.pointer(ti.i, 4).dense(ti.i, 2).place(x)
+    x = placed(builder.pointer(ti.i, 4).dense(ti.i, 2))
     builder.finalize()
     x[5] = 3
-    return [_count(x), x.to_numpy()]
+    return [n_active(x), x.to_numpy()]
 
 
 def builders_are_destroyed_and_others_made():
     found = []
     for k in range(3):
         builder = ti.FieldsBuilder()
-        x = ti.field(ti.i32)
-        builder.pointer(ti.i, 4).place(x)
+        x = placed(builder.pointer(ti.i, 4))
         tree = builder.finalize()
         x[k] = k + 1
         found.append(x.to_numpy())
@@ -260,16 +222,11 @@ def builders_are_destroyed_and_others_made():
     return found
 
 
-def fields_of_a_destroyed_tree_are_refused():
+def _of_a_destroyed_tree():
     builder = ti.FieldsBuilder()
-    x = ti.field(ti.i32)
-    builder.pointer(ti.i, 4).place(x)
-    tree = builder.finalize()
-    tree.destroy()
-    return refused(lambda: x.to_numpy())
+    x = placed(builder.pointer(ti.i, 4))
+    builder.finalize().destroy()
+    return x
 
 
-def arrays_that_are_written_have_the_shape():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(x)
-    return refused(lambda: x.from_numpy(np.zeros(5, np.int32)))
+fields_of_a_destroyed_tree_are_refused = refusing(lambda: x.to_numpy(), x=_of_a_destroyed_tree)

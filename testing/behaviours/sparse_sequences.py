@@ -7,6 +7,8 @@ The first eight, and the six behind them, are after the probes of released engin
 import numpy as np
 import taichi as ti
 
+from .seeing import n_active, placed, total, visits
+
 
 def one_reduction_of_three_fields():
     a, b, c = (ti.field(ti.f32, shape=32) for _ in range(3))
@@ -107,8 +109,7 @@ def a_store_to_a_part_covers_no_whole():
 
 
 def a_store_that_is_overwritten_has_activated():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 8).dense(ti.i, 4).place(x)
+    x = placed(ti.root.pointer(ti.i, 8).dense(ti.i, 4))
 
     @ti.kernel
     def grow():
@@ -126,8 +127,7 @@ def a_store_that_is_overwritten_has_activated():
 
 
 def growth_between_loops_over_cells():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 8).dense(ti.i, 4).place(x)
+    x = placed(ti.root.pointer(ti.i, 8).dense(ti.i, 4))
 
     @ti.kernel
     def grow(first: ti.i32):
@@ -147,8 +147,7 @@ def growth_between_loops_over_cells():
 
 
 def activation_that_data_decide():
-    x, flag = ti.field(ti.i32), ti.field(ti.i32, shape=16)
-    ti.root.pointer(ti.i, 16).place(x)
+    x, flag = placed(ti.root.pointer(ti.i, 16)), ti.field(ti.i32, shape=16)
 
     @ti.kernel
     def grow():
@@ -156,21 +155,14 @@ def activation_that_data_decide():
             if flag[i]:
                 x[i] = 3
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for i in x:
-            n += x[i]
-        return n
-
     grow()
-    found = [count()]
+    found = [total(x)]
     flag[4] = 1
     grow()
-    found.append(count())
+    found.append(total(x))
     flag[4], flag[5] = 0, 1
     grow()
-    return [*found, count()]
+    return [*found, total(x)]
 
 
 def activation_that_one_number_decides():
@@ -184,45 +176,30 @@ def activation_that_one_number_decides():
             if flag[None] > 0:
                 x[i] += 1
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in x:
-            n += 1
-        return n
-
     grow()
-    found = [count()]
+    found = [n_active(x)]
     flag[None] = 1
     grow()
-    found.append(count())
+    found.append(n_active(x))
     node.deactivate_all()
     flag[None] = 0
     grow()
-    return [*found, count()]
+    return [*found, n_active(x)]
 
 
 def lists_grow_between_loops_over_them():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=())
     node = ti.root.dynamic(ti.i, 64, chunk_size=4)
-    node.place(x)
+    x = placed(node)
 
     @ti.kernel
     def add(k: ti.i32):
         for i in range(k):
             ti.append(node, [], i + 1)
 
-    @ti.kernel
-    def total():
-        for i in x:
-            n[None] += x[i]
-
     found = []
     for k in (3, 5, 2):
         add(k)
-        n[None] = 0
-        total()
-        found.append(n[None])
+        found.append(total(x))
     return found
 
 
@@ -293,13 +270,6 @@ def many_mixed_kernels_one_after_the_other():
         for i in y:
             y[i] //= 2
 
-    @ti.kernel
-    def total() -> ti.i32:
-        n = 0
-        for i in y:
-            n += y[i]
-        return n
-
     found = []
     for k in range(12):
         grow(k)
@@ -307,13 +277,12 @@ def many_mixed_kernels_one_after_the_other():
         dense(k)
         shrink(k * 3)
         halve()
-        found.append(total())
+        found.append(total(y))
     return [found, x.to_numpy(), y.to_numpy(), u.to_numpy()]
 
 
 def axpy_on_sparse_fields():
-    x, y = ti.field(ti.f32), ti.field(ti.f32)
-    ti.root.pointer(ti.i, 16).pointer(ti.i, 4).dense(ti.i, 4).place(x, y)
+    x, y = placed(ti.root.pointer(ti.i, 16).pointer(ti.i, 4).dense(ti.i, 4), ti.f32, ti.f32)
 
     @ti.kernel
     def begin():
@@ -420,21 +389,12 @@ def life_on_a_sparse_grid():
         other.deactivate_all()
         count()
         step()
-    cells = ti.field(ti.i32, shape=(32, 32))
-
-    @ti.kernel
-    def look():
-        for i, j in alive:
-            cells[i, j] = 1
-
-    look()
-    return cells.to_numpy()
+    return visits(alive)
 
 
 def memory_of_deactivated_cells_is_used_again():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 32)
-    node.dense(ti.i, 16).place(x)
+    x = placed(node.dense(ti.i, 16))
 
     @ti.kernel
     def write(k: ti.i32):
@@ -480,14 +440,7 @@ def circles_grow_until_they_touch():
                             least = ti.min(least, (p[k] - p[other]).norm() / 2)
             r[k] = least
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n_cells = 0
-        for _i, _j in cells:
-            n_cells += 1
-        return n_cells
-
     p.from_numpy(np.random.default_rng(4).random((n, 2), np.float32))
     sort()
     grow()
-    return [count(), r.to_numpy()]
+    return [n_active(cells), r.to_numpy()]

@@ -2,29 +2,26 @@
 
 import taichi as ti
 
-from .seeing import refused
+from .seeing import clear, i32, leaves, n_active, placed, refusing
 
 
 def shapes_of_fields_are_products_of_extents():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    ti.root.pointer(ti.ij, (2, 3)).dense(ti.ij, 4).place(x)
-    ti.root.pointer(ti.i, 3).dense(ti.jk, (2, 5)).place(y)
+    x = placed(ti.root.pointer(ti.ij, (2, 3)).dense(ti.ij, 4))
+    y = placed(ti.root.pointer(ti.i, 3).dense(ti.jk, (2, 5)))
     return [x.shape, y.shape]
 
 
 def nodes_have_shapes():
     a = ti.root.pointer(ti.ij, (2, 3))
     b = a.dense(ti.i, 4)
-    x = ti.field(ti.i32)
-    b.place(x)
+    x = placed(b)
     return [a.shape, b.shape, x.snode.shape, ti.root.shape]
 
 
 def parents_of_fields_and_nodes():
-    x = ti.field(ti.i32)
     a = ti.root.pointer(ti.ij, 2)
     b = a.dense(ti.ij, 4)
-    b.place(x)
+    x = placed(b)
     return [
         x.parent() == b,
         x.parent(2) == a,
@@ -36,8 +33,7 @@ def parents_of_fields_and_nodes():
 
 
 def the_parent_of_the_root_is_none():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 2).place(x)
+    x = placed(ti.root.pointer(ti.i, 2))
     x[0] = 1
     return [ti.root.parent() is None, x.parent(2) == ti.root]
 
@@ -49,35 +45,22 @@ def nodes_of_components_are_those_of_their_field():
     return [v.parent() == node, v.snode.parent() == node]
 
 
+@leaves(
+    "n",
+    n=i32(2),
+    x=lambda: placed(ti.root.pointer(ti.i, 4).bitmasked(ti.i, 4), at={0: 1, 5: 1, 6: 1}),
+)
 def a_field_and_its_parent_have_the_same_cells():
-    x, n = ti.field(ti.i32), ti.field(ti.i32, shape=2)
-    ti.root.pointer(ti.i, 4).bitmasked(ti.i, 4).place(x)
-
-    @ti.kernel
-    def count():
-        for _i in x:
-            n[0] += 1
-        for _i in x.parent():
-            n[1] += 1
-
-    for i in (0, 5, 6):
-        x[i] = 1
-    count()
-    return n.to_numpy()
+    for _i in x:
+        n[0] += 1
+    for _i in x.parent():
+        n[1] += 1
 
 
 def nodes_are_arguments_of_kernels():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
     a, b = ti.root.pointer(ti.i, 4), ti.root.bitmasked(ti.i, 8)
-    a.place(x)
-    b.place(y)
-
-    @ti.kernel
-    def count(node: ti.template()) -> ti.i32:
-        n = 0
-        for _ in node:
-            n += 1
-        return n
+    placed(a)
+    placed(b)
 
     @ti.kernel
     def activate(node: ti.template(), k: ti.i32):
@@ -86,13 +69,12 @@ def nodes_are_arguments_of_kernels():
     activate(a, 1)
     activate(b, 2)
     activate(b, 7)
-    return [count(a), count(b)]
+    return [n_active(a), n_active(b)]
 
 
 def nodes_are_arguments_of_functions():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 4)
-    node.place(x)
+    x = placed(node)
 
     @ti.func
     def renew(where: ti.template(), k):
@@ -104,21 +86,13 @@ def nodes_are_arguments_of_functions():
         for k in range(3):
             renew(node, k)
 
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in x:
-            n += 1
-        return n
-
     work()
-    return count()
+    return n_active(x)
 
 
 def sparse_fields_are_arguments_of_kernels():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
-    ti.root.bitmasked(ti.i, 8).place(y)
+    x = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2))
+    y = placed(ti.root.bitmasked(ti.i, 8))
 
     @ti.kernel
     def add(a: ti.template(), v: ti.i32):
@@ -135,9 +109,8 @@ def nodes_are_members_of_classes():
     @ti.data_oriented
     class Grid:
         def __init__(self, n):
-            self.x = ti.field(ti.i32)
             self.block = ti.root.pointer(ti.i, n)
-            self.block.dense(ti.i, 2).place(self.x)
+            self.x = placed(self.block.dense(ti.i, 2))
 
         @ti.kernel
         def put(self, k: ti.i32):
@@ -158,9 +131,7 @@ def nodes_are_members_of_classes():
 
 
 def lists_of_trees_of_several_levels():
-    levels = [ti.field(ti.i32) for _ in range(3)]
-    for k, x in enumerate(levels):
-        ti.root.pointer(ti.i, 4 >> k).dense(ti.i, 4).place(x)
+    levels = [placed(ti.root.pointer(ti.i, 4 >> k).dense(ti.i, 4)) for k in range(3)]
 
     @ti.kernel
     def coarser(k: ti.template()):
@@ -188,31 +159,25 @@ def several_fields_of_different_types_in_a_leaf():
     return [a.to_numpy(), b.to_numpy(), c.to_numpy()]
 
 
+@leaves(
+    "m x",
+    a=lambda: ti.root.pointer(ti.i, 4),
+    m=lambda: placed(a),
+    x=lambda: placed(a.dense(ti.i, 4)),
+)
 def fields_at_different_levels_of_a_tree():
-    x, m = ti.field(ti.i32), ti.field(ti.i32)
-    a = ti.root.pointer(ti.i, 4)
-    a.place(m)
-    a.dense(ti.i, 4).place(x)
-
-    @ti.kernel
-    def work():
-        for i in range(8):
-            x[i] = i
-        for i in a:
-            for k in range(4):
-                m[i] += x[i * 4 + k]
-
-    work()
-    return [m.to_numpy(), x.to_numpy()]
+    for i in range(8):
+        x[i] = i
+    for i in a:
+        for k in range(4):
+            m[i] += x[i * 4 + k]
 
 
 def a_value_above_is_there_with_its_cell():
-    x, m = ti.field(ti.i32), ti.field(ti.i32)
-    a = ti.root.pointer(ti.i, 4)
-    a.place(m)
-    b = a.pointer(ti.i, 4)
-    b.place(x)
     n = ti.field(ti.i32, shape=2)
+    a = ti.root.pointer(ti.i, 4)
+    m = placed(a)
+    x = placed(a.pointer(ti.i, 4))
 
     @ti.kernel
     def count():
@@ -228,11 +193,10 @@ def a_value_above_is_there_with_its_cell():
 
 
 def two_branches_below_one_node():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
-    a = ti.root.pointer(ti.i, 4)
-    a.dense(ti.i, 4).place(x)
-    a.bitmasked(ti.i, 2).place(y)
     n = ti.field(ti.i32, shape=3)
+    a = ti.root.pointer(ti.i, 4)
+    x = placed(a.dense(ti.i, 4))
+    y = placed(a.bitmasked(ti.i, 2))
 
     @ti.kernel
     def count():
@@ -250,90 +214,59 @@ def two_branches_below_one_node():
 
 
 def deactivation_takes_both_branches_along():
-    x, y = ti.field(ti.i32), ti.field(ti.i32)
     a = ti.root.pointer(ti.i, 4)
-    a.dense(ti.i, 4).place(x)
-    a.pointer(ti.i, 2).place(y)
-
-    @ti.kernel
-    def clear():
-        ti.deactivate(a, [1])
-
+    x = placed(a.dense(ti.i, 4))
+    y = placed(a.pointer(ti.i, 2))
     for i in range(16):
         x[i] = i
     for i in range(8):
         y[i] = i
-    clear()
+    clear(a, 1)
     return [x.to_numpy(), y.to_numpy()]
 
 
 def trees_are_made_before_their_fields_are_used():
-    x = ti.field(ti.i32)
-    node = ti.root.pointer(ti.i, 4)
-    node.place(x)
-    x[1] = 2
-    y = ti.field(ti.i32)
-    ti.root.pointer(ti.i, 4).place(y)
-    y[2] = 3
+    x = placed(ti.root.pointer(ti.i, 4), at={1: 2})
+    y = placed(ti.root.pointer(ti.i, 4), at={2: 3})
     return [x.to_numpy(), y.to_numpy()]
 
 
 def words_of_nodes():
-    x = ti.field(ti.i32)
     a = ti.root.pointer(ti.ij, (2, 3))
-    a.dense(ti.i, 4).place(x)
+    x = placed(a.dense(ti.i, 4))
     return [str(a)[2:], str(x.parent())[2:]]
 
 
-def hash_nodes():
-    return refused(lambda: ti.root.hash(ti.i, 4))
+hash_nodes = refusing(lambda: ti.root.hash(ti.i, 4))
+axes_and_extents_have_the_same_length = refusing(lambda: ti.root.pointer(ti.ij, (1, 2, 3)))
 
 
-def axes_and_extents_have_the_same_length():
-    return refused(lambda: ti.root.pointer(ti.ij, (1, 2, 3)))
-
-
+@leaves(
+    "x",
+    x=lambda: placed(
+        ti.root.pointer(ti.ijkl, 2).dense(ti.ijkl, (1, 2, 1, 2)), at={(1, 3, 0, 2): 5}
+    ),
+)
 def four_axes():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.ijkl, 2).dense(ti.ijkl, (1, 2, 1, 2)).place(x)
-
-    @ti.kernel
-    def write():
-        for I in ti.grouped(x):
-            x[I] = I[0] * 1000 + I[1] * 100 + I[2] * 10 + I[3] + 1
-
-    x[1, 3, 0, 2] = 5
-    write()
-    return x.to_numpy()
+    for I in ti.grouped(x):
+        x[I] = I[0] * 1000 + I[1] * 100 + I[2] * 10 + I[3] + 1
 
 
 def axes_by_number():
-    x = ti.field(ti.i32)
-    ti.root.pointer(ti.axes(1, 2), (2, 3)).dense(ti.axes(0), 2).place(x)
-    x[1, 0, 2] = 3
-    return x.to_numpy()
+    node = ti.root.pointer(ti.axes(1, 2), (2, 3)).dense(ti.axes(0), 2)
+    return placed(node, at={(1, 0, 2): 3}).to_numpy()
 
 
 def a_bitmasked_node_of_one_cell():
-    x = ti.field(ti.i32)
-    ti.root.bitmasked(ti.i, 1).dense(ti.i, 3).place(x)
-
-    @ti.kernel
-    def count() -> ti.i32:
-        n = 0
-        for _ in x:
-            n += 1
-        return n
-
-    first = count()
+    x = placed(ti.root.bitmasked(ti.i, 1).dense(ti.i, 3))
+    first = n_active(x)
     x[1] = 1
-    return [first, count()]
+    return [first, n_active(x)]
 
 
 def a_pointer_node_of_one_cell():
-    x = ti.field(ti.i32)
     node = ti.root.pointer(ti.i, 1)
-    node.dense(ti.ij, 3).place(x)
+    x = placed(node.dense(ti.ij, 3))
 
     @ti.kernel
     def flip(k: ti.i32):
@@ -350,9 +283,8 @@ def a_pointer_node_of_one_cell():
 
 
 def large_sparse_fields_have_room():
-    x = ti.field(ti.f32)
     n = 1 << 14
-    ti.root.pointer(ti.ij, n // 64).pointer(ti.ij, 8).dense(ti.ij, 8).place(x)
+    (x,) = placed(ti.root.pointer(ti.ij, n // 64).pointer(ti.ij, 8).dense(ti.ij, 8), ti.f32)
 
     @ti.kernel
     def total() -> ti.f32:
@@ -367,8 +299,7 @@ def large_sparse_fields_have_room():
 
 
 def truth_values_are_kept_in_sparse_fields():
-    x = ti.field(ti.u1)
-    ti.root.pointer(ti.i, 4).dense(ti.i, 2).place(x)
+    (x,) = placed(ti.root.pointer(ti.i, 4).dense(ti.i, 2), ti.u1)
 
     @ti.kernel
     def work():
@@ -387,16 +318,9 @@ def truth_values_are_kept_in_sparse_fields():
     return count()
 
 
+@leaves("x", x=lambda: placed(ti.root.pointer(ti.i, 4), ti.f16)[0])
 def f16_is_kept_in_sparse_fields():
-    x = ti.field(ti.f16)
-    ti.root.pointer(ti.i, 4).place(x)
-
-    @ti.kernel
-    def work():
-        for i in range(3):
-            x[i] = i + 0.1
-        for i in x:
-            x[i] *= 2
-
-    work()
-    return x.to_numpy()
+    for i in range(3):
+        x[i] = i + 0.1
+    for i in x:
+        x[i] *= 2

@@ -3,61 +3,42 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import each, leaves, refuses, returns, structs
 
 
+@leaves(
+    lambda: [s.a.to_numpy(), s.b.to_numpy(), s[1].a, s[2].b],
+    s=structs({"a": ti.f32, "b": ti.i32}, 3),
+)
 def members_of_fields_are_read_and_written():
-    s = ti.Struct.field({"a": ti.f32, "b": ti.i32}, shape=3)
-
-    @ti.kernel
-    def f():
-        for i in s:
-            s[i].a = i + 0.5
-            s[i].b += i * 2
-            s[i].a *= 2
-
-    f()
-    return [s.a.to_numpy(), s.b.to_numpy(), s[1].a, s[2].b]
+    for i in s:
+        s[i].a = i + 0.5
+        s[i].b += i * 2
+        s[i].a *= 2
 
 
+@leaves("s", s=structs({"a": ti.f32, "b": ti.i32}, 3))
 def whole_structs_are_assigned():
-    s = ti.Struct.field({"a": ti.f32, "b": ti.i32}, shape=3)
-
-    @ti.kernel
-    def f():
-        s[0].a = 1.5
-        s[0].b = 2
-        s[1] = s[0]
-        t = s[1]
-        t.b = 9
-        s[2] = t
-
-    f()
-    return s.to_numpy()
+    s[0].a = 1.5
+    s[0].b = 2
+    s[1] = s[0]
+    t = s[1]
+    t.b = 9
+    s[2] = t
 
 
-def struct_types_make_values():
-    pair = ti.types.struct(a=ti.i32, b=ti.f32)
-
-    @ti.kernel
-    def f() -> ti.f32:
-        p = pair(1, 2.5)
-        q = pair(a=3, b=4.5)
-        z = pair(0)
-        return p.a + p.b * 10 + q.a * 100 + q.b * 1000 + z.b
-
-    return f()
+@returns(pair=lambda: ti.types.struct(a=ti.i32, b=ti.f32))
+def struct_types_make_values() -> ti.f32:
+    p = pair(1, 2.5)
+    q = pair(a=3, b=4.5)
+    z = pair(0)
+    return p.a + p.b * 10 + q.a * 100 + q.b * 1000 + z.b
 
 
-def struct_types_cast_what_they_are_given():
-    pair = ti.types.struct(a=ti.i32, b=ti.f32)
-
-    @ti.kernel
-    def f() -> ti.f32:
-        p = pair(a=1.7, b=2)
-        return p.a + p.b / 4
-
-    return f()
+@returns(pair=lambda: ti.types.struct(a=ti.i32, b=ti.f32))
+def struct_types_cast_what_they_are_given() -> ti.f32:
+    p = pair(a=1.7, b=2)
+    return p.a + p.b / 4
 
 
 def structs_hold_vectors_and_matrices():
@@ -76,20 +57,17 @@ def structs_hold_vectors_and_matrices():
     return s.to_numpy()
 
 
+@leaves(
+    "s",
+    inner=lambda: ti.types.struct(u=ti.i32, v=ti.f32),
+    outer=lambda: ti.types.struct(a=inner, b=inner),
+    s=lambda: outer.field(shape=2),
+)
 def structs_hold_structs():
-    inner = ti.types.struct(u=ti.i32, v=ti.f32)
-    outer = ti.types.struct(a=inner, b=inner)
-    s = outer.field(shape=2)
-
-    @ti.kernel
-    def f():
-        for i in s:
-            s[i].a.u = i
-            s[i].b = inner(i + 10, 0.5)
-            s[i].a.v = s[i].b.v + s[i].b.u
-
-    f()
-    return s.to_numpy()
+    for i in s:
+        s[i].a.u = i
+        s[i].b = inner(i + 10, 0.5)
+        s[i].a.v = s[i].b.v + s[i].b.u
 
 
 def dataclasses_are_structs():
@@ -200,14 +178,9 @@ def structs_of_python_become_dictionaries():
     return s.to_dict()
 
 
-def structs_of_python_are_constants_in_kernels():
-    s = ti.Struct(a=1, b=ti.Vector([2.0, 3.0]))
-
-    @ti.kernel
-    def f() -> ti.f32:
-        return s.a + s.b[1]
-
-    return f()
+@returns(s=lambda: ti.Struct(a=1, b=ti.Vector([2.0, 3.0])))
+def structs_of_python_are_constants_in_kernels() -> ti.f32:
+    return s.a + s.b[1]
 
 
 def structs_are_arguments_of_kernels():
@@ -238,17 +211,12 @@ def structs_are_arguments_of_functions():
     return f()
 
 
-def locals_of_structs_are_copies():
-    pair = ti.types.struct(a=ti.i32, b=ti.i32)
-
-    @ti.kernel
-    def f() -> ti.i32:
-        p = pair(1, 2)
-        q = p
-        q.a = 10
-        return p.a * 100 + q.a
-
-    return f()
+@returns(pair=lambda: ti.types.struct(a=ti.i32, b=ti.i32))
+def locals_of_structs_are_copies() -> ti.i32:
+    p = pair(1, 2)
+    q = p
+    q.a = 10
+    return p.a * 100 + q.a
 
 
 def struct_fields_are_filled():
@@ -300,41 +268,27 @@ def structs_placed_in_nodes():
     return s.to_numpy()
 
 
-def members_that_are_not_there_are_an_error():
-    pair = ti.types.struct(a=ti.i32, b=ti.f32)
-
-    @ti.kernel
-    def f() -> ti.i32:
-        p = pair(1, 2)
-        return p.c
-
-    return refused(f)
+@refuses(pair=lambda: ti.types.struct(a=ti.i32, b=ti.f32))
+def members_that_are_not_there_are_an_error() -> ti.i32:
+    p = pair(1, 2)
+    return p.c
 
 
-def struct_values_from_keywords_in_kernels():
-    @ti.kernel
-    def f() -> ti.f32:
-        s = ti.Struct(a=1, b=2.5)
-        return s.a + s.b
-
-    return f()
+@returns()
+def struct_values_from_keywords_in_kernels() -> ti.f32:
+    s = ti.Struct(a=1, b=2.5)
+    return s.a + s.b
 
 
-def structs_with_bools():
-    flagged = ti.types.struct(a=ti.i32, on=ti.u1)
-    s = flagged.field(shape=3)
-
-    @ti.kernel
-    def f() -> ti.i32:
-        n = 0
-        for i in range(3):
-            s[i].on = i != 1
-        for i in range(3):
-            if s[i].on:
-                n += 1
-        return n
-
-    return f()
+@returns(flagged=lambda: ti.types.struct(a=ti.i32, on=ti.u1), s=lambda: flagged.field(shape=3))
+def structs_with_bools() -> ti.i32:
+    n = 0
+    for i in range(3):
+        s[i].on = i != 1
+    for i in range(3):
+        if s[i].on:
+            n += 1
+    return n
 
 
 def structs_change_in_functions():
@@ -353,30 +307,20 @@ def structs_change_in_functions():
     return f()
 
 
-def structs_are_chosen_by_branches():
-    pair = ti.types.struct(a=ti.i32, b=ti.f32)
-
-    @ti.kernel
-    def f(k: ti.i32) -> ti.f32:
-        p = pair(1, 0.5)
-        if k > 2:
-            p = pair(k, 0.25)
-        else:
-            p.b = 8
-        return p.a + p.b
-
-    return [f(1), f(5)]
+@each(1, 5, pair=lambda: ti.types.struct(a=ti.i32, b=ti.f32))
+def structs_are_chosen_by_branches(k: ti.i32) -> ti.f32:
+    p = pair(1, 0.5)
+    if k > 2:
+        p = pair(k, 0.25)
+    else:
+        p.b = 8
+    return p.a + p.b
 
 
-def elements_of_structs_may_be_arrays():
-    pair = ti.types.struct(w=ti.types.vector(4, ti.f32), n=ti.i32)
-
-    @ti.kernel
-    def f() -> ti.f32:
-        p = pair(0)
-        for i in range(4):
-            p.w[i] = i * i
-            p.n += i
-        return p.w.sum() + p.n * 100
-
-    return f()
+@returns(pair=lambda: ti.types.struct(w=ti.types.vector(4, ti.f32), n=ti.i32))
+def elements_of_structs_may_be_arrays() -> ti.f32:
+    p = pair(0)
+    for i in range(4):
+        p.w[i] = i * i
+        p.n += i
+    return p.w.sum() + p.n * 100

@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import refused
+from .seeing import each, i32, refused, returns
 
 
 def a_template_takes_any_field():
@@ -18,15 +18,12 @@ def a_template_takes_any_field():
     return [a.to_numpy(), b.to_numpy()]
 
 
-def a_template_takes_numbers_as_constants():
-    @ti.kernel
-    def f(n: ti.template()) -> ti.i32:
-        s = 0
-        for i in ti.static(range(n)):
-            s += i
-        return s
-
-    return [f(3), f(6), f(0)]
+@each(3, 6, 0)
+def a_template_takes_numbers_as_constants(n: ti.template()) -> ti.i32:
+    s = 0
+    for i in ti.static(range(n)):
+        s += i
+    return s
 
 
 def a_template_takes_functions():
@@ -102,86 +99,55 @@ def several_fields_are_templates():
     return [x.to_numpy(), z.to_numpy()]
 
 
-def static_branches_choose_when_compiled():
-    flag = True
-
-    @ti.kernel
-    def f() -> ti.i32:
-        r = 0
-        if ti.static(flag):
-            r = 1
-        else:
-            r = undefined_name  # noqa: F821
-        return r
-
-    return f()
+@returns(flag=lambda: True)
+def static_branches_choose_when_compiled() -> ti.i32:
+    r = 0
+    if ti.static(flag):
+        r = 1
+    else:
+        r = undefined_name
+    return r
 
 
-def static_ternaries():
-    kind = "fast"
-
-    @ti.kernel
-    def f(x: ti.f32) -> ti.f32:
-        return (x * 2) if ti.static(kind == "fast") else (x * 3)
-
-    return f(2.0)
+@returns(2.0, kind=lambda: "fast")
+def static_ternaries(x: ti.f32) -> ti.f32:
+    return (x * 2) if ti.static(kind == "fast") else (x * 3)
 
 
-def static_loops_index_lists():
-    weights = [0.25, 0.5, 0.125]
-
-    @ti.kernel
-    def f() -> ti.f32:
-        s = 0.0
-        for k in ti.static(range(3)):
-            s += weights[k] * (k + 1)
-        return s
-
-    return f()
+@returns(weights=lambda: [0.25, 0.5, 0.125])
+def static_loops_index_lists() -> ti.f32:
+    s = 0.0
+    for k in ti.static(range(3)):
+        s += weights[k] * (k + 1)
+    return s
 
 
-def static_loops_over_lists():
-    pairs = [(1, 2), (3, 4)]
-
-    @ti.kernel
-    def f() -> ti.i32:
-        s = 0
-        for a, b in ti.static(pairs):
-            s += a * b
-        for x in ti.static([5, 6]):
-            s += x * 100
-        return s
-
-    return f()
+@returns(pairs=lambda: [(1, 2), (3, 4)])
+def static_loops_over_lists() -> ti.i32:
+    s = 0
+    for a, b in ti.static(pairs):
+        s += a * b
+    for x in ti.static([5, 6]):
+        s += x * 100
+    return s
 
 
-def static_names_are_constants():
-    x = ti.field(ti.i32, shape=(3, 2))
-
-    @ti.kernel
-    def f() -> ti.i32:
-        n, m = ti.static(x.shape)
-        y = ti.static(x)
-        y[1, 1] = 5
-        return n * 100 + m * 10 + x[1, 1]
-
-    return f()
+@returns(x=i32(3, 2))
+def static_names_are_constants() -> ti.i32:
+    n, m = ti.static(x.shape)
+    y = ti.static(x)
+    y[1, 1] = 5
+    return n * 100 + m * 10 + x[1, 1]
 
 
-def static_loops_over_enumerate_and_zip():
-    a = [1, 2, 3]
-    b = [4, 5, 6]
-
-    @ti.kernel
-    def f() -> ti.i32:
-        s = 0
-        for i, x in ti.static(enumerate(a)):
-            s += i * x
-        for x, y in ti.static(zip(a, b)):
-            s += x * y * 100
-        return s
-
-    return f()
+@returns(a=lambda: [1, 2, 3], b=lambda: [4, 5, 6])
+def static_loops_over_enumerate_and_zip() -> ti.i32:
+    s = 0
+    for i, x in ti.static(enumerate(a)):
+        s += i * x
+    for x, y in ti.static(zip(a, b)):
+        s += x * y * 100
+    return s
 
 
 def python_globals_are_read_when_compiled():
@@ -224,83 +190,55 @@ def closures_keep_what_they_name():
     return [a(10), b(10), a(1)]
 
 
-def membership_in_static_tuples():
-    kinds = (1, 3, 5)
-
-    @ti.kernel
-    def f(n: ti.template()) -> ti.i32:
-        r = 0
-        if ti.static(n in kinds):
-            r = 1
-        if ti.static(n not in (2, 4)):
-            r += 10
-        return r
-
-    return [f(1), f(2), f(3)]
+@each(1, 2, 3, kinds=lambda: (1, 3, 5))
+def membership_in_static_tuples(n: ti.template()) -> ti.i32:
+    r = 0
+    if ti.static(n in kinds):
+        r = 1
+    if ti.static(n not in (2, 4)):
+        r += 10
+    return r
 
 
-def list_comprehensions_are_vectors():
-    @ti.kernel
-    def f() -> ti.types.vector(4, ti.i32):
-        return ti.Vector([i * i for i in range(4)])
-
-    return f().to_numpy()
+@returns()
+def list_comprehensions_are_vectors() -> ti.types.vector(4, ti.i32):
+    return ti.Vector([i * i for i in range(4)])
 
 
-def list_comprehensions_have_conditions():
-    @ti.kernel
-    def f() -> ti.types.vector(2, ti.i32):
-        return ti.Vector([i for i in range(4) if i % 2 == 1])
-
-    return f().to_numpy()
+@returns()
+def list_comprehensions_have_conditions() -> ti.types.vector(2, ti.i32):
+    return ti.Vector([i for i in range(4) if i % 2 == 1])
 
 
-def list_comprehensions_are_nested():
-    @ti.kernel
-    def f() -> ti.types.matrix(2, 3, ti.i32):
-        return ti.Matrix([[i * 10 + j for j in range(3)] for i in range(2)])
-
-    return f().to_numpy()
+@returns()
+def list_comprehensions_are_nested() -> ti.types.matrix(2, 3, ti.i32):
+    return ti.Matrix([[i * 10 + j for j in range(3)] for i in range(2)])
 
 
-def list_comprehensions_have_several_loops():
-    @ti.kernel
-    def f() -> ti.i32:
-        s = 0
-        values = [i * 10 + j for i in range(3) for j in range(i)]
-        for v in ti.static(values):
-            s = s * 100 + v
-        return s
-
-    return f()
+@returns()
+def list_comprehensions_have_several_loops() -> ti.i32:
+    s = 0
+    values = [i * 10 + j for i in range(3) for j in range(i)]
+    for v in ti.static(values):
+        s = s * 100 + v
+    return s
 
 
-def dictionaries_are_constant_tables():
-    @ti.kernel
-    def f(x: ti.i32) -> ti.i32:
-        d = {"a": x, "b": x * 2, 3: 7}
-        return d["a"] + d["b"] * 10 + d[3] * 100
-
-    return f(4)
+@returns(4)
+def dictionaries_are_constant_tables(x: ti.i32) -> ti.i32:
+    d = {"a": x, "b": x * 2, 3: 7}
+    return d["a"] + d["b"] * 10 + d[3] * 100
 
 
-def dictionaries_of_python_are_read():
-    table = {"dt": 0.5, "n": 4}
-
-    @ti.kernel
-    def f() -> ti.f32:
-        return table["dt"] * table["n"]
-
-    return f()
+@returns(table=lambda: {"dt": 0.5, "n": 4})
+def dictionaries_of_python_are_read() -> ti.f32:
+    return table["dt"] * table["n"]
 
 
-def dictionary_comprehensions():
-    @ti.kernel
-    def f(n: ti.i32) -> ti.i32:
-        d = {i: i * n for i in range(4) if i != 2}
-        return d[0] + d[1] * 10 + d[3] * 100
-
-    return f(2)
+@returns(2)
+def dictionary_comprehensions(n: ti.i32) -> ti.i32:
+    d = {i: i * n for i in range(4) if i != 2}
+    return d[0] + d[1] * 10 + d[3] * 100
 
 
 def dictionaries_have_no_other_keys():
@@ -333,12 +271,9 @@ def lists_of_functions_are_called_statically():
     return f(5)
 
 
-def sizes_of_arrays_are_static():
-    @ti.kernel
-    def f(a: ti.types.ndarray()) -> ti.i32:
-        return a.shape[0] * 100 + a.shape[1]
-
-    return [f(np.zeros((2, 3), np.float32)), f(np.zeros((5, 7), np.float32))]
+@each(np.zeros((2, 3), np.float32), np.zeros((5, 7), np.float32))
+def sizes_of_arrays_are_static(a: ti.types.ndarray()) -> ti.i32:
+    return a.shape[0] * 100 + a.shape[1]
 
 
 def static_needs_what_is_known():

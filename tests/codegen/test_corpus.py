@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.kernels.interpret.reference import run_reference
 from kernelscape.kernels.language.kernel import kernel, types
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
@@ -22,7 +21,7 @@ from kernelscape.kernels.tasks.bounds_check import first_outside
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.choices import SCATTER
-from kernelscape.space.decisions import restore
+from kernelscape.space.decisions import restore, to_names
 from kernelscape.testing import checking
 from kernelscape.testing.batches import Work, faults
 from kernelscape.testing.checking import Way
@@ -38,6 +37,7 @@ from kernelscape.testing.generator.features import (
     SMALL_STEPS,
 )
 from kernelscape.testing.generator.sequences import program
+from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.legality import illegal
 from kernelscape.testing.violations import violations
 
@@ -117,7 +117,7 @@ def test_records_give_the_same_program_and_candidate(everything: list[Drawn]) ->
     """A file is not believed: of a loop that never runs it may seem that its accesses are outside, and the file is refused then."""
     n_refused = 0
     for d in problems(everything):
-        again = restore(d.candidate.space, d.candidate.decisions())
+        again = restore(d.candidate.space, to_names(d.candidate))
         assert again.key == d.candidate.key
         values = json.loads(json.dumps(to_values(d.program.recording)))
         try:

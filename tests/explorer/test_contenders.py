@@ -19,7 +19,7 @@ from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.api.outcome import Failure, Measurement
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker, _hashed_ns
-from kernelscape.runtime.records.journal import MemoryJournal, read_journal
+from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.loading import load_best
 from kernelscape.runtime.records.record import (
     EvaluationRecord,
@@ -27,6 +27,7 @@ from kernelscape.runtime.records.record import (
     standing_evaluations,
 )
 from kernelscape.search import events as ev
+from kernelscape.testing.memory_journal import MemoryJournal
 from kernelscape.tests.explorer.test_machine_state import Listed, distinct_candidates, evaluator
 
 TIMES = (1000.0, 1100.0, 900.0, 950.0, 800.0)

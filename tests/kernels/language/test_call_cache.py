@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.errors import LanguageError
 
-
-@pytest.fixture(autouse=True)
-def program():
-    ks.init(random_seed=3)
-    yield
-    ks.reset()
+pytestmark = pytest.mark.usefixtures("program")
 
 
 def quick_after(call, kernel, times: int = 400) -> None:

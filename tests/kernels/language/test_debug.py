@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.interpret.executor import interpret
 
-
-@pytest.fixture(autouse=True)
-def program():
-    ks.init(random_seed=3)
-    yield
-    ks.reset()
+pytestmark = pytest.mark.usefixtures("program")
 
 
 @pytest.mark.compiler
@@ -40,24 +35,6 @@ def test_in_debug_mode_each_index_is_looked_at(is_interpreted):
         at.from_numpy(np.array([0, 4, 4, 1], np.float32))
         with pytest.raises(AssertionError, match=r"walk: index 0 of x .* from 0 to 7 and is 9"):
             walk(4)
-
-
-def test_assertions_are_of_debug_mode_only():
-    x = ks.field(ks.i32, shape=3)
-
-    @ks.kernel
-    def check():
-        for i in x:
-            assert x[i] == 0, "not empty"
-
-    x[1] = 1
-    check()
-    ks.init(debug=True)
-    x = ks.field(ks.i32, shape=3)
-    check()
-    x[1] = 1
-    with pytest.raises(AssertionError, match="not empty"):
-        check()
 
 
 @pytest.mark.compiler

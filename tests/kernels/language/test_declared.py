@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import linecache
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import kernelscape as ks
 import pytest
 from kernelscape.kernels.language.errors import LanguageError
 
+Written = Callable[[str], dict[str, Any]]
 HEAD = """\
-import kernelscape as ks
 S = ks.types.struct(a=ks.f32, b=ks.f32)
 T = ks.types.struct(a=ks.f32)
 V = ks.types.struct(v=ks.types.vector(3, float), r=float)
@@ -40,23 +40,15 @@ def over(i):
         out[0] += i
 
 """
-LINE = HEAD.count("\n") + 3
+LINE = HEAD.count("\n") + 4
 
 
-@pytest.fixture(autouse=True)
-def program():
-    ks.init()
-    yield
-    ks.reset()
+pytestmark = pytest.mark.usefixtures("program")
 
 
-def kernel(folder: Path, body: str, returns: str = "None", arguments: str = ""):
-    file = folder / "mine.py"
+def kernel(written: Written, body: str, returns: str = "None", arguments: str = ""):
     lines = "\n    ".join(body.split("; "))
-    file.write_text(f"{HEAD}@ks.kernel\ndef f({arguments}) -> {returns}:\n    {lines}\n")
-    names: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    linecache.checkcache(str(file))
+    names = written(f"{HEAD}@ks.kernel\ndef f({arguments}) -> {returns}:\n    {lines}")
     return names["f"], names
 
 
@@ -70,9 +62,9 @@ MADE = {  # as Taichi 1.7.4 has them: a struct is made of one value as of its fi
 
 
 @pytest.mark.parametrize("body", MADE)
-def test_a_struct_is_made_of_one_value_as_of_its_first_member(tmp_path: Path, body: str) -> None:
+def test_a_struct_is_made_of_one_value_as_of_its_first_member(written: Written, body: str) -> None:
     """Kind: values that become zeros where a struct is wanted."""
-    f, names = kernel(tmp_path, body)
+    f, names = kernel(written, body)
     f()
     assert names["out"].to_numpy()[: len(MADE[body])].tolist() == MADE[body]
 
@@ -100,9 +92,9 @@ OTHER_SHAPES = [  # the body, what the kernel returns, and what is said of it
 
 
 @pytest.mark.parametrize(("body", "returns", "said"), OTHER_SHAPES)
-def test_values_of_other_shapes_are_refused(tmp_path, body, returns, said) -> None:
+def test_values_of_other_shapes_are_refused(written: Written, body, returns, said) -> None:
     """Kind: conversions of values to the types of results, arguments, locals and members."""
-    f, _ = kernel(tmp_path, body, returns)
+    f, _ = kernel(written, body, returns)
     with pytest.raises(LanguageError, match=f"mine.py:{LINE}: .*{said}"):
         f.instantiate()
 
@@ -118,9 +110,9 @@ def test_structs_of_other_members_are_refused_by_python_too() -> None:
         inner(ks.Vector([1.0, 2.0]))
 
 
-def test_an_argument_has_the_shape_of_its_type(tmp_path: Path) -> None:
+def test_an_argument_has_the_shape_of_its_type(written: Written) -> None:
     """Of the same kind, at calls of kernels."""
-    f, _ = kernel(tmp_path, "out[0] = m[0, 1]", arguments="m: m22")
+    f, _ = kernel(written, "out[0] = m[0, 1]", arguments="m: m22")
     with pytest.raises(LanguageError, match="takes matrix"):
         f(ks.Vector([1.0, 2.0, 3.0, 4.0]))
 
@@ -137,14 +129,6 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize("body", APART)
-def test_a_matrix_is_not_taken_apart(tmp_path: Path, body: str) -> None:
-    """Kind: a matrix where Python has its rows and Taichi refuses it."""
-    f, _ = kernel(tmp_path, f"m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); {body}")
-    with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: .*a matrix of 2 x 2 apart"):
-        f.instantiate()
-
-
 KNOWN = [
     "i = 5; for i in range(3): out[0] += i",
     "i = 5; for i in out: out[i] += 1",
@@ -154,30 +138,39 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("body", KNOWN)
-def test_a_loop_index_hides_no_name(tmp_path: Path, body: str) -> None:
-    """Kind: a loop whose index Python would leave changed, which Taichi refuses."""
-    f, _ = kernel(tmp_path, body.replace(":; ", ":\n        "))
-    with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: the loop index `[ij]` is"):
+SECOND_LINES = [
+    *(
+        (f"m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); {x}", ".*a matrix of 2 x 2 apart")
+        for x in APART
+    ),
+    *((x.replace(":; ", ":\n        "), "the loop index `[ij]` is") for x in KNOWN),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), SECOND_LINES)
+def test_what_python_means_and_taichi_refuses(written: Written, body: str, said: str) -> None:
+    """Kinds: a matrix where Python has its rows; a loop whose index Python would leave changed."""
+    f, _ = kernel(written, body)
+    with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: {said}"):
         f.instantiate()
 
 
-def test_an_argument_is_no_loop_index(tmp_path: Path) -> None:
+def test_an_argument_is_no_loop_index(written: Written) -> None:
     """Of the same kind, in kernels and functions."""
-    f, _ = kernel(tmp_path, "for i in range(3): out[0] += i", arguments="i: int")
+    f, _ = kernel(written, "for i in range(3): out[0] += i", arguments="i: int")
     with pytest.raises(LanguageError, match="the loop index `i` is already a name"):
         f.instantiate(3)
-    g, _ = kernel(tmp_path, "over(3)")
+    g, _ = kernel(written, "over(3)")
     with pytest.raises(LanguageError, match="the loop index `i` is already a name"):
         g.instantiate()
 
 
-def test_names_that_loops_may_use_again(tmp_path: Path) -> None:
+def test_names_that_loops_may_use_again(written: Written) -> None:
     """Indices of boxes and of loops that are written out hide a name, as Taichi's do; a name of a block ends with it."""
     body = (
         "i = 5; for i, j in ks.ndrange(3, 2): out[0] += i; out[1] = i; for k in range(2): out[2] += k"
         "; for k in range(2): out[2] += k"
     )
-    f, names = kernel(tmp_path, body)
+    f, names = kernel(written, body)
     f()
     assert names["out"].to_numpy().tolist() == [6, 5, 2, 0]

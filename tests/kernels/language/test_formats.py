@@ -94,7 +94,7 @@ LETTERS = {"integers": "dioxXu", "floats": "eEfFgGaA"}
 @pytest.mark.parametrize(
     "spec", ["d", "5d", "u", "#x", "o", "i", "X", "f", ".2f", "e", "g", "a", "G"]
 )
-def test_a_format_of_another_type_is_a_sentence(tmp_path, name: str, spec: str) -> None:
+def test_a_format_of_another_type_is_a_sentence(written, name: str, spec: str) -> None:
     """Kind: a conversion that reads the bits of another type; every conversion, of each kind of value, in each spelling."""
     fits = spec[-1] in LETTERS.get(SHOWN[name], "")
     percent = (
@@ -107,14 +107,11 @@ def test_a_format_of_another_type_is_a_sentence(tmp_path, name: str, spec: str) 
         f"assert x > 0, f'{{{name}:{spec}}}'",
     ):
         if line:
-            file = tmp_path / "mine.py"
-            file.write_text(
-                "import kernelscape as ks\n@ks.kernel\ndef f(x: ks.f32, n: ks.i64, b: ks.u8):\n"
+            names = written(
+                "@ks.kernel\ndef f(x: ks.f32, n: ks.i64, b: ks.u8):\n"
                 "    t = x > 0\n    v = ks.Vector([x, x])\n    z = ks.Struct(a=x, b=n)\n"
-                + f"    {line}\n"
+                + f"    {line}"
             )
-            names: dict = {}
-            exec(compile(file.read_text(), str(file), "exec"), names)
             if fits:
                 names["f"].instantiate(1.0, 2, 3)
             else:
@@ -123,24 +120,14 @@ def test_a_format_of_another_type_is_a_sentence(tmp_path, name: str, spec: str) 
 
 
 @pytest.mark.parametrize("spec", ["s", "c", "lld", "<5d", ",d", "b", "n", "9999d"])
-def test_formats_that_c_does_not_have_are_sentences(tmp_path, spec: str) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(
-        f"import kernelscape as ks\n@ks.kernel\ndef f(n: ks.i32):\n    print(f'{{n:{spec}}}')\n"
-    )
-    names: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), names)
+def test_formats_that_c_does_not_have_are_sentences(written, spec: str) -> None:
+    names = written(f"@ks.kernel\ndef f(n: ks.i32):\n    print(f'{{n:{spec}}}')")
     with pytest.raises(LanguageError, match="is none of C's"):
         names["f"].instantiate(1)
 
 
 @pytest.mark.parametrize("shown", ["{NAME:d}", "{F:d}", "{F:x}"])
-def test_constants_that_python_does_not_show_so_are_sentences(tmp_path, shown: str) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(
-        f"import kernelscape as ks\nF, NAME = 0.5, 'txt'\n@ks.kernel\ndef f(n: ks.i32):\n    print(f'{shown}')\n"
-    )
-    names: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), names)
+def test_constants_that_python_does_not_show_so_are_sentences(written, shown: str) -> None:
+    names = written(f"F, NAME = 0.5, 'txt'\n@ks.kernel\ndef f(n: ks.i32):\n    print(f'{shown}')")
     with pytest.raises(LanguageError, match=r"mine.py:5: the format"):
         names["f"].instantiate(1)

@@ -10,13 +10,6 @@ from kernelscape.kernels.language.errors import LanguageError
 i = 7  # the name of a static loop's index in kernels below
 
 
-@pytest.fixture
-def program():
-    ks.init(random_seed=3)
-    yield
-    ks.reset()
-
-
 # --- bounds of loops
 
 

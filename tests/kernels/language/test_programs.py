@@ -7,37 +7,10 @@ import numpy as np
 import pytest
 from kernelscape.kernels.language.errors import LanguageError
 
-
-@pytest.fixture(autouse=True)
-def program():
-    ks.init(random_seed=3)
-    yield
-    ks.reset()
+pytestmark = pytest.mark.usefixtures("program")
 
 
 # --- fields
-
-
-def test_loops_over_fields_have_their_indices():
-    grid = ks.field(ks.f32, shape=(3, 4))
-    shifted = ks.field(ks.i32, shape=3, offset=-1)
-    single = ks.field(ks.f64, shape=())
-
-    @ks.kernel
-    def fill():
-        for i, j in grid:
-            grid[i, j] = i * 10 + j
-        for I in ks.grouped(grid):
-            grid[I] += I[0] + I.y
-        for i in shifted:
-            shifted[i] = i
-        single[None] = 2.5
-
-    fill()
-    i, j = np.indices((3, 4))
-    assert np.array_equal(grid.to_numpy(), 11 * i + 2 * j)
-    assert shifted.to_numpy().tolist() == [-1, 0, 1]
-    assert single[None] == 2.5
 
 
 def test_a_field_is_one_array_however_it_is_reached():
@@ -53,23 +26,6 @@ def test_a_field_is_one_array_however_it_is_reached():
 
     through(x)
     assert x.to_numpy().tolist() == [[0, 10], [1, 30], [2, 50], [3, 70]]
-
-
-def test_several_loops_and_statements_beside_them():
-    x = ks.field(ks.i32, shape=6)
-    total = ks.field(ks.i32, shape=())
-
-    @ks.kernel
-    def run(n: ks.i32) -> ks.i32:
-        for i in range(n):
-            x[i] = i + 1
-        total[None] = 100
-        for i in range(1, n):
-            total[None] += x[i] * x[i - 1]
-        return total[None] + n
-
-    assert run(4) == 100 + 2 + 6 + 12 + 4
-    assert x.to_numpy().tolist() == [1, 2, 3, 4, 0, 0]
 
 
 # --- vectors, matrices, structs
@@ -100,53 +56,6 @@ def test_vectors_are_values():
 
     run()
     assert out.to_numpy().tolist() == [2, 1, 13, 2 + 2 + 39 + 14, 6 - 2 + 2 + 1, 8, 6, 1.5]
-
-
-def test_structs_have_members_and_methods():
-    @ks.dataclass
-    class Ball:
-        place: ks.types.vector(2, ks.f32)
-        mass: ks.f32
-
-        @ks.func
-        def moved(self, by):
-            return self.place + by * self.mass
-
-    balls = Ball.field(shape=3)
-
-    @ks.kernel
-    def run() -> ks.types.vector(2, ks.f32):
-        for i in balls:
-            balls[i].mass = i
-            balls[i].place = balls[i].moved(ks.Vector([1.0, 2.0]))
-        ball = Ball(mass=2.0)
-        ball.place.x = 5
-        return ball.moved(1.0) + balls[2].place
-
-    assert run().to_list() == [5 + 2 + 2, 2 + 4]
-    assert balls.place.to_numpy().tolist() == [[0, 0], [1, 2], [2, 4]]
-
-
-def test_classes_hold_kernels_and_functions():
-    @ks.data_oriented
-    class Line:
-        def __init__(self, n, step):
-            self.x, self.step = ks.field(ks.f32, shape=n), step
-
-        @ks.func
-        def at(self, i):
-            return self.step * i
-
-        @ks.kernel
-        def run(self, shift: ks.f32):
-            for i in self.x:
-                self.x[i] = self.at(i) + shift
-
-    one, two = Line(3, 2), Line(2, 5)
-    one.run(0.5)
-    two.run(1)
-    assert one.x.to_numpy().tolist() == [0.5, 2.5, 4.5]
-    assert two.x.to_numpy().tolist() == [1, 6]
 
 
 def test_arguments_and_results_may_be_vectors_and_tuples():
@@ -239,79 +148,6 @@ def test_a_name_of_both_branches_outlives_them():
         return v.x + 10 * v.y
 
     assert (run(2), run(0)) == (21, 43)
-
-
-def test_a_parallel_loop_cannot_be_left():
-    x = ks.field(ks.i32, shape=5)
-
-    @ks.kernel
-    def run():
-        for i in x:
-            if i > 2:
-                break
-
-    with pytest.raises(LanguageError, match="a parallel loop cannot be left by break"):
-        run()
-
-
-# --- types
-
-
-def test_types_are_the_programs():
-    @ks.kernel
-    def halves(a: ks.i32, b: ks.i32) -> ks.types.vector(4, ks.f64):
-        x = a / b
-        y = a // b
-        z = -a % b
-        acc = 0
-        acc += 2.75  # a local keeps the type of its first value
-        return ks.Vector([x, y, z, acc], dt=ks.f64)
-
-    assert halves(7, 3).to_list() == [float(np.float32(7) / np.float32(3)), 2, 2, 2]
-
-
-@pytest.mark.parametrize("dtype", [ks.f32, ks.f64, ks.i32, ks.u32])
-def test_random_numbers_are_those_of_the_seed(dtype):
-    x = ks.field(dtype, shape=(40, 50))
-
-    @ks.kernel
-    def draw():
-        for i, j in x:
-            x[i, j] = ks.random(dtype)
-
-    draw()
-    first = x.to_numpy()
-    assert len(np.unique(first)) > 1990
-    if first.dtype.kind == "f":
-        assert 0.45 < first.mean() < 0.55
-        assert 0 <= first.min() <= first.max() < 1
-    draw()
-    assert (x.to_numpy() != first).mean() > 0.99
-    ks.init(random_seed=3)
-    x = ks.field(dtype, shape=(40, 50))
-
-    @ks.kernel
-    def again():
-        for i, j in x:
-            x[i, j] = ks.random(dtype)
-
-    again()
-    assert np.array_equal(x.to_numpy(), first)
-
-
-def test_old_values_of_atomic_updates():
-    x = ks.field(ks.i32, shape=4)
-    top = ks.field(ks.i32, shape=())
-
-    @ks.kernel
-    def run():
-        for _ in range(1):
-            for i in range(4):
-                x[ks.atomic_add(top[None], 1)] = i * i
-
-    run()
-    assert x.to_numpy().tolist() == [0, 1, 4, 9]
-    assert top[None] == 4
 
 
 # --- what stands inside of expressions and statements

@@ -13,7 +13,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape import errors
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 
 nd: Any = ks.types.ndarray()
 N = 12
@@ -67,7 +67,7 @@ def test_ranges_are_pythons(fn: Any) -> None:
             got = np.zeros(N, np.int64)
             given = np.array([step]) if fn is in_order else step
             if ways:
-                with interpreted():
+                with interpret():
                     fn(got, low, high, given)
             else:
                 fn(got, low, high, given)
@@ -80,7 +80,7 @@ def test_a_step_of_zero_is_a_sentence() -> None:
     for kind in (ValueError, AssertionError, errors.KernelRuntimeValueError):
         with pytest.raises(kind, match=sentence):
             marked(y, 0, 5, 0)
-    with interpreted(), pytest.raises(errors.KernelRuntimeValueError, match=sentence):
+    with interpret(), pytest.raises(errors.KernelRuntimeValueError, match=sentence):
         marked(y, 0, 5, 0)
     assert not y.any()
     marked(y, 0, 5, 1)  # a call that failed leaves nothing behind

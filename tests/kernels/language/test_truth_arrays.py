@@ -11,7 +11,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.calling import interpreted
+from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.language.errors import LanguageError
 from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -99,7 +99,7 @@ def test_elements_are_numpys() -> None:
 
 
 def _interpreted(fn: Any, *args: Any) -> None:
-    with interpreted():
+    with interpret():
         fn(*args)
 
 

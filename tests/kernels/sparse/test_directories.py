@@ -39,10 +39,7 @@ def space_of(recording: Recording, own_bytes: int = 0) -> Space:
 
 
 def drawn(space: Space, value: str, seed: int = 1) -> Candidate:
-    part = fix(space, [("directory", value)])
-    found = checking.random_candidate(part.root(), np.random.default_rng(seed))
-    assert isinstance(found, Candidate)
-    return found
+    return sparse_periods.drawn(space, ("directory", value), seed=seed)
 
 
 def crowded() -> tuple[Recording, Arrays]:
@@ -182,14 +179,10 @@ def test_a_directory_is_made_first_and_its_launches_are_in_the_bound(nested: Spa
 
 def test_directories_are_decided_by_name_and_said_in_words(nested: Space) -> None:
     chosen = drawn(nested, "HASH")
-    names = dict(to_names(chosen))
+    names = sparse_periods.names_of(chosen)
     assert names["directory(tree0_0.1)"] == "HASH"
-    again = restore(nested, names.items())
-    assert isinstance(again, Candidate)
-    source = checking.source_of(again)
-    assert source.text == checking.source_of(chosen).text
     assert any("tree0_0.1 is looked up in a directory" in x for x in describe(chosen)["layouts"])
-    assert "tree0_0.1: a directory of active cells" in source.text
+    assert "tree0_0.1: a directory of active cells" in checking.source_of(chosen).text
     names = {k: v for k, v in names.items() if not k.startswith("directory")}
     older = restore(nested, names.items())
     assert isinstance(older, Candidate)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.plan.reading import read_plan
@@ -17,7 +16,7 @@ from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import DecisionError, fix, restore, to_names
+from kernelscape.space.decisions import DecisionError, fix, to_names
 from kernelscape.testing import checking, gpu_checking, sparse_emulation, sparse_periods
 from kernelscape.testing.sparse_emulation import Shape
 
@@ -32,16 +31,8 @@ REPEATED = (("bump", 0),) * 24
 CHANGES = (("store", 5), ("bump", 0), ("append", 4), ("bump", 0), ("drop", 3), ("bump", 0))
 
 
-def space_of(shape: Shape, calls: Sequence[tuple[str, int]]) -> Space:
-    recording, _ = sparse_emulation.recorded(shape, calls)
-    return build_space(normalise(recording), checking.target(2, 32))
-
-
 def drawn(space: Space, value: str, seed: int = 1) -> Candidate:
-    part = fix(space, [("record", value)])
-    found = checking.random_candidate(part.root(), np.random.default_rng(seed))
-    assert isinstance(found, Candidate)
-    return found
+    return sparse_periods.drawn(space, ("record", value), seed=seed)
 
 
 @pytest.mark.compiler
@@ -60,19 +51,19 @@ def test_each_record_leaves_what_the_reference_leaves(
 
 
 def test_a_repeat_takes_a_list_as_often_as_it_runs() -> None:
-    space = space_of(DENSE, REPEATED)
+    space = sparse_periods.space_of(DENSE, REPEATED)
     assert [r.count for r in space.problem.repeats] == [24]
     plan = read_plan(drawn(space, "CELL"))
     assert (plan.repeats[0].first, plan.repeats[0].stop) == (1, len(plan.launches) - 1)
 
 
 def test_each_list_of_a_tree_has_its_own_records() -> None:
-    found = space_of(NESTED, CHANGES).variables.of_trees["record"]
+    found = sparse_periods.space_of(NESTED, CHANGES).variables.of_trees["record"]
     assert [site.name for site in found] == ["tree0_0.1"]  # `drop` makes cells of node 3 inactive
 
 
 def test_loops_read_one_number_a_cell_and_look_its_slot_up() -> None:
-    space = space_of(POINTERS, LOOPS)
+    space = sparse_periods.space_of(POINTERS, LOOPS)
     plain, other = (read_plan(drawn(space, v)) for v in ("SLOT_AND_COORDINATES", "CELL"))
     assert len(other.launches) == len(plain.launches) + 2
     names = [t.task.name for t in other.tasks]
@@ -96,7 +87,7 @@ def arrays_named(task: Task) -> set[str]:
 
 
 def test_conversions_are_in_the_bound_and_the_first_candidates_have_none() -> None:
-    space = space_of(POINTERS, LOOPS)
+    space = sparse_periods.space_of(POINTERS, LOOPS)
     bounder = Bounder(space)
     least = [bounder.ns(drawn(space, v)) for v in ("SLOT_AND_COORDINATES", "CELL")]
     assert least[1] - least[0] >= space.target.launch_ns
@@ -106,13 +97,10 @@ def test_conversions_are_in_the_bound_and_the_first_candidates_have_none() -> No
 
 
 def test_records_are_decided_by_name_and_said_in_words() -> None:
-    space = space_of(POINTERS, LOOPS)
+    space = sparse_periods.space_of(POINTERS, LOOPS)
     chosen = drawn(space, "CELL")
-    names = dict(to_names(chosen))
+    names = sparse_periods.names_of(chosen)
     assert names["record(tree0_0.0)"] == "CELL"
-    again = restore(space, names.items())
-    assert isinstance(again, Candidate)
-    assert checking.source_of(again).text == checking.source_of(chosen).text
     assert any("tree0_0.0 lists places of cells" in x for x in describe(chosen)["lists"])
     assert "tree0_0.0: a list of places" in decisions(read_plan(chosen))
     older = [(n, v) for n, v in names.items() if not n.startswith("record")]
@@ -133,11 +121,11 @@ def test_records_are_decided_by_name_and_said_in_words() -> None:
 def test_lists_whose_cells_a_walk_does_not_find_keep_their_records(
     shape: Shape, calls: Sequence[tuple[str, int]]
 ) -> None:
-    assert not space_of(shape, calls).variables.of_trees["record"]
+    assert not sparse_periods.space_of(shape, calls).variables.of_trees["record"]
 
 
 def test_threads_of_a_gpu_convert_a_record_each_and_their_launches_are_in_the_bound() -> None:
-    space = build_space(space_of(POINTERS, LOOPS).problem, gpu_checking.target())
+    space = build_space(sparse_periods.space_of(POINTERS, LOOPS).problem, gpu_checking.target())
     made = [drawn(space, value) for value in ("SLOT_AND_COORDINATES", "CELL")]
     plain, other = map(read_plan, made)
     entering, leaving = (t.task for t in other.tasks[len(plain.tasks) :])

@@ -60,7 +60,7 @@ def test_indices_that_ask_what_is_active_are_asked_again() -> None:
         for _ in range(1):
             y[ks.is_active(node, [3])] += 1
             x[3] = 1
-            y[ks.is_active(node, [3])] += 10
+            y[ks.is_active(x, [3])] += 10
             n.append(2)
             y[n.length() + 1] += 100
             n.append(2)

@@ -119,77 +119,6 @@ def test_python_reads_and_writes_as_kernels_do(kind: str) -> None:
     assert (x.to_numpy() == 3).all() and total() == 3 * x.to_numpy().size
 
 
-def test_cells_are_activated_and_deactivated_by_name() -> None:
-    """A node's own indices; what is in a cell goes with it."""
-    x = ks.field(ks.i32)
-    upper = ks.root.pointer(ks.ij, 4)
-    lower = upper.pointer(ks.ij, 2)
-    lower.bitmasked(ks.ij, 2).place(x)
-    seen = ks.field(ks.i32, 6)
-
-    @ks.kernel
-    def begin():
-        ks.activate(upper, [0, 1])
-        ks.activate(lower, ks.Vector([1, 2]))
-        x[9, 9] = 5
-
-    @ks.kernel
-    def look():
-        seen[0] = ks.is_active(upper, [0, 1])
-        seen[1] = ks.is_active(lower, [1, 2])
-        seen[2] = ks.is_active(lower, [0, 2])
-        seen[3] = ks.is_active(x, [9, 9])
-        seen[4] = ks.is_active(x, [9, 8])
-        seen[5] = x[9, 9]
-
-    @ks.kernel
-    def end(i: ks.i32):
-        ks.deactivate(upper, [i, i])
-
-    def state() -> list[int]:
-        look()
-        return list(seen.to_numpy())
-
-    begin()
-    assert state() == [1, 1, 0, 1, 0, 5]
-    end(2)
-    assert state() == [1, 1, 0, 0, 0, 0]
-    x[9, 8] = 6
-    assert x[9, 9] == 0 and x[9, 8] == 6
-    assert state() == [1, 1, 0, 0, 1, 0]
-    lower.deactivate_all()
-    assert state() == [1, 0, 0, 0, 0, 0]
-
-
-def test_loops_at_every_level_and_rescaled_indices() -> None:
-    x = ks.field(ks.i32)
-    upper = ks.root.pointer(ks.ij, (3, 5))
-    middle = upper.dense(ks.i, 2)
-    lower = middle.pointer(ks.ij, (2, 3))
-    lower.dense(ks.j, 2).place(x)
-    assert x.shape == (12, 30)
-    counts = ks.field(ks.i32, 4)
-
-    @ks.kernel
-    def count():
-        for _i, _j in upper:
-            counts[0] += 1
-        for _i, _j in middle:
-            counts[1] += 1
-        for cell in ks.grouped(lower):
-            counts[2] += 1
-            up = ks.rescale_index(lower, upper, cell)
-            assert ks.is_active(upper, up)
-            counts[3] += up[0] * 10 + up[1]
-
-    x[5, 17] = 1
-    x[0, 0] = 1
-    x[4, 17] = 1
-    count()
-    # 5 and 4 are in cells of their own of `lower`, in one of `upper`: (1, 2)
-    assert list(counts.to_numpy()) == [2, 4, 3, 24]
-
-
 def test_vectors_structs_offsets_and_several_trees() -> None:
     a = ks.Vector.field(2, ks.f32)
     b = ks.Struct.field({"p": ks.types.vector(3, ks.f32), "n": ks.i32})
@@ -264,44 +193,6 @@ def test_no_activate_and_updates_with_their_old_values() -> None:
     assert old[None] == 11 and x[3] == 15
 
 
-def test_cells_that_are_activated_in_a_loop_are_visited_by_the_next() -> None:
-    """Lists are taken before the loop, and made again where something has changed."""
-    x = ks.field(ks.i32)
-    ks.root.pointer(ks.i, 16).place(x)
-
-    @ks.kernel
-    def spread():
-        for i in x:
-            if i + 1 < 16:
-                x[i + 1] += x[i]
-
-    x[0] = 1
-    for n in range(1, 6):
-        spread()
-        assert np.count_nonzero(x.to_numpy()) == n + 1
-
-
-def test_own_cells_may_be_deactivated_in_a_loop() -> None:
-    x = ks.field(ks.i32)
-    leaf = ks.root.pointer(ks.i, 8).bitmasked(ks.i, 4)
-    leaf.place(x)
-
-    @ks.kernel
-    def halve():
-        for i in x:
-            if i % 2:
-                ks.deactivate(leaf, [i])
-            else:
-                x[i] = x[i] + 1
-
-    for i in range(7):
-        x[i] = i
-    halve()
-    assert list(x.to_numpy()[:8]) == [1, 0, 3, 0, 5, 0, 7, 0]
-    for i in (1, 3):
-        assert x[i] == 0
-
-
 def test_memory_of_deactivated_cells_is_used_again() -> None:
     x = ks.field(ks.i32)
     block = ks.root.pointer(ks.i, 64)
@@ -371,31 +262,6 @@ def test_lists_of_dynamic_nodes() -> None:
         make()
     x.parent().deactivate_all()
     assert total() == 0 and not x.to_numpy().any()
-
-
-def test_structs_are_appended_in_any_order_and_the_length_is_given() -> None:
-    pair = ks.types.struct(a=ks.i32, b=ks.types.vector(2, ks.f32))
-    x = pair.field()
-    ks.root.dynamic(ks.i, 1000, chunk_size=32).place(x)
-
-    @ks.kernel
-    def make(k: ks.i32) -> ks.i32:
-        for i in range(k):
-            if i % 3 == 0:
-                x.append(pair(i, [i, 2 * i]))
-        return x.length()
-
-    @ks.kernel
-    def clear():
-        x.deactivate()
-
-    assert make(300) == 100
-    found = x.to_numpy()
-    assert sorted(found["a"][:100]) == list(range(0, 300, 3)) and not found["a"][100:].any()
-    np.testing.assert_array_equal(found["b"][:, 1], 2 * found["a"])
-    clear()
-    assert make(30) == 10
-    assert sorted(x.to_numpy()["a"][:10]) == list(range(0, 30, 3))
 
 
 @pytest.mark.parametrize(

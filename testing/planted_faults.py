@@ -1,0 +1,169 @@
+"""The faults that `planted.py` plants: what a test of the folder must see. A fault names no file, so that files may be renamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+def _topic(name: str) -> str:
+    """The behaviours of a topic, through the interpreter."""
+    tests = "tests/experiments/test_taichi_behaviours.py"
+    return f"{tests}::test_behaviours_of_a_topic_are_those_of_taichi[{name}]"
+
+
+FRONTEND, MEANING = (f"tests/kernels/language/test_{name}.py" for name in ("frontend", "meaning"))
+SPARSE = tuple(
+    _topic(f"sparse_{name}") for name in ("activation", "lists", "loops", "python", "trees")
+)
+STATEMENTS = "tests/kernels/sparse/test_statements.py"
+EFFECTS = "tests/kernels/analysis/test_effects.py"
+INSIDE = "tests/kernels/tasks/test_bounds_check.py"
+DISTRIBUTION = "tests/kernels/tasks/test_distribution.py"
+
+
+@final
+@dataclass(frozen=True)
+class Fault:
+    """A text that stands once in the files of a room, what it is made of, and tests of which at least one must fail then."""
+
+    kind: str
+    room: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+FAULTS = (
+    # --- what operations mean
+    Fault(
+        "an operator: a quotient of two signs",
+        "kernels/ir",
+        "is_below = ((a < 0) != (b < 0))",
+        "is_below = ((a < 0) & (b < 0))",
+        (_topic("element_wise"),),
+    ),
+    Fault(
+        "a comparison",
+        "kernels/language",
+        'ast.GtE: "ge",',
+        'ast.GtE: "gt",',
+        (_topic("conditions"),),
+    ),
+    # --- types
+    Fault(
+        "a cast: of two integers the wider type counts",
+        "kernels/language",
+        "return a if a.size_bytes > b.size_bytes else b",
+        "return b if a.size_bytes > b.size_bytes else a",
+        (_topic("casts"),),
+    ),
+    Fault(
+        "a cast: literals of a program",
+        "kernels/language",
+        "literal = adopt(x.expr, rules.default_float)",
+        "literal = adopt(x.expr, DType.f32)",
+        (_topic("casts"),),
+    ),
+    # --- scopes and what is refused
+    Fault(
+        "a scope rule: names end with their block",
+        "kernels/language",
+        "        if node.id in frame.ended:\n",
+        "        if False:\n",
+        (FRONTEND,),
+    ),
+    Fault(
+        "a check: an else of a loop",
+        "kernels/language",
+        '        if node.orelse:\n            state.fail(\n                "for-else',
+        '        if False:\n            state.fail(\n                "for-else',
+        (FRONTEND,),
+    ),
+    Fault(
+        "a check: a break of a parallel loop",
+        "kernels/language",
+        "            if not jumps.can_break:\n",
+        "            if False:\n",
+        (MEANING,),
+    ),
+    Fault(
+        "a check: shapes of a product",
+        "kernels/language",
+        "if len(rows[0]) != len(columns[0]):",
+        "if len(rows[0]) > len(columns[0]):",
+        (_topic("errors"),),
+    ),
+    # --- sparse fields
+    Fault(
+        "an activation: the length of a list from Python",
+        "kernels/fields",
+        'np.maximum.at(self.arrays[f"length{k}"], container, cell + 1)',
+        'np.maximum.at(self.arrays[f"length{k}"], container, cell)',
+        (_topic("sparse_lists"), _topic("sparse_python")),
+    ),
+    Fault(
+        "an activation: the bit of a mask",
+        "kernels/fields",
+        'np.bitwise_or.at(self.arrays[f"mask{k}"], w, bits)',
+        'np.bitwise_and.at(self.arrays[f"mask{k}"], w, bits)',
+        SPARSE,
+    ),
+    Fault(
+        "an activation: slots of cells that are not there",
+        "kernels/fields",
+        "active &= slot != 0",
+        "active &= slot >= 0",
+        SPARSE,
+    ),
+    Fault(
+        "an index: where a cell is in its container",
+        "kernels/fields",
+        "x = indices[axes.index(axis)] // prod(parts[at + 1 :]) % extent",
+        "x = indices[axes.index(axis)] // prod(parts[at:]) % extent",
+        SPARSE,
+    ),
+    Fault(
+        "a barrier: what is given back is taken before it is settled",
+        "kernels/sparse",
+        "            settle(b, pools, tree, n)\n    pools.given_back",
+        "            pass\n    pools.given_back",
+        (STATEMENTS,),
+    ),
+    Fault(
+        "a legality rule: cells that stay active behind a statement",
+        "kernels/sparse",
+        "    if any(isinstance(x, Deactivate) for x in inside):\n        return {}\n",
+        "",
+        (STATEMENTS,),
+    ),
+    # --- dependences, bounds of indices
+    Fault(
+        "a bound: the last iteration of a loop",
+        "kernels/ir",
+        "self.bounds[names[loop.name]] = (0, loop.extent - 1)",
+        "self.bounds[names[loop.name]] = (0, loop.extent - 2)",
+        (EFFECTS,),
+    ),
+    Fault(
+        "a bound: the remainder of an index",
+        "kernels/ir",
+        "rest = self.fresh(prefix, 0, axis.divisor - 1)",
+        "rest = self.fresh(prefix, 0, axis.divisor - 2)",
+        (EFFECTS,),
+    ),
+    Fault(
+        "an index: the first element behind an array",
+        "kernels/program",
+        "self.may_be(combine([(1, x), (1, constant(-n))]))",
+        "self.may_be(combine([(1, x), (1, constant(-n - 1))]))",
+        (INSIDE,),
+    ),
+    Fault(
+        "a legality rule: two statements of one loop",
+        "kernels/offload",
+        "if not loop.is_step and meet_at(b.elements, a.elements, shared, level):",
+        "if False and meet_at(b.elements, a.elements, shared, level):",
+        (DISTRIBUTION,),
+    ),
+)
