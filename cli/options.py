@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..search.line import line_text
 from ..space.engine.compiling import tell_when_compiling
 from .sequence_name import Named
 from .settings import Settings, SettingsError, load_settings, parse_sizes
@@ -68,6 +67,8 @@ def interrupted() -> None:
 
 def put_json(fields: Mapping[str, Any]) -> None:
     """One line of what `--json` prints."""
+    from ..search.line import line_text  # brings msgspec
+
     say(line_text(fields))
 
 

@@ -95,14 +95,18 @@ def results_of(asked: Sequence[Cell]) -> dict[str, np.ndarray[Any, Any]]:
 
 def differs_from_taichi(c: Cell) -> bool:
     """True if the language differs from Taichi on purpose: where C leaves values open, in powers whose exponent is negative or
-    no float, in quotients of bytes, which Taichi has wrong (7 // 3 is 1), and where NaN differs from a number, which it denies.
+    no float, and where Taichi is wrong. That is in quotients of bytes (7 // 3 is 1), in remainders of unsigned numbers by raw_mod,
+    which it takes for signed ones, in the absolute value of the least i32, and where NaN differs from a number, which it denies.
     """
     types = {c.a, c.b}
     if c.op == "pow":
         return not types <= {"f32", "f64"}
+    if c.op == "raw_mod":
+        return any(t.startswith("u") for t in types if t)
     is_of_bytes = types <= {"i8", "u8"} and c.op in ("floordiv", "mod")
     has_nan = not types.isdisjoint(("f32", "f64")) and c.op == "ne"
-    return is_of_bytes or has_nan or c.op in ("shl", "shr", "bit_shr", "min", "max")
+    is_least = c.op == "abs" and c.a == "i32"
+    return is_of_bytes or has_nan or is_least or c.op in ("shl", "shr", "bit_shr", "min", "max")
 
 
 def wrong_results(c: Cell, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Any:

@@ -140,28 +140,28 @@ FAULTS = (
     # --- dependences, bounds of indices
     Fault(
         "a bound: the last iteration of a loop",
-        "kernels/ir",
+        "kernels/analysis",
         "self.bounds[names[loop.name]] = (0, loop.extent - 1)",
         "self.bounds[names[loop.name]] = (0, loop.extent - 2)",
         (EFFECTS,),
     ),
     Fault(
         "a bound: the remainder of an index",
-        "kernels/ir",
+        "kernels/analysis",
         "rest = self.fresh(prefix, 0, axis.divisor - 1)",
         "rest = self.fresh(prefix, 0, axis.divisor - 2)",
         (EFFECTS,),
     ),
     Fault(
         "an index: the first element behind an array",
-        "kernels/program",
+        "kernels/tasks",
         "self.may_be(combine([(1, x), (1, constant(-n))]))",
         "self.may_be(combine([(1, x), (1, constant(-n - 1))]))",
         (INSIDE,),
     ),
     Fault(
         "a legality rule: two statements of one loop",
-        "kernels/offload",
+        "kernels/tasks",
         "if not loop.is_step and meet_at(b.elements, a.elements, shared, level):",
         "if False and meet_at(b.elements, a.elements, shared, level):",
         (DISTRIBUTION,),

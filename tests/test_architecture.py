@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import get_args
 
@@ -269,47 +268,10 @@ def test_nobody_asks_which_backend_a_device_is() -> None:
     assert named == []
 
 
-# --- circles -------------------------------------------------------------------------------------
-
-FREE_OF_CIRCLES = ("kernels/language",)
-
-
-def imported_by(path: Path) -> Iterator[Path]:
-    """Files of ours that a file imports, wherever in it, and if only to name types."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = source_of(path, node)
-            for alias in node.names:
-                yield from ((base / alias.name).with_suffix(".py"), base.with_suffix(".py"))
-
-
-def circle_of(paths: list[Path]) -> list[str]:
-    """Files that import one another in a circle, none where there is no circle."""
-    try:
-        TopologicalSorter({p: set(imported_by(p)) & set(paths) for p in paths}).prepare()
-    except CycleError as e:
-        return [p.stem for p in e.args[1]]
-    return []
-
-
-@pytest.mark.parametrize("folder", FREE_OF_CIRCLES)
-def test_no_files_import_one_another(folder: str) -> None:
-    assert circle_of(files(folder)) == []
-
-
-def test_a_circle_of_types_and_late_imports_is_found(tmp_path: Path) -> None:
-    one, two, three = (tmp_path / f"{name}.py" for name in ("one", "two", "three"))
-    one.write_text("if TYPE_CHECKING:\n    from .two import Two\n")
-    two.write_text("def f():\n    from . import one\n")
-    three.write_text("from .one import One\n")
-    assert set(circle_of([one, two, three])) == {"one", "two"}
-    assert circle_of([one, three]) == []
-
-
 # --- imports by name -----------------------------------------------------------------------------
 
-# Who finds modules of ours by name: tables of public names, backends, families of choices, sequences. All of these are below them.
-BY_NAME = ("__init__.py", "errors.py", "runtime/device.py", "space/build.py")
+# Who finds modules of ours by name: tables of public names, commands, backends, families of choices, sequences. All of these are below them.
+BY_NAME = ("__init__.py", "errors.py", "cli/commands.py", "runtime/device.py", "space/build.py")
 BY_NAME_FOLDERS = ("kernels/library/", "compat/")
 OWN_NAME = re.compile(r"__(name|package)__")
 

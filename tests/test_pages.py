@@ -114,7 +114,7 @@ def test_architecture_is_short() -> None:
 
 
 def test_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -16,12 +16,12 @@ from ...space.families.guard import stride_of
 from ...space.families.rows import shift_of
 from ..bodies.iteration_point import LoopIndexAt, Point, affine_at, row_strides
 from ..bodies.memory import Value
-from ..c.last_tiles import at_the_end
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from ..text.types import mask_dtype
 from .context import Context
 from .emission import Scene
+from .last_tiles import at_the_end
 from .partial_tiles import Over
 from .register_rotation import has_rows
 from .values import Values

@@ -26,7 +26,6 @@ from ..bodies.body_values import TilePlace
 from ..bodies.lanes import Lanes, LaneScope, LaneWriter
 from ..bodies.vector_functions import permitted_ulp
 from ..bodies.wavefronts import wavefront
-from ..c.last_tiles import at_the_end, may_compute_twice
 from ..loops.ir import (
     Alone,
     Barrier,
@@ -51,6 +50,7 @@ from .context import Context
 from .dynamic_ranges import counted_range, n_iterations
 from .emission import Scene
 from .guards import GuardWriter
+from .last_tiles import at_the_end, may_compute_twice
 from .leaf_rows import copies_in, prefetch_in
 from .outlining import has_loop, is_closed, outlined
 from .partial_tiles import Over

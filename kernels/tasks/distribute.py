@@ -50,7 +50,7 @@ from ..ir.walk import (
     size,
     walk,
 )
-from ..offload.flags import as_number, both, joined_flags, where
+from .flags import as_number, both, joined_flags, where
 from .guards import Conditions, conjunction, negated
 
 # What structured tasks reduce by; other operators that could be have no form of their own on every target.

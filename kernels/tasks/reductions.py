@@ -25,7 +25,6 @@ from ..ir.kernel import (
 )
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
-from ..offload.narrowing import narrowed_task
 from .branches import applied, in_box, join_branches, may_run
 from .distribute import (
     MAX_INLINED_NODES,
@@ -40,6 +39,7 @@ from .distribute import (
 )
 from .guards import conjunction
 from .legality import Use, affine_axes, carried, check_distribution, reduction_loops, writes_between
+from .narrowing import narrowed_task
 
 
 @dataclass(frozen=True)

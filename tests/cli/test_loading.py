@@ -28,7 +28,7 @@ CHEAP = ("numpy", "msgspec")  # what texts of kernels and files of results need
 HEAVY = (*CHEAP, "numba", "llvmlite", "scipy", "ortools", "pandas", "matplotlib", "PIL", "rich")
 NAMES = explore.list_commands(click.Context(explore))
 LIGHT = ("--help", "rnu", "run", "run axpydot --sed 1", *(f"{name} --help" for name in NAMES))
-LOOKING = ("list", "doctor", "schema")
+LOOKING = ("list", "doctor")
 LINES = ("--version", *LIGHT, *LOOKING)  # in this order: a process keeps what it has loaded
 
 

@@ -1,0 +1,77 @@
+"""Arithmetic of structured tasks in 16 bits where none of its numbers needs more, so that twice as many are in a vector.
+
+Pixels are added up in a type that is surely wide enough, i32 or that of a literal. What they are decides how wide it has to be:
+nine bytes are a number of 12 bits (Stephenson, Babb and Amarasinghe, "Bitwidth analysis with application to silicon compilation",
+2000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.intervals import range_of
+from ..ir.kernel import Binary, Cast, Compare, Const, DType, Expr, Load, Select, Unary
+from ..ir.simplify import cast
+from ..ir.task import Task
+from ..ir.walk import children, rebuild
+
+_NARROW = (DType.i16, DType.u16)
+_BITS = 16
+# Their results in 16 bits are those in more, where these fit: what they are of has to fit as well.
+_BINARY = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "bit_and", "bit_or", "bit_xor")
+_SHIFTS = ("shl", "shr")
+
+
+def narrowed_task(task: Task) -> Task:
+    """The task with its arithmetic in fewer bits, where more of it then fits into a vector."""
+    if task.dtype.size_bytes >= 4 or task.value is None:
+        return task
+    narrow = replace(
+        task,
+        value=narrowed(task.value),
+        condition=None if task.condition is None else narrowed(task.condition),
+    )
+    return narrow if narrow.lane_bytes < task.lane_bytes else task
+
+
+def narrowed(e: Expr) -> Expr:
+    """An expression of the same type and value, whose parts are computed in 16 bits where all that they are made of fits."""
+    if isinstance(e, Load):
+        return e
+    if isinstance(e, Compare) and e.a.dtype.is_integer:
+        sides = next(
+            (s for d in _NARROW if None not in (s := (_within(e.a, d), _within(e.b, d)))), None
+        )
+        return e if sides is None else Compare(e.op, sides[0], sides[1])  # type: ignore[arg-type]
+    if isinstance(e, Cast) and e.x.dtype.is_integer and e.x.dtype.size_bytes >= 4:
+        found = next((x for d in _NARROW if (x := _within(e.x, d)) is not None), None)
+        if found is not None:
+            return cast(found, e.dtype)
+    return rebuild(e, tuple(map(narrowed, children(e)))) if children(e) else e
+
+
+def _within(e: Expr, dtype: DType) -> Expr | None:
+    """The value of an integer expression, computed in a type of 16 bits; None where some number of it does not fit."""
+    least, most = dtype.range
+    low, high = range_of(e)
+    if low < least or high > most:
+        return None
+    match e:
+        case Const(value):
+            return Const(int(value), dtype)
+        case Cast(x) if x.dtype.is_integer and x.dtype.size_bytes >= 4:
+            return _within(x, dtype)
+        case Cast(x):
+            return cast(narrowed(x), dtype)
+        case Unary("neg" | "abs" as op, x):
+            inner = _within(x, dtype)
+            return None if inner is None else Unary(op, inner, dtype)
+        case Select(condition, a, b):
+            sides = _within(a, dtype), _within(b, dtype)
+            if sides[0] is None or sides[1] is None:
+                return None
+            return Select(narrowed(condition), sides[0], sides[1], dtype)
+        case Binary(op, a, b) if op in _BINARY or (op in _SHIFTS and range_of(b)[1] < _BITS):
+            left, right = _within(a, dtype), _within(b, dtype)
+            return None if left is None or right is None else Binary(op, left, right, dtype)
+    return cast(e, dtype) if e.dtype.size_bytes < 4 else None
