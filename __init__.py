@@ -213,7 +213,7 @@ _dispatch.register(_make_eager, _make_follower)
 
 
 def _version() -> str:
-    """Of the installed package, or of a checkout that is on the path and not installed."""
+    """Returns the version of the installed package, or of a checkout that is on the path and not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,4 +1,6 @@
-"""All that the package raises for a reason of its own, loaded when it is first named: `kernelscape.errors.RecordError`."""
+"""All exceptions that the package raises for a reason of its own, each loaded when it is first named:
+`kernelscape.errors.RecordError`.
+"""
 
 from __future__ import annotations
 

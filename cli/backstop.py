@@ -1,6 +1,7 @@
-"""The last resort of a command: a call into C that does not come back, where Python hears neither signals nor the clock.
+"""Backstop of a command: ends the process where a call into C does not return. Python then receives neither signals nor timers.
 
-A kernel that never ends may be called while a user's file is loaded, or makes its arguments. The search itself makes no such calls.
+A kernel that never ends may be called while a user's file is loaded, or makes its arguments. The search itself makes no such
+calls.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _PENDING = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 @contextmanager
 def backstop() -> Iterator[None]:
-    """Within the block, in the main thread, a signal or a limit ends the process where such a call would have it wait."""
+    """Context in which a signal or a limit ends the process, where such a call blocks the main thread. Without effect in other
+    threads.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -59,7 +62,7 @@ def _end_late() -> None:
 
 
 def _comes_back(patience_s: float) -> bool:
-    """True if the main thread takes a step of Python before that."""
+    """True if the main thread takes a step of Python within `patience_s`."""
     is_back = threading.Event()
 
     def step(_: object) -> int:

@@ -1,4 +1,4 @@
-"""What `explore check` prints."""
+"""Output of `explore check`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LOG_LINES = 12  # of a compiler, which says the most important first
 
 
 def exit_of_check(found: Checked) -> Exit:
-    """What is not right is a wrong answer; what does not compile is a file that cannot be used."""
+    """Returns the exit code of a check: a file that does not compile cannot be used, any other failure is a wrong answer."""
     if not isinstance(found.theirs, Failure):
         return Exit.OK
     return Exit.USAGE if found.theirs.kind == "compile" else Exit.WRONG_ANSWER
 
 
 def check_lines(found: Checked) -> Iterator[str]:
-    """The verdict for people."""
+    """Yields the verdict for people."""
     s = found.workload
     sizes = ", ".join(f"{name}={extent}" for name, extent in s.sizes.items())
     head = f"{found.function.name} of {found.file} as {s.sequence} ({sizes}, {s.dtype})"

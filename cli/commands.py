@@ -1,4 +1,4 @@
-"""The `explore` command: its group, which loads a command when it is asked for, and its exit.
+"""The `explore` command: its group, which loads commands on demand, and its exit.
 
 All that is loaded here is light: `explore --version` and `--help` load neither NumPy nor numba.
 """
@@ -43,7 +43,7 @@ _COMMANDS = (  # each a module of subcommands/
 
 
 class _Group(click.Group):
-    """Loads the command that is asked for, says which one was meant, and ends quietly when nobody reads on."""
+    """Loads commands on demand, suggests one for a misspelt name, and ends quietly when the reader of the output has gone."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """The exit code of a command line; every error of the user is one sentence on stderr."""
+    """Returns the exit code of a command line; every error of the user is one sentence on stderr."""
     try:
         with backstop():
             explore.main(arguments, prog_name="explore", standalone_mode=False)

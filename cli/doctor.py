@@ -30,7 +30,7 @@ class Finding:
 
 
 def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Finding]:
-    """Everything that a run depends on; nothing is changed."""
+    """Examines everything that a run depends on; nothing is changed."""
     machine = read_machine()
     return [
         *_compilers(compiler),
@@ -120,7 +120,7 @@ def _presets(environ: Mapping[str, str]) -> Finding:
 
 
 def _gpu() -> list[Finding]:
-    """What the backends for GPUs need; nothing of it is needed on the CPU."""
+    """Returns findings on the requirements of the backends for GPUs; nothing of it is needed on the CPU."""
     found = [
         Finding(r.what, "note", "not found", r.advice)
         if r.found is None

@@ -1,4 +1,4 @@
-"""Exit codes of the `explore` command, and which error or result has which."""
+"""Exit codes of the `explore` command, by error and by result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import SettingsError
 
 
 class Exit(IntEnum):
-    """What the exit code says."""
+    """Exit codes of the `explore` command."""
 
     OK = 0  # a verified result, whatever ended the search
     INTERNAL = 1
@@ -33,7 +33,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def explain_error(error: Exception) -> tuple[str, Exit] | None:
-    """What a user is told of an error, in one sentence, and the exit code; None for a bug."""
+    """Returns the message for a user's error, in one sentence, and the exit code; None for a bug."""
     if isinstance(error, SettingsError | WorkloadError):
         return str(error), Exit.USAGE
     if isinstance(error, MemoryError):
@@ -50,7 +50,7 @@ def explain_error(error: Exception) -> tuple[str, Exit] | None:
 
 
 def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
-    """Errors of the layers below, which a command that goes well need not load."""
+    """Returns the errors of the layers below with their exit codes. A command that succeeds need not load these layers."""
     from ..explorer.sitting import TooLateError
     from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
     from ..kernels.language.errors import LanguageError
@@ -78,7 +78,7 @@ def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
 
 
 def exit_of(found: Any) -> int:
-    """Of a run (explorer.entry.Run)."""
+    """Returns the exit code of a run (explorer.entry.Run)."""
     if found.signal == signal.SIGTERM:
         return Exit.TERMINATED
     if found.signal or found.status == "interrupted":
@@ -87,7 +87,7 @@ def exit_of(found: Any) -> int:
 
 
 def exit_of_replay(outcome: Any, slower_by: float | None, tolerance: float) -> Exit:
-    """Of a replay that ended with a measurement or a failure."""
+    """Returns the exit code of a replay that ended with a measurement or a failure."""
     if isinstance(outcome, Failure):
         return Exit.ENVIRONMENT if outcome.kind == "compile" else Exit.WRONG_ANSWER
     return Exit.SLOWER if slower_by is not None and slower_by > tolerance else Exit.OK

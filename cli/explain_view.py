@@ -1,6 +1,4 @@
-"""What `explore explain` prints: the explanation of a run in sections for people, or as one JSON
-object.
-"""
+"""Output of `explore explain`: the explanation of a run in sections for people, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
 
 
 def fruitless_lines(f: Fruitless, verbosity: int) -> Iterator[str]:
-    """What a run without a best tells."""
+    """Yields the explanation of a run without a best."""
     sizes = ", ".join(f"{name}={extent}" for name, extent in f.sizes.items())
     yield f"{f.sequence}   ({sizes}, {f.dtype})"
     yield f"nothing valid was found; {'the run ended: ' + f.status if f.status else 'its session did not end'}"

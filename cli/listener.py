@@ -14,7 +14,7 @@ from .speaking import say
 
 
 def listener(talk: Talk, settings: Settings) -> Callable[[Any], None]:
-    """JSON lines go to stdout, and then the rows for people to stderr."""
+    """Returns a listener for the events of a session. JSON lines go to stdout, and then the rows for people to stderr."""
 
     def write(line: str) -> None:
         say(line, err=talk.is_json)

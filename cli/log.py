@@ -202,7 +202,7 @@ class TextLog:
 
 
 def _unit_of(event: Event, now: Unit) -> Unit:
-    """The unit that suits the times in an event; the default implementation decides in the end."""
+    """Returns the unit that suits the times in an event; the default implementation decides in the end."""
     if isinstance(event, st.Rooted):
         return Unit(event.bound_ns)
     if isinstance(event, st.Compared) and event.baseline_ns is not None:
@@ -250,14 +250,14 @@ def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list
 
 
 def closed_lines(closed: Closed, is_profiled: bool) -> list[str]:
-    """What is not opened, on a line of its own where there is anything."""
+    """Returns a line on the non-affine (closed) tasks; [] where there are none."""
     if not closed:
         return []
     return [f"Closed     {closed}; bound and gap count {counted_text(is_profiled)}"]
 
 
 def fixed_lines(space: Space) -> list[str]:
-    """What was decided before the search, on a line of its own where anything was."""
+    """Returns a line on the decisions made before the search; [] where there are none."""
     if not space.fixed:
         return []
     return [f"Upfront    {fixed_text(space.fixed)}; bound and gap are of the space with that"]
@@ -300,12 +300,12 @@ def result_lines(e: st.Ended, unit: Unit) -> list[str]:
 
 
 def _default_word(is_fixed: bool) -> str:
-    """What the default is called: with choices fixed it is what comes closest to the one that fuses nothing."""
+    """Returns the name of the default. With fixed choices it is the candidate closest to the one that fuses nothing."""
     return "default with what is fixed" if is_fixed else "unfused default"
 
 
 def _gaps(e: st.Ended) -> str:
-    """What is proved, and what is left on the machine as it was; nothing where times mean nothing."""
+    """Returns the proved gap, and the gap on the machine as it was; "" where times mean nothing."""
     if e.gap is None:
         return ""
     now = "" if e.gap_now is None else f", {e.gap_now:.1%} against the machine as it is now"

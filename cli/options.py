@@ -1,4 +1,4 @@
-"""What commands share: the options that several of them have, and how they become settings."""
+"""Options that several commands share, and their conversion to settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Talk:
-    """How much is said, and in which form."""
+    """Verbosity and form of the output."""
 
     verbosity: int
     is_json: bool
@@ -35,7 +35,7 @@ def _say_that_it_compiles() -> None:
 
 
 def talks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command has, as one `talk` argument."""
+    """Adds the options that every command has, as one `talk` argument."""
 
     def call(*, quiet: bool, verbose: int, is_json: bool, config: Path | None, **rest: Any) -> Any:
         outer = click.get_current_context().find_root().params
@@ -60,20 +60,20 @@ def talks(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def interrupted() -> None:
-    """What is said to the first signal."""
+    """Prints the message for the first signal."""
     # Not through click: its streams may be in the middle of a write.
     os.write(2, b"finishing the running evaluation; once more to stop at once\n")
 
 
 def put_json(fields: Mapping[str, Any]) -> None:
-    """One line of what `--json` prints."""
+    """Prints one line of `--json`."""
     from ..search.line import line_text  # brings msgspec
 
     say(line_text(fields))
 
 
 def settings_of(talk: Talk, **flags: Any) -> Settings:
-    """All settings, of which `flags` come first. Raises SettingsError."""
+    """Returns all settings; `flags` come before other sources. Raises SettingsError."""
     return load_settings(flags, config=talk.config)
 
 
@@ -100,7 +100,7 @@ def workload_of(
     compare: bool = True,
     measures: bool = True,
 ) -> Workload:
-    """The sequence that a command names, with its arguments. Raises WorkloadError and LanguageError."""
+    """Returns the sequence that a command names, with its arguments. Raises WorkloadError and LanguageError."""
     from .user_file import find_workload
 
     def tell(sentence: str) -> None:
@@ -134,7 +134,7 @@ def limits(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option that gives the values of arrays in place of those that a run kept."""
+    """The option that gives values of arrays in place of the values that a run stored."""
     text = (
         "An .npz file with arrays of the sequence, by name: in place of what was kept or is drawn."
     )
@@ -154,7 +154,7 @@ def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def decisions_of(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The decisions of a command line. Raises UsageError."""
+    """Returns the decisions of a command line. Raises UsageError."""
     parts = [text.rpartition("=") for text in texts]
     for text, (name, _, value) in zip(texts, parts, strict=True):
         if not name.strip() or not value.strip():
@@ -163,7 +163,7 @@ def decisions_of(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def options_of(settings: Settings, fixed: tuple[tuple[str, str], ...] = ()) -> Options:
-    """What a session is told. Raises SettingsError."""
+    """Returns the options of a session. Raises SettingsError."""
     try:
         return replace(_options(settings), fixed=fixed)
     except ValueError as e:
@@ -191,7 +191,7 @@ def _options(settings: Settings) -> Options:
 
 
 def sizes_of(texts: tuple[str, ...]) -> dict[str, int]:
-    """The sizes of a command line. Raises UsageError."""
+    """Returns the sizes of a command line. Raises UsageError."""
     try:
         return parse_sizes(texts)
     except ValueError as e:

@@ -1,8 +1,7 @@
-"""Settings: what a run may be told, where each setting came from, and how its text is read.
+"""Settings of a run: their values, their origins, and the parsing of their texts.
 
-Flags come before KERNELSCAPE_* variables, before kernelscape.toml, before [tool.kernelscape] of
-pyproject.toml, before the user's config.toml, before defaults. Unknown keys are errors. Only this
-module reads KERNELSCAPE_* variables.
+Flags come before KERNELSCAPE_* variables, before kernelscape.toml, before [tool.kernelscape] of pyproject.toml, before the user's
+config.toml, before defaults. Unknown keys are errors. Only this module reads KERNELSCAPE_* variables.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a run may be told; `origins` says, by key, where a value came from that was given."""
+    """Settings of a run. `origins` has the origin of each value that was given, by key."""
 
     target: str = "cpu"
     dtype: str = "f32"
@@ -230,6 +229,6 @@ def _read_file(path: Path, *, is_wanted: bool) -> dict[str, Any]:
 
 
 def nearest(name: Any, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """ "; did you mean ...?" for a misspelt name, or nothing."""
+    """Returns "; did you mean ...?" for a misspelt name, or nothing."""
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,4 +1,4 @@
-"""All that the command prints goes through here: names and texts may come from files that others wrote."""
+"""Printing for all commands: escapes control characters, since names and texts may come from files that others wrote."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import click
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """A line, or several, as people can read them: what would steer a terminal is shown as its escape."""
+    """Prints a line, or several. Characters that would steer a terminal are shown as their escapes."""
     click.echo(shown(text), err=err, nl=nl)
 
 
 def shown(text: str) -> str:
-    """The text with control characters, and what cannot be encoded, as escapes; ends of lines and tabs stay."""
+    """Returns the text with escapes for control characters, and for characters that cannot be encoded. Ends of lines and tabs
+    stay.
+    """
     if text.isascii() and text.isprintable():
         return text
     return "".join(

@@ -34,10 +34,10 @@ def find_workload(
     measures: bool = True,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Workload:
-    """The library sequence of that name, or the function of a file: FILE.py:function.
+    """Returns the library sequence of that name, or the function of a file: FILE.py:function.
 
-    Raises WorkloadError and LanguageError. `compare` says whether a NumPy reference is of interest, `measures` whether what fields
-    hold is; `tell` hears what may not be as the user means it.
+    Raises WorkloadError and LanguageError. `compare` is True if a NumPy reference is of interest, `measures` if the contents of
+    fields are. `tell` receives sentences on inputs that may not be as the user means them.
     """
     text = named.text
     if named.file is not None:
@@ -105,7 +105,7 @@ def _begin(function: Callable[..., Any], name: str, path: str) -> None:
 
 
 def _needs_none(function: Callable[..., Any], module: ModuleType) -> bool:
-    """Whether a function works on the fields of its program alone."""
+    """True if a function works on the fields of its program alone."""
     return not hasattr(module, "make_arguments") and not inspect.signature(function).parameters
 
 
@@ -123,7 +123,7 @@ def _check_sizes(module: ModuleType, sizes: Mapping[str, int], path: str) -> Non
 def _given(
     module: ModuleType, name: str, path: str, sizes: Mapping[str, int], dtype: str, seed: int
 ) -> list[tuple[Any, ...]]:
-    """The sets of arguments that the file makes."""
+    """Returns the sets of arguments that the file makes."""
     make_arguments = _function(module, "make_arguments", path)
     try:
         args = make_arguments(dict(sizes), _DTYPES[dtype], np.random.default_rng(seed))
@@ -137,7 +137,7 @@ def _given(
 
 
 def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
-    """The sets of arguments that make_arguments gave: a tuple is one, a list of tuples are several."""
+    """Returns the sets of arguments that make_arguments gave: a tuple is one, a list of tuples are several."""
     if isinstance(made, list) and made and all(isinstance(x, tuple) for x in made):
         return made
     if not isinstance(made, (tuple, list)):
@@ -149,7 +149,9 @@ def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
 
 
 def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] | None:
-    """The NumPy function of the one that runs: reference_NAME, or `reference` where no other function of the file has its own."""
+    """Returns the NumPy function of the one that runs: reference_NAME, or `reference` where no other function of the file has its
+    own.
+    """
     own = f"reference_{name}"
     if hasattr(module, own):
         return _function(module, own, path)
@@ -160,7 +162,7 @@ def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] |
 
 
 def _load_module(path: Path, tell: Callable[[str], None]) -> ModuleType:
-    """The module of a file. A program that shows pictures is loaded up to its first one: most go on for ever."""
+    """Loads the module of a file. A program that shows pictures is loaded up to its first one, since most never end."""
     if not path.is_file():
         raise WorkloadError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -196,7 +198,7 @@ def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
 
 
 def _where(error: BaseException, path: str) -> str:
-    """An error of the user's code in one sentence with its line."""
+    """Describes an error of the user's code in one sentence with its line."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
     lines = _lines(error, path)

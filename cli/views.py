@@ -1,4 +1,4 @@
-"""What the commands that look print: spaces, calibrations, replays; as lines or JSON."""
+"""Output of the commands that inspect: spaces, calibrations, replays; as lines or JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _BODY_LINES = 12  # of a body that are shown without -v
 
 
 def space_of(workload: Workload, target: str, profile: str | None) -> Space:
-    """The space of a workload on a target; `profile` names the data sheet of a GPU that is not here. Raises DeviceError."""
+    """Returns the space of a workload on a target. Raises DeviceError.
+
+    `profile` names the data sheet of a GPU that is not here.
+    """
     options = DeviceOptions(threads=threads_of_program())
     device = open_device(target, options if profile is None else replace(options, profile=profile))
     facts = device.machine.facts()
@@ -98,7 +101,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
 
 
 def launch_tasks(space: Space) -> int | None:
-    """How many tasks, one after the other, may share a launch; None where all of them may."""
+    """Returns the largest number of successive tasks that may share a launch; None where all of them may."""
     tasks = space.problem.tasks
     width = max(launch_width(tasks[c.start : c.stop]) for c in space.backbone.components)
     return width if len(tasks) > width else None
@@ -139,7 +142,7 @@ def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dic
 
 
 def estimate(space: Space, root: Candidate, seed: int, n_descents: int) -> SpaceEstimate:
-    """How many implementations the space has, from random descents."""
+    """Estimates the number of implementations that the space has, from random descents."""
     next_choice: Any = NextChoice(space)
     rng = np.random.default_rng(seed)
     return estimate_knuth(root, next_choice=next_choice, rng=rng, n_descents=n_descents)
@@ -194,7 +197,7 @@ def _objects(space: Space) -> Iterator[str]:
 
 
 def _kinds(space: Space, root: Candidate) -> Iterator[str]:
-    """Per kind of choice: how many there are, how many are open, and the values open ones have."""
+    """Yields for each kind of choice: the number of choices, the number of open ones, and the values of the open ones."""
     every = Counter(space.choices[int(v)].kind for v in space.searchable)
     opened = Counter(space.choices[int(v)].kind for v in root.open_choices())
     for kind, n in every.most_common():
@@ -209,7 +212,7 @@ def _kinds(space: Space, root: Candidate) -> Iterator[str]:
 
 
 def _components(space: Space, root: Candidate) -> Iterator[str]:
-    """Of each its tasks, how many choices are about them, and how many of these are open."""
+    """Yields for each component: its tasks, the number of its choices, and the number of open ones."""
     every, opened = set(map(int, space.searchable)), set(map(int, root.open_choices()))
     for component in components_of(space):
         names = [space.problem.tasks[t].name for t in component.tasks]
@@ -227,7 +230,7 @@ def _fixed(space: Space, root: Candidate) -> Iterator[tuple[str, str]]:
 
 
 def _decided_unasked(space: Space) -> dict[int, list[str]]:
-    """Choices of which a search takes the value that is never worse, with all that are possible."""
+    """Returns the choices of which a search takes the value that is never worse, with all their possible values."""
     whole = space.open_root()
     if isinstance(whole, DeadEnd):
         return {}
@@ -290,7 +293,7 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
 
 
 def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
-    """Name with unit, value, and the sample its spread is of."""
+    """Yields name with unit, value, and the sample that its spread is of."""
     t = found.target
     for level in t.levels:
         yield f"{level.name} read, GB/s", level.read_bytes_per_ns, f"{level.name}_read"

@@ -1,4 +1,4 @@
-"""How each body of an implementation runs, in words: one phrase a task that is no plain assignment."""
+"""Description of the bodies of an implementation, in words: one phrase for each task that is no plain assignment."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SHAPES = {
 
 
 def body_words(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
-    """One phrase for each task that assigns under a condition or has a body: what it is, why it is no plain assignment, and how it
-    was opened.
+    """Yields one phrase for each task that assigns under a condition or has a body. The phrase gives its form, the reason why it is
+    no plain assignment, and how it was opened.
     """
     for t in plan.tasks:
         if t.task.body is not None or t.task.is_guarded:

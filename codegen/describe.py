@@ -1,5 +1,6 @@
-"""An implementation in words, topic by topic, so that two of them can be compared; and how often it
-starts teams of threads and lets them meet.
+"""Description of an implementation in words, topic by topic, so that two implementations can be compared.
+
+Also counts how often an implementation launches, starts teams of threads, and synchronises them.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ _IN_RESULT = "where the result is stored"
 
 
 class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one call of an implementation starts: launches, those of them that are run by a team of
-    threads, and barriers inside launches (as often as the threads of a team or block meet there, but
-    for those inside a tree over warps).
+    """Numbers of starts in one call of an implementation: launches, launches that a team of threads runs, and barriers inside
+    launches.
+
+    A barrier counts as often as the threads of a team or block synchronise there. Barriers inside a tree over warps do not count.
     """
 
     n_launches: int
@@ -71,7 +73,7 @@ class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def describe(candidate: Candidate) -> Words:
-    """The decisions of a complete candidate in words."""
+    """Returns the decisions of a complete candidate in words."""
     plan, words = read_plan(candidate), _WORDS[candidate.space.target.kind]
     launches = launches_of(plan, candidate.space.target)
     found = {
@@ -93,7 +95,7 @@ def describe(candidate: Candidate) -> Words:
 
 
 def count_starts(candidate: Candidate) -> Starts:
-    """Launches, teams and barriers of one call of a complete candidate."""
+    """Returns the numbers of launches, teams and barriers in one call of a complete candidate."""
     plan, target = read_plan(candidate), candidate.space.target
     launches = launches_of(plan, target)
     n_launches, n_teams = _WORDS[target.kind].starts(candidate, plan, launches)
@@ -107,12 +109,14 @@ def _teams(_: Candidate, plan: Plan, launches: Sequence[Launch]) -> tuple[int, i
 
 
 def _grids(candidate: Candidate, _: Plan, __: Sequence[Launch]) -> tuple[int, int | None]:
-    """What blocks sum up together is set and combined by launches of its own."""
+    """Returns the number of launches on a GPU, and None for teams. Launches that initialise or combine results of several blocks
+    count too.
+    """
     return len(lower_kernels(candidate, PASSES[GPU]).launches), None
 
 
 def _runs(plan: Plan, launch: Launch) -> int:
-    """How often a call runs a launch."""
+    """The number of times that one call runs a launch."""
     return plan.tasks[launch.tasks[0]].task.n_runs
 
 
@@ -129,7 +133,7 @@ def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
 
 
 def _trips(plan: Plan, node: Loop) -> int:
-    """Iterations of a loop each time it is reached, where its tile is full."""
+    """The number of iterations of a loop each time it is reached, where its tile is full."""
     first = node.members[0]
     if node.level == MID:
         return plan.tasks[first.task].loop(first.loop).mid
@@ -236,7 +240,9 @@ def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Itera
 
 
 def phrases(plan: Plan, topic: str) -> Iterator[str]:
-    """What families say of parts of trees, of tasks, and of places in them, that have their choices (`Family.phrases`)."""
+    """Yields the phrases of families on one topic: for parts of trees, for tasks, and for places in their bodies
+    (`Family.phrases`).
+    """
     told = [p for p in PHRASES if p.topic == topic]
     for p in told:
         for site, value in plan.of_trees(p.kind):
@@ -252,13 +258,13 @@ def phrases(plan: Plan, topic: str) -> Iterator[str]:
 
 
 def scatters(plan: Plan) -> Iterator[str]:
-    """How tasks make updates of elements that their iterations share."""
+    """Yields phrases on the updates of elements that iterations of a task share, task by task."""
     for t in plan.tasks:
         yield from (f"{t.task.name} {words}" for words in scatters_of_task(plan, t))
 
 
 def scatters_of_task(plan: Plan, t: TaskPlan) -> Iterator[str]:
-    """The same of one task, without its name."""
+    """Yields the phrases of `scatters` for one task, without the name of the task."""
     for x in t.scatters:
         size = "" if x.blocks is None else f" (blocks of {_cells(x.blocks.cells)})"
         yield f"updates {x.array} {_SCATTERS[x.how]}{size}"
@@ -320,7 +326,7 @@ def _block_reductions(plan: Plan, _: Sequence[Launch]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _KindWords:
-    """What one kind of target has in words of its own; `starts` gives launches and teams."""
+    """Descriptions that depend on the kind of target. `starts` returns the numbers of launches and teams."""
 
     where: Mapping[int, str]
     threads: Callable[[Plan], Iterator[str]]
@@ -352,7 +358,7 @@ def _loops(plan: Plan) -> Iterator[PlannedLoop]:
 
 
 def _around(node: PlannedNode, task: int) -> list[PlannedLoop]:
-    """The loops around a task's body, outermost first."""
+    """Returns the loops around a task's body, outermost first."""
     if not isinstance(node, PlannedLoop):
         return []
     inside = next(c for c in node.children if task in tasks_of(c))

@@ -1,4 +1,4 @@
-"""The steps of a kernel's plan in words, for people."""
+"""Descriptions of the steps of a kernel's plan, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SCHEDULES = {"GUIDED": "in parts of what is left", "BALANCED": "by the work of 
 
 
 def words(step: ir.Stmt | LoopStep | WaveStep) -> str:
-    """A step for people."""
+    """Returns the description of a step, for people."""
     if isinstance(step, WaveStep):
         wave, order = step.wave, "diagonals" if step.wave.along_diagonals else "rows"
         tiles = f"tiles of {wave.rows} x {wave.columns} in {order}, skewed by {wave.sweep.skew}"

@@ -1,4 +1,7 @@
-"""A complete candidate to source text: launches in order, a static function each and one for what its threads run, and an entry."""
+"""Lowers a complete candidate to a program; a candidate for a GPU goes to lower_grid.py.
+
+On a CPU each launch becomes a static function, with another one for its threads. An entry runs the launches in order.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ __all__ = ["lower", "print_source"]
 
 
 def lower(candidate: Candidate, passes: Passes | None = None) -> Program:
-    """The program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
+    """Returns the program of a complete candidate. Equal candidates give equal programs; nothing is chosen here.
 
-    `passes`: others than those of the target.
+    `passes` replaces the passes of the target.
     """
     target = candidate.space.target
     passes = passes or PASSES[target.kind]

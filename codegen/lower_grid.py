@@ -1,4 +1,4 @@
-"""A complete candidate of a GPU's space to a program: kernels in order, each with the grid it is launched on."""
+"""Lowers a complete candidate for a GPU to a program: kernels in order, each with its launch grid."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class _Lowering:
         return KernelWriter(KernelScene(scene, self.index_type))
 
     def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
-        """Takes a kernel in that computes these tasks, its temporaries declared at their places in the workspace."""
+        """Adds a kernel that computes these tasks. Its temporaries are declared at their places in the workspace."""
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
         seen, stored = identifiers(body)
@@ -127,7 +127,7 @@ class _Lowering:
         self.configured.append((name, kernel, tuple(p.name for p in named), tasks))
 
     def launches(self) -> tuple[KernelLaunch, ...]:
-        """All launches as they run: those that repeat several times."""
+        """Returns all launches in order of execution. A repeated launch occurs several times."""
         once, repeats = self.launches_once(), repeats_of(self.around)
         found = []
         for k, steps in with_steps(len(once), repeats):
@@ -153,11 +153,11 @@ class _Lowering:
 
 
 def _configuration(kernel: Kernel) -> str:
-    """How a kernel is launched, in the words of CUDA."""
+    """Returns the launch configuration of a kernel in CUDA's terms: grid, block, bytes of shared memory."""
     shared = f", {kernel.shared_bytes} bytes of shared memory" if kernel.shared_bytes else ""
     return f"grid {kernel.grid}, block {kernel.block}{shared}"
 
 
 def lower_kernels(candidate: Candidate, passes: Passes) -> Program:
-    """The program of a complete candidate of a GPU's space."""
+    """Returns the program of a complete candidate for a GPU."""
     return _Lowering(candidate, passes).program()

@@ -1,7 +1,7 @@
-"""A kernel that is called by itself to C: a function with its statements in order, and one for what threads of a loop run.
+"""Lowers a standalone kernel to C: one function with its statements in order, and one for the threads of each parallel loop.
 
-Nothing is chosen here; see codegen/plan/kernel_plan.py. What threads share, arrays aside, are the results of their sums, each in a
-line of its own.
+Nothing is chosen here; see codegen/plan/kernel_plan.py. Besides arrays, threads share the results of their reductions, each in a
+line of its own, and the counter of a GUIDED loop.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
 
 def lower_kernel(plan: KernelPlan, prelude: Prelude | None = None) -> Program:
-    """The program of a kernel: equal plans give equal programs. `prelude`: what else will be in the same file already uses it."""
+    """Returns the program of a kernel: equal plans give equal programs.
+
+    `prelude` is the one that other text of the same file already uses.
+    """
     return _Lowering(plan, prelude or Prelude(CHelpers())).program()
 
 
 def problem_of(kernel: ir.KernelIR) -> Problem:
-    """What a kernel alone is to those who ask about arrays and scalars; it has no tasks."""
+    """Returns the problem of a standalone kernel, for code that needs its arrays and scalars. It has no tasks."""
     written = written_in(kernel.body)
     arrays = tuple(
         ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")
@@ -98,7 +101,7 @@ class _Lowering:
     def writer(
         self, atomics: frozenset[ir.Update] = frozenset(), own: Sequence[Copies] = ()
     ) -> BodyWriter:
-        """`own`: what a thread has copies of."""
+        """Returns a writer for bodies of the kernel. `own` lists the copies of arrays that belong to a thread."""
         names = self.names | {x.array.name: x.own for x in own}
         made = BodyWriter(
             self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
@@ -108,7 +111,7 @@ class _Lowering:
         return made
 
     def body(self) -> tuple[c.CStmt, ...]:
-        """The statements of the kernel."""
+        """Returns the C statements of the kernel."""
         own = self.writer()
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.plan.ir.body))
         own.stop = self.w.fresh("stop") if asserts else ""
@@ -129,7 +132,10 @@ class _Lowering:
         return without_unused(tuple(body.statements))
 
     def wave(self, step: WaveStep) -> None:
-        """A sweep by wavefronts. Threads find what others wrote behind a barrier: no pointer to it may claim to be the only one."""
+        """Writes a sweep by wavefronts.
+
+        Behind a barrier threads read values that others wrote, so no pointer to such values may be `restrict`.
+        """
         writer = self.writer()
         with self.w.scope() as made:
             for s in wavefront(self.w, writer.v, step.wave, writer.iteration):
@@ -154,7 +160,7 @@ class _Lowering:
     # --- loops
 
     def loop(self, step: LoopStep, own: BodyWriter) -> None:
-        """A top-level loop, with what its sums begin and end with."""
+        """Writes a top-level loop, with the start and the end of its reductions."""
         sums = [(s, self.w.fresh(f"{s.local or s.array}_sum")) for s in step.sums]
         if not step.is_shared:
             for s, name in sums:
@@ -174,9 +180,10 @@ class _Lowering:
         self.w.write(c.Declare(type_name(s.dtype, 0), name, neutral(s.op, s.dtype)))
 
     def finish(self, s: Sum, x: c.CExpr, own: BodyWriter) -> None:
-        """The result of a sum goes to where it belongs.
+        """Writes the update of a reduction's target by the result.
 
-        An element is left alone where nothing was added: a loop may have no iteration that wants it, and an index outside then.
+        An element is left alone if nothing was added: a loop may have no iteration that needs it, and its index may then be out of
+        range.
         """
         if not s.array:
             self.w.write(own.v.updated(own.v.locals[s.local], s.op, Value(x, s.dtype)))
@@ -187,7 +194,7 @@ class _Lowering:
         self.w.write(c.If(c.Bin("!=", x, neutral(s.op, s.dtype)), tuple(adding.statements)))
 
     def inside(self, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> BodyWriter:
-        """What writes the inside of a loop: it knows the locals of the kernel, and has sums of its own."""
+        """Returns the writer for the inside of a loop. It sees the locals of the kernel, and has accumulators of its own."""
         writer = self.writer()
         writer.v.locals = dict(own.v.locals)
         for s, name in sums:
@@ -203,7 +210,7 @@ class _Lowering:
         lo: c.CExpr,
         hi: c.CExpr,
     ) -> tuple[c.CStmt, ...]:
-        """The iterations lo to hi of a nest of loops, counted over all of them."""
+        """Returns the code of the iterations lo to hi of a loop nest, counted over all its loops."""
         writer.independent, writer.copies = step.independent, step.copies
         writer.prefetch = step.prefetch
         *outer, last = loops
@@ -248,7 +255,7 @@ class _Lowering:
         rows = c.Bin("/", c.Bin("+", hi, c.number(n - 1)), c.number(n))
         return (c.For(row, c.Bin("/", lo, c.number(n)), rows, 1, (*opening, *inner)),)
 
-    # --- what threads share
+    # --- loops that threads share
 
     def shared(self, step: LoopStep, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
         loops, statements = nest_of(_summing(step.loop, sums), step.levels)
@@ -333,13 +340,13 @@ class _Lowering:
             self.w.used.discard(k)
 
     def copies(self, step: LoopStep, total: c.CExpr) -> list[Copies]:
-        """What threads have copies of; there are none where one thread runs the loop."""
+        """Declares the private copies of arrays for threads. At run time there are none where one thread runs the loop."""
         is_small = c.Bin("<", total, c.number(step.share.threads_from))
         arrays = [self.problem.array(name) for name in step.share.copied]
         return [declared(self.w, a, self.names[a.name], self.plan.cores, is_small) for a in arrays]
 
     def add_up(self, copies: Copies) -> None:
-        """The copies are added to their array, a part of it by each thread, and given back."""
+        """Writes the addition of the copies to their array, a part of it by each thread, and the release of the copies."""
         array, name = c.Id(self.names[copies.array.name]), f"launch_{len(self.functions)}"
         n_shared = self.problem.parts.n_shared(copies.array.name)
         body = added(self.w, copies, array, self.plan.cores, n_shared)
@@ -357,7 +364,9 @@ class _Lowering:
         counted: tuple[str, str],
         results: Sequence[tuple[Sum, str, str, int]],
     ) -> tuple[c.CStmt, ...]:
-        """What one thread runs: its part of the iterations. `counted`: names of how many there are, and of a counter of parts."""
+        """Returns the code of one thread: its part of the iterations. `counted` names the number of iterations, and the counter of
+        parts.
+        """
         total, counter = c.Id(counted[0]), c.Id(counted[1])
         begin, end = (self.w.fresh(name) for name in ("begin", "end"))
 
@@ -384,7 +393,7 @@ class _Lowering:
         return without_unused(tuple(body.statements))
 
     def ends(self, share: Share, total: c.CExpr, begin: str, end: str) -> None:
-        """Declares from where to where a thread runs a loop of which it has one part."""
+        """Declares the begin and the end of a thread's iterations, for schedules that give each thread one part."""
         first: c.CExpr
         last: c.CExpr
         if share.rows is not None:
@@ -401,12 +410,12 @@ class _Lowering:
 
 
 def _sum_name(s: Sum, name: str) -> str:
-    """The local that iterations add to: one of the kernel keeps its name."""
+    """Returns the name of the local that iterations accumulate into. A local of the kernel retains its name."""
     return s.local or f"{name} of the loop"
 
 
 def _summing(loop: ir.For, sums: Sequence[tuple[Sum, str]]) -> ir.For:
-    """The loop with updates of elements that are summed up made updates of locals."""
+    """Returns the loop with updates of reduced elements turned into updates of locals."""
     places = {(s.array, s.indices, s.op): _sum_name(s, name) for s, name in sums if s.array}
 
     def change(s: ir.Stmt) -> ir.Stmt:
@@ -420,7 +429,7 @@ def _summing(loop: ir.For, sums: Sequence[tuple[Sum, str]]) -> ir.For:
 
 
 def _locals_in(loop: ir.For) -> set[str]:
-    """Locals that are read somewhere in a loop."""
+    """Returns the locals that are read anywhere in a loop."""
     return {
         name for s in nested_statements((loop,)) for e in children(s) for name in locals_read(e)
     }

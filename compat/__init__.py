@@ -1,4 +1,4 @@
-"""Programs of others, as they are: Taichi's names, and what it shows on a screen, without one."""
+"""Compatibility with Taichi: its programs run unchanged, with its names, and with its displays but without a screen."""
 
 from importlib import import_module
 from typing import Any

@@ -18,8 +18,9 @@ from .taichi import install
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended: after its last frame (`is_cut`) or by itself, its exit status, its global names, and the lines that
-    would have run behind the loop that was cut.
+    """End of a program: after its last frame (`is_cut`) or by itself, its exit status, and its global names.
+
+    `not_run` are the lines that would have run behind the loop that was cut.
     """
 
     is_cut: bool
@@ -40,8 +41,9 @@ def run_program(
     reel: Reel | None = None,
     names: Callable[[Path | None], AbstractContextManager[None]] = install,
 ) -> Ran:
-    """Runs it as `python PATH ARGUMENTS` would, with our names under `taichi` (or what `names` puts there), and ends it after the
-    last frame of the reel. What the program raises is raised.
+    """Runs a program as `python PATH ARGUMENTS` would, and ends it after the last frame of the reel.
+
+    Our names are under `taichi` (or those that `names` puts there). An exception of the program is raised.
     """
     film = reel if reel is not None else Reel()
     module = ModuleType("__main__")
@@ -68,7 +70,9 @@ def around(
     arguments: Sequence[str] = (),
     names: Callable[[Path | None], AbstractContextManager[None]] = install,
 ) -> Iterator[None]:
-    """The block finds what `python PATH ARGUMENTS` would: the folder of the file, its arguments, and our names under `taichi`."""
+    """Context with the environment of `python PATH ARGUMENTS`: the folder of the file, its arguments, and our names under
+    `taichi`.
+    """
     before, argv = sys.path[:], sys.argv
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
@@ -80,7 +84,9 @@ def around(
 
 
 def lines_left(error: BaseException, path: Path) -> list[range]:
-    """The lines of a program that an error kept from running: those behind the loop that it left, and behind the calls of it."""
+    """Returns the lines of a program that an error kept from running: those behind the loop that it left, and behind the calls of
+    it.
+    """
     tree = ast.parse(path.read_bytes())
     found: list[range] = []
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -96,7 +102,7 @@ def lines_left(error: BaseException, path: Path) -> list[range]:
 
 
 def _levels(tree: ast.Module, line: int) -> list[tuple[list[ast.stmt], int]]:
-    """The statements around a line, from the outermost of its function on: each as a block and its number there."""
+    """Returns the statements around a line, from the outermost of its function on: each as a block and its number there."""
     found: list[tuple[list[ast.stmt], int]] = []
     blocks = [tree.body]
     while True:
@@ -115,14 +121,14 @@ def _holds(statement: ast.stmt, line: int) -> bool:
 
 
 def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks inside a statement."""
+    """Returns the blocks inside a statement."""
     parts = (statement, *getattr(statement, "handlers", ()))
     found = [getattr(p, name, []) for p in parts for name in ("body", "orelse", "finalbody")]
     return [b for b in found if b]
 
 
 def _status_of(error: SystemExit) -> int:
-    """As Python has it: a text is said, and counts as 1."""
+    """Returns the exit status as Python does: a text is printed, and counts as 1."""
     if error.code is None or isinstance(error.code, int):
         return int(error.code or 0)
     print(error.code, file=sys.stderr)

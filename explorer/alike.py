@@ -1,4 +1,4 @@
-"""Candidates that are all wrong alike: then it is not they that are wrong."""
+"""Detection of a common fault: where all candidates are wrong at one element in the same way, the fault is not theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ENOUGH = 8  # first candidates that are wrong alike end a search
 
 
 class Alike:
-    """Looks whether all candidates that ran so far were wrong at the same element, with the same value."""
+    """Checks whether all candidates that ran so far were wrong at the same element, with the same value."""
 
     def __init__(self) -> None:
         self.at: Disagreement | None = None  # of all of them; None: of none, or they differ
@@ -17,7 +17,7 @@ class Alike:
         self._is_over = False
 
     def see(self, found: Measurement | Failure) -> None:
-        """Take note of an outcome; what did not run says nothing."""
+        """Records an outcome. A candidate that did not run counts for nothing."""
         if isinstance(found, Failure) and found.kind != "wrong":
             return
         at = found.at if isinstance(found, Failure) else None
@@ -27,7 +27,7 @@ class Alike:
 
     @property
     def are_enough(self) -> bool:
-        """True if so many were wrong alike that others will be."""
+        """True if enough candidates were wrong alike: others will be, too."""
         return self.n >= _ENOUGH
 
 
@@ -36,7 +36,7 @@ def _is_same(a: Disagreement, b: Disagreement) -> bool:
 
 
 def disagreed(n: int, at: Disagreement) -> Disagreed:
-    """The event that the first `n` candidates were all wrong alike, and for people what that means."""
+    """Returns the event that the first `n` candidates were all wrong alike, with its meaning in words for people."""
     place = f"{at.array}[{', '.join(map(str, at.index))}]"
     detail = (
         f"the first {n} candidates all have {at.got} in {place} on input set {at.input_set}, where the reference has"

@@ -1,4 +1,6 @@
-"""What a session may claim of its bound, on the machine as it was seen; of closed bodies only what holds whatever is in them."""
+"""Validity of a session's bound: scales it to the measured machine state. Non-affine (closed) tasks count with guaranteed costs
+only.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Claims:
         evaluations: tuple[EvaluationRecord, ...],
         doubted: Iterable[str],
     ) -> Bound:
-        """Take the bound of the root, on the scale that earlier sessions have left."""
+        """Starts from the root's bound, at the scale that earlier sessions have left. Returns that bound unscaled."""
         self.fixed = root.space.fixed
         self.is_for_input = root.space.is_for_input
         whole = bounder.bound(root)
@@ -66,7 +68,7 @@ class Claims:
 
     @property
     def whole_ns(self) -> float:
-        """The root's bound, in which closed bodies count with what they surely do."""
+        """The root's bound, in which non-affine (closed) bodies count with their guaranteed costs."""
         return self._root_ns * self.scale.factor
 
     def limiting(self, candidate: object) -> str:
@@ -76,14 +78,20 @@ class Claims:
         return _CUT
 
     def look_again(self) -> None:
-        """Lower bounds to the machine as it is now: as it was not seen yet, or something was faster than its bound."""
+        """Measures the machine and lowers the scale of bounds to its current state.
+
+        Done where it was not measured yet, or where something was faster than its bound.
+        """
         self.has_looked = True
         with suppress(WorkerError, Stopped):  # then nothing new is known of it
             if not is_far_below(self._target, self._worker):
                 lower_to(self.scale, self._target, look_at(self._device, self._worker))
 
     def looked_at_last(self, finished: ev.Finished) -> ev.Finished:
-        """What a search within its first batch says of the machine as it is now."""
+        """Scales the bound of a search that ended within its first batch to the current state of the machine.
+
+        An "optimal" search that pruned by bounds becomes "exhausted" where the scale has fallen.
+        """
         before = self.scale.factor
         self.look_again()
         if finished.bound_ns is None or self.scale.factor == before:
@@ -98,7 +106,10 @@ class Claims:
         )
 
     def of_what_is_open(self, row: ev.Row) -> ev.Row:
-        """What the search proves holds of closed bodies as they are written: of all implementations only the root's bound does."""
+        """Returns the row of a search over non-affine (closed) tasks, with the root's bound and its gap.
+
+        The search's own bound holds for closed bodies as they are written. Only the root's bound holds for all implementations.
+        """
         self.bound_ns = None if row.bound_ns is None else self.whole_ns
         gap = None
         if row.gap is not None and row.best_ns is not None and self.bound_ns is not None:
@@ -106,7 +117,9 @@ class Claims:
         return structs.replace(row, bound_ns=self.bound_ns, gap=gap)
 
     def finish(self, finished: ev.Finished) -> ev.Finished:
-        """Take over what a search has proved, and say of what."""
+        """Takes over the bound that a search has proved. With non-affine (closed) tasks the root's bound counts, and "optimal"
+        becomes "optimal_open".
+        """
         self.bound_ns = finished.bound_ns
         if self.closed:
             if self.bound_ns is not None:
@@ -116,7 +129,11 @@ class Claims:
         return finished
 
     def is_contradicted(self, best_ns: float, is_optimal: bool) -> bool:
-        """Whether the best time of the end is below the bound on the machine as it is by now: then nothing is claimed any more."""
+        """True if the final best time is below the bound, scaled to the current state of the machine. The bound is then
+        withdrawn.
+
+        Where the search has proved the best optimal, its time becomes the bound.
+        """
         if self.bound_ns is not None and is_optimal:
             self.bound_ns = best_ns
         elif self.bound_ns is not None and best_ns < self.bound_ns * (1 - _SLACK):
@@ -133,15 +150,17 @@ class Claims:
         return self._bounder.roofline()
 
     def see_memory(self, rates: dict[str, float]) -> None:
-        """What memory delivered beside the best, as the final re-measurement has seen it."""
+        """Stores the bound at the memory rates that the final re-measurement took beside the best."""
         self.now_ns = bound_now(self._root, rates)
 
     def believe(self, best_ns: float, spread: float) -> None:
-        """Forget the bound on the machine as it is now where the best has beaten it by more than its spread."""
+        """Drops the bound on the machine as it is now where the best has beaten it by more than its spread."""
         self.now_ns = believed_now(self.now_ns, best_ns, spread)
 
     def gap(self, best_ns: float | None, bound_ns: float | None) -> float | None:
-        """The share of the best time above the bound; None where either is not known, or times are no times of the target."""
+        """The share of the best time above the bound. None where either is unknown, or where measured times are not those of the
+        target.
+        """
         if best_ns is None or bound_ns is None or not self._device.machine.times_count:
             return None
         return max(0.0, (best_ns - bound_ns) / best_ns)
@@ -150,6 +169,6 @@ class Claims:
         """The gap to the bound on the machine as it is now; None where no gap is proved."""
         if self.now_ns is None or self.gap(best_ns, self.bound_ns) is None:
             return None
-        # What is proved holds in any state of the machine.
+        # A proved bound holds in any state of the machine.
         self.now_ns = max(self.now_ns, self.bound_ns or 0.0)
         return self.gap(best_ns, self.now_ns)

@@ -1,4 +1,4 @@
-"""Building without running: what implementations take of a device that need not be there."""
+"""Building without running: device resources of compiled implementations. The device itself need not be present."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def _built(
 
 
 def _candidates(space: Space, registers: Registers, seed: int) -> Iterator[tuple[str, Candidate]]:
-    """Each implementation once; random ones, of the space as wide as it is by then, until none is new any more."""
+    """Yields each implementation once: first candidates, then random ones until none is new any more.
+
+    Random ones are of the space at its current width.
+    """
     seen: set[bytes] = set()
     for tag, c in first_candidates(space):
         seen.add(c.key)

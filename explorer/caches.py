@@ -1,4 +1,4 @@
-"""What kernelscape keeps on a machine outside of runs: where, how much, and what of it can be made again."""
+"""Caches outside run folders: location, size, rebuildable or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\
 
 @dataclass(frozen=True)
 class Place:
-    """Folders, or files whose names begin alike. `n_bytes` counts contents, not blocks of the disk."""
+    """A place on disk: folders, or files with a common prefix of their names. `n_bytes` counts contents, not blocks of the disk."""
 
     name: str
     path: Path  # that people are shown
@@ -32,14 +32,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Freed:
-    """What was cleared."""
+    """The places that were cleared, and their size."""
 
     names: tuple[str, ...]
     n_bytes: int
 
 
 def kept_places() -> tuple[Place, ...]:
-    """All places, whether anything is there or not."""
+    """Returns all places, empty ones included."""
     cache, jitted = cache_folder(), jitted_folder().parent
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
     return (
@@ -58,7 +58,7 @@ def kept_places() -> tuple[Place, ...]:
 
 
 def clear_kept(name: str) -> Freed:
-    """Remove one place that can be made again, or "all" of them. Raises ValueError, one sentence, for any other name."""
+    """Removes one rebuildable place, or "all" of them. Raises ValueError, one sentence, for any other name."""
     places = kept_places()
     clearable = [p for p in places if p.can_be_cleared]
     chosen = [p for p in clearable if name in (p.name, "all")]

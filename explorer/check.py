@@ -1,4 +1,4 @@
-"""`explore check`: somebody else's function verified, timed in turn with ours, and compared with the bound."""
+"""`explore check`: verifies an external function, times it in turn with ours, and compares it with the bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """What is to be checked: a file, the function in it (None: found), how it is built and started."""
+    """The function to check: its file, its name (None: found), its flags, and its launch."""
 
     file: Path
     name: str | None = None
@@ -47,10 +47,10 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found. `theirs` is a failure where the function is not right or does not run; then nothing is compared.
+    """Result of a check. `theirs` is a failure where the function is not right or does not run; then nothing is compared.
 
-    `ours` is None where none of ours could be timed, `bound_ns` where nothing is known; `ours_is` says in words which one it is.
-    `has_times` says whether times mean anything on this device.
+    `ours` is None where none of ours could be timed, `bound_ns` where nothing is known. `ours_is` names the origin of ours in
+    words. `has_times` is False where times mean nothing on this device.
     """
 
     workload: Workload
@@ -73,7 +73,7 @@ class Checked:
 
     @property
     def is_below_bound(self) -> bool:
-        """Whether it is faster than the bound says that anything can be: then the bound is wrong, or it does not do the work."""
+        """True if the function is faster than its lower bound. Then the bound is wrong, or the function does not do the work."""
         if isinstance(self.theirs, Failure) or self.bound_ns is None or not self.has_times:
             return False
         return self.theirs.time_ns < self.bound_ns * (1 - _SLACK)
@@ -82,7 +82,9 @@ class Checked:
 def check_source(
     foreign: Foreign, workload: Workload, options: Options, against: Path | None = None
 ) -> Checked:
-    """Build the function and find out. Ours is that of `against` (a run or best.json), else the tuned store's, else the best of the
+    """Builds, verifies and times the function.
+
+    Ours is the implementation of `against` (a run or best.json). Without it, ours is from the tuned store, else the best of the
     first candidates of a search.
 
     Raises RecordError, DeviceError, StaleError and WorkerError, each with one sentence.
@@ -157,7 +159,9 @@ def check_source(
 def _chosen(
     workload: Workload, device: AbstractDevice, against: Path | None
 ) -> tuple[BestFile | None, str]:
-    """What to compare with, and where it is from. Raises RecordError where `against` is of another problem."""
+    """Returns the stored implementation to compare with (None: none) and its origin. Raises RecordError where `against` is of
+    another problem.
+    """
     if against is not None:
         best = stored_best(against)
         if best.problem_key != workload.problem.key:
@@ -182,7 +186,7 @@ def _beside_ours(
     worker: AbstractWorker,
     chosen: tuple[BestFile | None, str],
 ) -> Checked:
-    """The same with both timed in turn."""
+    """Returns the result with both functions timed in turn."""
     best, where = chosen
     ours: Artifact | Failure | None = None
     if best is not None:
@@ -208,7 +212,7 @@ def _beside_ours(
 def _first(
     space: Space, device: AbstractDevice, worker: AbstractWorker
 ) -> tuple[str, Artifact | None]:
-    """The fastest of the candidates that a search begins with."""
+    """Returns the fastest of the candidates that a search begins with: its origin in words, and its build."""
     firsts = first_candidates(space)
     sources = [print_source(lower(c), dialect_of(device)) for _, c in firsts]
     built = build_many(device.builder, sources, min(max(2, available_cores()), 8))

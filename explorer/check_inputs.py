@@ -1,7 +1,8 @@
-"""The inputs of the program that checks an exported implementation: drawn by it and by this module alike, or read from a file.
+"""Inputs of the program that checks an exported implementation. The program and this module draw them alike, or read them from a
+file.
 
-What is drawn is a function of array and index, evenly spread over the ranges that the arguments of the search had. What decides
-where the sequence goes is not drawn: it lies beside the program in one file, array by array.
+A drawn value is a function of array and index. Values are evenly spread over the ranges that the arguments of the search had.
+Arrays that decide the control flow of the sequence are not drawn: they lie beside the program in one file, array by array.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class Inputs:
 
 
 def inputs_of(stored: StoredSequence, recording: Recording, known: Mapping[str, Array]) -> Inputs:
-    """Arrays that are known, others drawn by `ks_unit` and `ks_mix`, and scalars as they were stored.
+    """Returns the arguments: known arrays, others drawn by `ks_unit` and `ks_mix`, and scalars as they were stored.
 
-    Those of sparse fields are read, all of them: where a cell is inactive there is nothing but zeros.
+    All arrays of sparse fields are read from the file: where a cell is inactive there is nothing but zeros.
     """
     arrays = {
         p.name: known[p.name]
@@ -82,7 +83,7 @@ def inputs_of(stored: StoredSequence, recording: Recording, known: Mapping[str, 
 
 
 def contents(source: Source, problem: Problem, inputs: Inputs) -> bytes:
-    """The content of the file: the arrays that are read, one after the other, each in its own type."""
+    """Returns the content of the file: the arrays that are read, one after the other, each in its own type."""
     roles = {a.name: a.role for a in problem.arrays}
     arrays = [a for a in source.arguments if a.kind == "array" and roles[a.name] != "output"]
     return b"".join(
@@ -121,7 +122,7 @@ def _mix(array: int, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def fill(a: Argument, k: int, role: str, ends: Sequence[float], is_read: bool) -> Iterator[str]:
-    """The lines that make array k of the program."""
+    """Yields the lines that make array k of the program."""
     kind, size = c_type(a), math.prod(a.shape)
     yield f"  {kind} *a{k} = ks_place({size} * sizeof({kind})); /* {shown(a.name)} */"
     if is_read and role != "output":
@@ -150,7 +151,7 @@ def _value(a: Argument, k: int, role: str, ends: Sequence[float]) -> str:
 
 
 def whole(x: int) -> str:
-    """An integer in C, of the least of which the size has no type."""
+    """An integer literal in C. The least one is `INT64_MIN`, since its magnitude fits no signed type."""
     if x == -(1 << 63):
         return "INT64_MIN"
     return f"{x}u" if x >= 1 << 63 else str(x)

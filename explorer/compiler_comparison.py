@@ -1,5 +1,5 @@
-"""The best of a search as other compilers build it: each in a worker of its own, whose timing loop and threads it has built as
-well.
+"""Compiler comparison: the best of a search as other compilers build it. Each compiler has a worker of its own, whose timing loop
+and threads it has built as well.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LEAST_S = 0.9  # in less a worker that has its arguments and a compiler have har
 class CompiledBest:
     """The fastest of the best implementations as another compiler builds it, timed in turn with the best of the search.
 
-    `ratio` is its time divided by that one's, the median over rounds; `default_ns` the time of the default from the same compiler,
-    None where it was not taken.
+    `ratio` is its time divided by the time of the search's best, the median over rounds. `default_ns` is the time of the default
+    from the same compiler, None where it was not taken.
     """
 
     outcome: Outcome
@@ -51,7 +51,9 @@ class CompiledBest:
 
 
 class CompilerComparison:
-    """Beats, or does not, the first of `entries`, which `worker` has timed as the evaluator's own device builds it."""
+    """Compares the builds of other compilers with the first of `entries`. `worker` has timed that entry as the evaluator's own
+    device builds it.
+    """
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class CompilerComparison:
         worker: AbstractWorker,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Once `is_over`, who waits for a compiler or a worker gets Stopped instead."""
+        """Once `is_over` is true, waiting for a compiler or a worker raises Stopped."""
         self._is_over = is_over
         self._entries = entries
         self._default = default
@@ -71,8 +73,10 @@ class CompilerComparison:
     def run(
         self, others: Sequence[AbstractDevice], limit_s: float, preparing_s: float
     ) -> Iterator[CompiledBest]:
-        """One for each device on which any entry is built and right, while there is time; a worker takes `preparing_s` to take
-        over the arguments. Each is verified on every input set again: it is other code.
+        """Yields a result for each device on which any entry is built and right, while there is time.
+
+        A worker takes `preparing_s` to take over the arguments. Each candidate is verified on every input set again: it is other
+        code.
         """
         ends_s = time.monotonic() + limit_s
         for k, device in enumerate(others):
@@ -113,7 +117,11 @@ class CompilerComparison:
         return CompiledBest(new, candidate, compiler, conditions, ratio, default_ns, artifact.path)
 
     def _best(self, device: AbstractDevice, worker: AbstractWorker, ends_s: float) -> Entry | None:
-        """The fastest of the entries as the device builds them, as many as there is time for; each is right on every input set."""
+        """Returns the fastest of the entries as the device builds them; None where none runs. As many are tried as there is time
+        for.
+
+        The result is right on every input set.
+        """
         few = _FEW.with_cut(self._entries[0][0].time_ns)
         best: tuple[float, Entry] | None = None
         for k in range(0, len(self._entries), _BATCH):
@@ -131,7 +139,7 @@ class CompilerComparison:
     def _rounds(
         self, own: Artifact, artifact: Artifact, worker: AbstractWorker, budget_ns: float
     ) -> tuple[list[float], list[float]] | None:
-        """Both in turn, so that a change of the machine meets both; None where one no longer runs."""
+        """Times both builds in turn, so that a change of the machine affects both. None where one no longer runs."""
         protocol = replace(FINAL, budget_ns=budget_ns / (2 * _ROUNDS))
         mine, theirs = [], []
         for _ in range(_ROUNDS):

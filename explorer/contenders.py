@@ -1,4 +1,4 @@
-"""The candidates that a search has timed: which may be the best in a state of the machine, and which are verified on all inputs."""
+"""Timed candidates of a search: the finalists of each machine state, and the candidates that are verified on all inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Entry = tuple[Outcome, Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A candidate with its time in one state of the machine, and what was timed; None where an earlier session did so."""
+    """A candidate with its time in one state of the machine. `artifact` is the build that was timed; None where an earlier
+    session did so.
+    """
 
     entry: Entry
     time_ns: float
@@ -33,20 +35,20 @@ class Timed:
 
 
 class Contenders:
-    """The fastest of a search, by the keys of their sources.
+    """The fastest candidates of a search, by the keys of their sources.
 
-    Ratios are times over those of the control beside them (control.py), up to a factor that all share.
+    Ratios are times divided by those of the control beside them (control.py), up to a factor that all share.
     """
 
     def __init__(self) -> None:
         self.claims_below_ns = math.inf
-        """The least time so far: only what is faster, and so becomes the best, need be right on all input sets."""
+        """The least time so far: only a faster candidate, which becomes the best, must be right on all input sets."""
         self._timed: dict[str, Timed] = {}
         self._ratios: dict[str, dict[int, float]] = {}
         self._unproved: set[str] = set()
 
     def note(self, timed: Timed, ratio: float, *, is_partly_verified: bool) -> None:
-        """Take in one more."""
+        """Records a timed candidate, with its ratio to the control."""
         self._timed[timed.key] = timed
         if is_partly_verified:
             self._unproved.add(timed.key)
@@ -56,44 +58,44 @@ class Contenders:
             self._forget_slowest()
 
     def note_ratio(self, key: str, state: int, ratio: float) -> None:
-        """One was timed again, in this state of the machine."""
+        """Records the ratio of a candidate that was timed again, in this state of the machine."""
         self._ratios.setdefault(key, {})[state] = ratio
 
     @property
     def n(self) -> int:
-        """The number that is kept."""
+        """The number of stored candidates."""
         return len(self._timed)
 
     def ratios(self, key: str) -> Mapping[int, float]:
-        """Those of one, by the states of the machine that it was timed in."""
+        """Returns the ratios of one candidate, by the machine states in which it was timed."""
         return self._ratios.get(key, {})
 
     def adopt(self, entry: Entry, *, is_partly_verified: bool) -> None:
-        """Take over what an earlier session measured."""
+        """Records a candidate that an earlier session measured."""
         time_ns = entry[0].time_ns
         if time_ns is not None:
             timed = Timed(entry, time_ns, EARLIER, None)
             self.note(timed, time_ns, is_partly_verified=is_partly_verified)
 
     def forget(self, key: str) -> None:
-        """It is no contender any more."""
+        """Removes a candidate: it is no contender any more."""
         self._timed.pop(key, None)
         self._ratios.pop(key, None)
 
     def is_partly_verified(self, key: str) -> bool:
-        """True if it is known to be right on the timed input set only: nothing may be claimed of it."""
+        """True if the candidate is verified on the timed input set only: nothing may be claimed of it."""
         return key in self._unproved
 
     def confirm(self, key: str) -> None:
-        """It is right on all input sets."""
+        """Records that a candidate is right on all input sets."""
         self._unproved.discard(key)
 
     def in_state(self, state: int) -> list[Timed]:
-        """Those timed in this state of the machine when they were met."""
+        """Returns the candidates whose time was taken in this state of the machine."""
         return [t for t in self._timed.values() if t.state == state]
 
     def not_met_in(self, state: int, n: int, near: float) -> list[Timed]:
-        """The finalists that were never timed in this state and can be."""
+        """Returns the finalists that were never timed in this state and can be."""
         finalists = (self._timed[outcome.key] for outcome, _ in self.finalists(n, near))
         return [t for t in finalists if t.artifact is not None and state not in self._ratios[t.key]]
 
@@ -102,20 +104,21 @@ class Contenders:
         return [t.entry for t in sorted(self._timed.values(), key=time_of)[:n]]
 
     def finalists(self, n: int, near: float) -> list[Entry]:
-        """Those, at most n, that may be the best in one of the states that the machine was in: the fastest of each, and others that
-        took at most `near` times as long. Best first.
+        """Returns at most n candidates that may be the best in one of the states that the machine was in, best first.
+
+        These are the fastest of each state, and others that took at most `near` times as long.
         """
         timed = ((t.state, t.time_ns, t.entry) for t in self._timed.values())
         return best_of_each(timed, n, near)
 
     def _forget_slowest(self) -> None:
-        """Drop what is the slowest beside the best of its own state of the machine, which so is never dropped itself."""
+        """Drops the slowest candidate relative to the best of its own machine state. So the best of a state is never dropped."""
         best = _best_times(self._timed.values())
         self.forget(max(self._timed.values(), key=lambda t: t.time_ns / best[t.state]).key)
 
 
 def _best_times(timed: Iterable[Timed]) -> dict[int, float]:
-    """The least time in each state."""
+    """Returns the least time in each state of the machine."""
     best: dict[int, float] = {}
     for t in timed:
         best[t.state] = min(t.time_ns, best.get(t.state, t.time_ns))
@@ -123,5 +126,5 @@ def _best_times(timed: Iterable[Timed]) -> dict[int, float]:
 
 
 def time_of(timed: Timed) -> float:
-    """Its time, in ns."""
+    """The time of a candidate, in ns."""
     return timed.time_ns

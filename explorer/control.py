@@ -1,5 +1,5 @@
-"""The control: one program that is timed again and again beside candidates, so that times of different states of a machine, and
-times beside other work, can be compared.
+"""The control: one program that is timed repeatedly beside candidates. Ratios to it make times comparable across machine states,
+and beside other work.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TELLING = 3  # samples that say whether other work disturbs
 
 
 class Control:
-    """The control of one search, and what it says of the machine. `on_change` is called when that takes so many times as long as
-    before.
+    """The control of one search, and the machine state that it shows. `on_change` is called with the ratio when the control takes
+    so many times as long as before.
     """
 
     def __init__(
@@ -40,31 +40,32 @@ class Control:
 
     @property
     def state(self) -> int:
-        """The state that the machine is in."""
+        """The current state of the machine."""
         return self._states.current
 
     @property
     def slowness(self) -> float:
-        """How many times as long programs take in it as in the first."""
+        """The ratio of program times in the current machine state to those in the first."""
         return self._states.slowness
 
     @property
     def artifact(self) -> Artifact | None:
-        """The very code that was verified and timed: built again, in other company, it might be another."""
+        """The build of the control that was verified and timed. Built again, with other programs, it might be other code."""
         return None if self._program is None else self._program.artifact
 
     @property
     def key(self) -> str:
-        """The key of its source; "" before there is one."""
+        """The source key of the control; "" before there is one."""
         return "" if self._program is None else self._program.key
 
     def ratio(self, time_ns: float) -> float:
-        """A time of now as a ratio to the control's, as `Contenders` keeps it."""
+        """Returns a current time as a ratio to the control's, as `Contenders` stores it."""
         return time_ns if self._program is None else self._ratio * time_ns / self.ns
 
     def look(self) -> None:
-        """Time the control again, to see whether the machine is still in the state in which the last candidates were timed, and
-        whether it does anything else.
+        """Times the control again.
+
+        Shows whether the machine is still in the state in which the last candidates were timed, and whether it does other work.
         """
         self.choose()
         if self.artifact is None:
@@ -73,12 +74,12 @@ class Control:
         if isinstance(found, Failure):
             return
         self.is_disturbed = found.is_disturbed
-        # What other work disturbs says nothing about the machine.
+        # A time that other work disturbed says nothing about the machine.
         if not found.is_disturbed and self.arrive(found.time_ns):
             self._time_others()
 
     def choose(self) -> None:
-        """Make the best of the current state the control where there is none, or where it is far slower."""
+        """Makes the best of the current state the control, where there is none or where the control is far slower."""
         # A ratio to a ratio would carry the errors of both.
         measured = [t for t in self._contenders.in_state(self.state) if not t.entry[0].is_by_ratio]
         best = min(measured, key=time_of, default=None)
@@ -90,7 +91,7 @@ class Control:
             self._states.anchor(best.time_ns)
 
     def arrive(self, control_ns: float) -> bool:
-        """The control takes so long by now. True if that is in another state than before."""
+        """Records the control's current time. True if the machine is in another state than before."""
         self.ns = control_ns
         change = self._states.meet(control_ns)
         if change is not None:
@@ -99,7 +100,7 @@ class Control:
         return change is not None
 
     def _time_others(self) -> None:
-        """Time what is fast in other states as well: which of two programs is the faster may be otherwise in this one."""
+        """Times the finalists of other machine states in this one: the order of two programs may differ between states."""
         for timed in self._contenders.not_met_in(self.state, _MET_AGAIN, NEAR):
             assert timed.artifact is not None
             found = self._worker.evaluate(timed.artifact, _FEW, verify=False)
@@ -107,12 +108,12 @@ class Control:
                 self._contenders.note_ratio(timed.key, self.state, self.ratio(found.time_ns))
 
     def see(self, found: Measurement) -> None:
-        """Take note of whether other work disturbed a measurement."""
+        """Records whether other work disturbed a measurement, where it has enough samples to tell."""
         if found.n_samples + found.disturbed >= _TELLING:
             self.is_disturbed = found.is_disturbed
 
     def cut_ns(self) -> float | None:
-        """The time to beat in this state of the machine: that of the control, of the best, or what an earlier session says."""
+        """The time to beat in this state of the machine: that of the control, or of the best, else that of an earlier session."""
         times = [t.time_ns for t in self._contenders.in_state(self.state)]
         if self._states.control_ns:
             times.append(self._states.control_ns)

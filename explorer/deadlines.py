@@ -1,4 +1,4 @@
-"""How the time limit of a session is shared out: preparing, searching, timing the best again; and cuts what goes beyond."""
+"""Time limit of a session: its division among preparation, search and final re-measurement; interruption of overdue work."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OTHERS_SHARE = 0.48  # of that, for what other compilers make of them
 _LEAST_REFERENCE_SHARE = 0.5  # of the time limit, whatever other preparation took
 _NUMPY_SHARE = 0.25  # of the time limit, for the user's NumPy function
 _LATE_S = 2.0  # beyond the limit, for what is being prepared and a first batch
-_LAST_S = 3.5  # beyond the limit, for all that is waited for; then what there is is kept
-_END_S = 4.2  # from the end of a search, for all that is waited for
+_LAST_S = 3.5  # beyond the limit, for all waiting; then the results so far are stored
+_END_S = 4.2  # from the end of a search, for all waiting
 _LEAST_SEARCH_S = 0.5
-_PATIENCE_S = 1.0  # what a running evaluation is given once the user has interrupted
+_PATIENCE_S = 1.0  # for a running evaluation once the user has interrupted
 
 
 class Deadlines:
-    """Those of one session, in seconds; `limit_s` is None where there is none."""
+    """The deadlines of one session, in seconds. `limit_s` is None where there is no limit."""
 
     def __init__(self, limit_s: float | None, interrupt: Interrupt) -> None:
         self.limit_s = limit_s
@@ -34,7 +34,7 @@ class Deadlines:
             ""  # the phase that the session is in or was in last: "the time limit passed while ..."
         )
         self._search_ends_s = math.inf
-        self._end_s = math.inf  # when what follows a search is given up
+        self._end_s = math.inf  # when the work after a search is given up
         self._is_shielded = False
         self._started_s = time.monotonic()
 
@@ -44,7 +44,7 @@ class Deadlines:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """A block whose time is no part of the session's."""
+        """Context of work whose time is no part of the session's."""
         began_s = time.monotonic()
         try:
             yield
@@ -53,20 +53,22 @@ class Deadlines:
 
     @contextmanager
     def phase(self, during: str) -> Iterator[None]:
-        """Work of which nothing would be lost: raises Stopped in it at a signal, or when the time for preparing has passed."""
+        """Context of work whose interruption loses nothing. Raises Stopped in it at a signal, or when the time for preparing has
+        passed.
+        """
         self.during = during
         with self._interrupt.immediate(), stopped_when(lambda: self._is_beyond(_LATE_S)):
             yield
 
     @contextmanager
     def cut(self) -> Iterator[None]:
-        """Raises Stopped in the block once nothing is waited for any more, but not in what is `shielded`."""
+        """Context that raises Stopped once waiting is of no use any more (`is_past_waiting`), except in `shielded` work."""
         with stopped_when(lambda: not self._is_shielded and self.is_past_waiting()):
             yield
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Work that is done or not done."""
+        """Context of work that must be done completely or not at all."""
         self._is_shielded = True
         try:
             yield
@@ -77,7 +79,7 @@ class Deadlines:
         return self.limit_s is not None and self.elapsed_s > self.limit_s + late_s
 
     def begin_search(self) -> float | None:
-        """The time that a search may take which begins now."""
+        """Records the begin of the search. Returns the seconds that it may take; None without a limit."""
         if self.limit_s is None:
             return None
         left_s = self.limit_s - self.elapsed_s
@@ -87,20 +89,20 @@ class Deadlines:
         return search_s
 
     def begin_end(self) -> None:
-        """The search has finished."""
+        """Records that the search has finished."""
         self._end_s = time.monotonic() + _END_S
 
     def is_search_over(self) -> bool:
         return time.monotonic() > self._search_ends_s
 
     def is_past_waiting(self) -> bool:
-        """True if no answer of a worker or a compiler is of use any more."""
+        """True if no result of a worker or a compiler is of use any more."""
         is_late = self._is_beyond(_LAST_S) or time.monotonic() > self._end_s
         return is_late or self._interrupt.since_s > _PATIENCE_S
 
     @property
     def final_s(self) -> float:
-        """For timing the best again, by other compilers, too."""
+        """Seconds for timing the best again, by other compilers, too."""
         return _FINAL_S if self.limit_s is None else min(_FINAL_S, _FINAL_SHARE * self.limit_s)
 
     @property
@@ -109,7 +111,7 @@ class Deadlines:
 
     @property
     def others_s(self) -> float:
-        """For what other compilers make of the best, as far as it is left."""
+        """Seconds for other compilers' builds of the best, as far as time is left."""
         share_s = _OTHERS_SHARE * self.final_s
         return share_s if self.limit_s is None else min(share_s, self.limit_s - self.elapsed_s)
 
@@ -122,9 +124,11 @@ class Deadlines:
         return _NUMPY_SHARE * (self.limit_s or math.inf)
 
     def of_reference(self) -> tuple[Callable[[], bool], Callable[[], bool]]:
-        """Whether the reference is to end, and whether no more input sets are to be made: after what is left of the time limit, and
-        half of that. Where other preparation took more than half, half of the limit is for the reference all the same, as far as
-        preparing may go beyond it.
+        """Returns two stop conditions: the first ends the reference, the second ends the making of input sets.
+
+        They hold after the rest of the time limit, and after half of that; an interrupt ends the reference, too. Where other
+        preparation took more than half, half of the limit is for the reference all the same, as far as preparing may exceed the
+        limit.
         """
         if self.limit_s is None:
             return (lambda: self._interrupt.is_set), (lambda: False)

@@ -1,4 +1,4 @@
-"""What a result is not sure of: too few candidates, or times that other work disturbed; in words."""
+"""Reasons to doubt a result, in words: too few candidates, or times that other work disturbed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def doubts_of(
     is_final_disturbed: bool,
     is_numpy_disturbed: bool,
 ) -> tuple[str, ...]:
-    """One sentence for each reason to doubt a result; () where nothing is to be said.
+    """Returns one sentence for each reason to doubt a result; () where there is none.
 
-    `n_disturbed` of the measurements of a session kept less samples than other work disturbed.
+    `n_disturbed` of the measurements of a session kept fewer samples than other work disturbed.
     """
     found = []
     if n_evaluations < _FEW and status not in _COMPLETE:

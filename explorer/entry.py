@@ -49,8 +49,8 @@ __all__ = ["Run", "explore", "explore_made", "explore_workload", "library_worklo
 
 @dataclass(frozen=True)
 class Run:
-    """What an exploration came to. `status` says why it ended; `gap` is the share of the best time
-    that may still be saved, None where it is not known.
+    """Result of an exploration. `status` is the reason why it ended. `gap` is the share of the best time that may still be saved,
+    None where it is unknown.
     """
 
     ended: st.Ended
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Sentences on what the result is not sure of: too few candidates, times that other work disturbed."""
+        """Sentences on reasons to doubt the result: too few candidates, times that other work disturbed."""
         return self.ended.doubts
 
     @property
@@ -76,15 +76,15 @@ class Run:
 
     @property
     def closed(self) -> Closed:
-        """The tasks that were not opened, each with its reason and line: false where there are none.
+        """The non-affine (closed) tasks, each with its reason and line: false where there are none.
 
-        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts what their bodies surely do.
+        With some, `optimal_open` stands for `optimal`, and `bound_ns` counts the guaranteed costs of their bodies.
         """
         return self.ended.closed_tasks
 
     @property
     def fixed(self) -> dict[str, str]:
-        """What was decided before the search: status, bound and gap are of the space with these decisions."""
+        """Decisions that were made before the search. Status, bound and gap are of the space with these decisions."""
         return dict(self.ended.fixed)
 
     @property
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def gap_now(self) -> float | None:
-        """The gap to `bound_now_ns`: what is left to gain without a faster state of the machine."""
+        """The gap to `bound_now_ns`: the share left to gain without a faster state of the machine."""
         return self.ended.gap_now
 
     @property
@@ -129,12 +129,12 @@ def explore(
     are.
 
     `sequence` is any function that calls kernels, or a library sequence (then `args` may be left
-    out). `time_limit` is in seconds. `directory` is where the run is kept (default: a new folder
+    out). `time_limit` is in seconds. `directory` is where the run is stored (default: a new folder
     under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
     `decisions` fix choices before the search: names as in `run.best.decisions`, kinds or patterns, to values
     (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these. `undecided` is the
     share of the elements of an array that may lie on a branch: there rounding decides, and either side is right. `on_event`
-    hears every event. Ctrl-C ends the search and returns the best so far.
+    receives every event. Ctrl-C ends the search and returns the best so far.
 
     Raises ValueError (DecisionError where the decisions cannot be), LanguageError, DeviceError, WorkerError, RecordError,
     WrongReferenceError and FailedReferenceError, each with one sentence.
@@ -222,7 +222,7 @@ def explore_workload(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """`explore_made` of a workload that is there."""
+    """Explores a workload that exists already; otherwise like `explore_made`."""
     return explore_made(
         lambda: workload,
         options,
@@ -242,10 +242,10 @@ def explore_made(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """A new run of what `make` gives, in `directory` or in a new folder under `runs`, which goes again where the run does not
-    begin. The time limit is that of `make`, too.
+    """Starts a run of the workload that `make` returns, in `directory` or in a new folder under `runs`.
 
-    Where nothing is said of threads, implementations have as many as the program's kernels (`cpu_max_num_threads`).
+    A new folder is removed where the run does not begin. The time limit includes the time of `make`. Without a number of threads,
+    implementations have as many as the program's kernels (`cpu_max_num_threads`).
     """
     with sit(options.time_limit_s, on_event, on_interrupt) as sitting:
         workload = sitting.within(RECORDED, make)
@@ -281,11 +281,11 @@ def resume(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Run:
-    """Go on with a run from its journal; every finished evaluation counts, none is made again.
+    """Resumes a run from its journal; every finished evaluation counts, none is made again.
 
-    The limits are for this session; where none is given, those of the first count again. So does its `compiler`, where that is
-    gcc or clang by name: a file must not choose any program to be run. It goes on with the arrays that it kept, or that the
-    .npz file `inputs` has; others are drawn. Raises as `explore`, and StaleError where the run is of another machine or another
+    The limits are for this session; where none is given, the limits of the first session count again. So does its `compiler`, where
+    that is gcc or clang by name: a file must not choose any program to be run. Arrays are as the run stored them, or as the .npz
+    file `inputs` has them; others are drawn. Raises as `explore`, and StaleError where the run is of another machine or another
     version of its space.
     """
     folder = run_folder(Path(directory))
@@ -308,7 +308,7 @@ def resume(
 
 
 def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Workload:
-    """That of a run that goes on. Raises StaleError and RecordError."""
+    """Returns the workload of a resumed run. Raises StaleError and RecordError."""
     recording, problem = rebuild_problem(header.stored, header.problem_key)
     known = known_arrays(header.stored, recording, problem, folder / HEADER, inputs)
     return Workload(
@@ -324,7 +324,7 @@ def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Wo
 
 
 def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Options:
-    """The options of a run that goes on. Raises RecordError."""
+    """Returns the options of a resumed run. Raises RecordError."""
     try:
         options = Options(**dict[str, Any](header.options))
     except (TypeError, ValueError) as e:
@@ -342,7 +342,7 @@ def _options_of(header: RunHeader, folder: Path, compiler: str | None) -> Option
 
 
 def _run(sitting: Sitting, workload: Workload | None, options: Options, folder: Path) -> Run:
-    """A session of a workload, which is None where there was no time to come to it."""
+    """Runs a session of a workload. The workload is None where there was no time to make it."""
     if workload is None:
         return Run(sitting.end_before(folder), None)
     check_run_folder(folder)

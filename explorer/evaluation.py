@@ -1,6 +1,4 @@
-"""Evaluation: complete candidates become source, artifact and outcome, and every outcome is in the
-journal before the search sees it.
-"""
+"""Evaluation: builds and measures complete candidates. Every outcome is in the journal before the search receives it."""
 
 from __future__ import annotations
 
@@ -41,9 +39,11 @@ from .alike import Alike
 from .contenders import Contenders, Entry, Timed
 from .control import Control
 
-_PATIENCE_S = 0.5  # what compilers are given once the user has interrupted
+_PATIENCE_S = 0.5  # for compilers once the user has interrupted
 _KEPT_SOURCES = 512
-_ONCE = Protocol(sample_ns=1.0, min_samples=1, max_samples=1)  # where only what it computes matters
+_ONCE = Protocol(
+    sample_ns=1.0, min_samples=1, max_samples=1
+)  # where only its results matter, not its time
 # Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
 _JOBS = min(max(2, available_cores()), 8)
 JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
@@ -54,7 +54,7 @@ _DETAIL_CHARACTERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a compiler said of a candidate's launches, and the lower bound that follows; nothing where nobody says."""
+    """A compiler's report on a candidate's launches, and the lower bound that follows; empty where no compiler reports."""
 
     launches: tuple[LaunchRecord, ...] = ()
     bound_ns: float = 0.0
@@ -62,11 +62,12 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
-    """Whom an evaluator asks, and tells, beside its work.
+    """Callbacks of an evaluator.
 
-    `doubt` is called when a time is below its bound times `scale`, before anybody sees it: the machine may have become faster than
-    it was calibrated. `on_change` is called when one program takes so many times as long as it did before. `reports` is asked about
-    every candidate that compiled, `place` where the journal says that a worker process, by its number, has measured.
+    `doubt` is called when a time is below its bound times `scale`, before the search receives it: the machine may have become
+    faster than it was calibrated. `on_change` is called when one program takes so many times as long as it did before. `reports`
+    is called for every candidate that compiled. `place` returns for the journal the place where a worker process, by its number,
+    has measured.
     """
 
     doubt: Callable[[], None] = lambda: None
@@ -77,7 +78,7 @@ class Hooks:
 
 
 def largest_batch(builder: AbstractBuilder) -> int:
-    """As many candidates as two runs of its compiler take."""
+    """Returns the size of the largest batch: the candidates of two runs of the compiler, and at least `BATCH`."""
     return max(BATCH, 2 * builder.most_together)
 
 
@@ -99,7 +100,7 @@ class Evaluator:
         is_given_up: Callable[[], bool] = lambda: False,
         hooks: Hooks | None = None,
     ) -> None:
-        """Once `is_given_up`, or some time after the interrupt, who waits for a compiler gets Stopped instead."""
+        """Once `is_given_up` is true, or some time after the interrupt, waiting for a compiler raises Stopped."""
         hooks = hooks or Hooks()
         self._builder = builder
         self._worker = worker
@@ -127,7 +128,7 @@ class Evaluator:
         self.control = Control(worker, self.contenders, hooks.on_change)
 
     def source(self, candidate: Candidate) -> Source | Failure:
-        """The candidate's text; a candidate that cannot be lowered is a failure like any other."""
+        """Returns the candidate's text. A candidate that cannot be lowered is a failure like any other."""
         key = candidate.key
         found = self._sources.get(key)
         if found is None:
@@ -142,28 +143,29 @@ class Evaluator:
         return found
 
     def implementation_key(self, candidate: Candidate) -> bytes | None:
-        """Equal for candidates of equal text; None where there is no text."""
+        """Returns a key that is equal for candidates of equal text; None where there is no text."""
         source = self.source(candidate)
         return source.key.encode() if isinstance(source, Source) else None
 
     def ahead(self, candidate: Candidate, n_to_come: int) -> None:
-        """Told what the next batch measures, with at most so many more: compilers may begin."""
+        """Announces a candidate of the next batch, with at most `n_to_come` more: compilers may begin."""
         source = self.source(candidate)
         if isinstance(source, Source) and not self._is_to_end():
             self._builds.put(source, n_to_come)
 
     def announce(self, candidate: Candidate, provenance: Provenance) -> None:
-        """Told how a candidate that is to be measured was come by."""
+        """Records the provenance of a candidate that is to be measured."""
         self._provenances[candidate.key] = provenance
 
     def leave(self) -> None:
-        """Forget what was to be measured; no compiler runs any more."""
+        """Drops the candidates that were to be measured. No compiler runs any more."""
         self._builds.forget()
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """One outcome a candidate. Raises KeyboardInterrupt between two candidates when the
-        interrupt is set, time `is_over` and anything was measured, or enough were wrong alike; what was measured
-        until then is in the journal and among the `contenders`.
+        """Returns one outcome a candidate.
+
+        Raises KeyboardInterrupt between two candidates when the interrupt is set, time `is_over` and anything was measured, or
+        enough were wrong alike. Outcomes until then are in the journal and among the `contenders`.
         """
         if self._is_to_end():
             raise KeyboardInterrupt
@@ -180,7 +182,7 @@ class Evaluator:
             if self._is_to_end():
                 raise KeyboardInterrupt
             outcomes.append(self._measure(candidate, source, built))
-        self._provenances.clear()  # what the cut has overtaken is never asked for
+        self._provenances.clear()  # candidates that the cut has overtaken need theirs no more
         return outcomes
 
     def _is_to_end(self) -> bool:
@@ -192,7 +194,9 @@ class Evaluator:
     def artifacts(
         self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
     ) -> list[Artifact | Failure]:
-        """Each built alone, as a replay builds it; by another builder of the same dialect where one is given. Raises Stopped."""
+        """Builds each candidate alone, as a replay does; by another builder of the same dialect where one is given. Raises
+        Stopped.
+        """
         by = self._builder if builder is None else builder
         return self._built(
             candidates, lambda sources: build_each(by, sources, _JOBS, self._is_given_up)
@@ -201,7 +205,7 @@ class Evaluator:
     def built_by(
         self, builder: AbstractBuilder, entries: Sequence[Entry]
     ) -> list[Artifact | Failure]:
-        """Each as another builder of the same dialect builds it, several in one run of its compiler. Raises Stopped."""
+        """Builds each entry by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
         return self._built(
             [candidate for _, candidate in entries],
             lambda sources: build_many(builder, sources, _JOBS, self._is_given_up),
@@ -232,7 +236,7 @@ class Evaluator:
         self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
         key = source.key if isinstance(source, Source) else ""
         reported = Reported()
-        # What did not compile is not compiled again to hear why; what needs too much for a launch was compiled.
+        # A source that did not compile is not compiled again for a report. One that needs too much for a launch was compiled.
         if isinstance(source, Source) and (isinstance(built, Artifact) or built.kind == "launch"):
             reported = self._reports(candidate, source)
         outcome = replace(
@@ -284,8 +288,10 @@ class Evaluator:
         return RatioRecord(ratio=found.ratio, control=control.key, control_ns=control.ns)
 
     def is_right(self, entry: Entry, artifact: Artifact) -> bool:
-        """True if a candidate is right on all input sets: one that was slow when it was met is verified on the others now. What is
-        wrong there is kept as such, and is no contender any more.
+        """True if a candidate is right on all input sets.
+
+        A candidate that was slow when it was first timed is verified on the other sets now. A wrong one is recorded as such, and
+        is no contender any more.
         """
         outcome, candidate = entry
         if not self.contenders.is_partly_verified(outcome.key):
@@ -322,7 +328,7 @@ class Evaluator:
     def _run(
         self, source: Source | Failure, built: Artifact
     ) -> tuple[Artifact | Failure, Measurement | Failure]:
-        """The artifact that was run, and its outcome. A library that is gone, as its folder was removed, is built again."""
+        """Returns the artifact that was run, and its outcome. A library is built again where its folder was removed."""
         found = self._time(built)
         is_gone = self._builder.makes_libraries and not Path(built.path).exists()
         if isinstance(found, Failure) and is_gone and isinstance(source, Source):
@@ -331,8 +337,10 @@ class Evaluator:
         return built, found
 
     def _time(self, artifact: Artifact) -> Measurement | Failure:
-        """Verify and time, on a machine that does other work as a ratio to the control in turn: few of the times would be of use.
-        What would be the best is timed alone as well, and that counts unless it was disturbed.
+        """Verifies and times a build. On a machine that does other work it is timed as a ratio to the control in turn, since few
+        of the times would be of use.
+
+        A candidate that would be the best is timed alone as well. That time counts unless it was disturbed.
         """
         control, claims_below_ns = self.control, self.contenders.claims_below_ns
         if control.is_disturbed:
@@ -355,7 +363,7 @@ class Evaluator:
         return Origin(tag=p.tag, node=p.node, parent=p.parent.decode())
 
     def _keep_failed(self, source: Source, outcome: Outcome) -> None:
-        """A failed source is a bug report: of the generator, the compiler or the machine."""
+        """Writes the source of a failed candidate: it is a bug report on the generator, the compiler or the machine."""
         if self._failed_folder is None:
             return
         reason = outcome.detail.replace("*/", "* /")
@@ -387,14 +395,16 @@ def _timing(
 
 
 def outcome_of(record: EvaluationRecord) -> Outcome:
-    """The outcome that an earlier session kept."""
+    """Returns the outcome that an earlier session recorded."""
     r = record
     is_by_ratio = r.ratio is not msgspec.UNSET
     return Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key, is_by_ratio=is_by_ratio)
 
 
 def open_decisions(candidate: Candidate) -> Decisions:
-    """The decisions of a candidate, without those that hold in the whole space: what was fixed is among them."""
+    """Returns the decisions of a candidate on choices that are open in the whole space, including decisions fixed before the
+    search.
+    """
     space = candidate.space
     root = (space.whole or space).open_root()
     assert not isinstance(root, DeadEnd)

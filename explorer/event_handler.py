@@ -1,4 +1,4 @@
-"""What a session does with the events of a search: it keeps what must outlive it, and passes them on."""
+"""Event handler of a session: records the results that must persist, and passes events on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tell = Callable[[st.Stage | ev.Event], None]
 
 
 class Listener:
-    """Hears one search."""
+    """Handles the events of one search."""
 
     def __init__(
         self, standing: Standing, evaluator: Evaluator, deadlines: Deadlines, tell: Tell
@@ -34,8 +34,10 @@ class Listener:
         self._is_all_right = True  # as far as anything was verified
 
     def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
-        """Every event until the search ends. Those measured before the default, in the same batch, are told after it: it is what
-        they are compared with. Where the search was cut while it thought, what it has told until then stands.
+        """Handles every event until the search ends.
+
+        Candidates measured before the default, in the same batch, are reported after it, since they are compared with it. Where
+        the search was cut while it computed, its events until then stand.
         """
         finished: ev.Finished | None = None
         held: list[ev.Event] = []
@@ -57,18 +59,18 @@ class Listener:
         return self._cut_off() if finished is None else finished
 
     def _cut_off(self) -> ev.Finished:
-        """The end of a search that did not come to tell it."""
+        """Returns the end of a search that was cut before it reported one."""
         bound_ns = self._claims.bound_ns
         return ev.Finished("interrupted", None, (), bound_ns, None, self._tally, 0.0)
 
     def meet_default(self, outcome: ev.Outcome, candidate: Candidate) -> None:
-        """The time of the default is known."""
+        """Records and reports the time of the default."""
         s = self._standing
         s.meet_default(outcome, candidate)
         self._tell(st.Compared(s.default_ns, s.numpy.ns, s.n_sets))
 
     def meet_change(self, ratio: float) -> None:
-        """The machine takes `ratio` times as long as before."""
+        """Records and reports that the machine takes `ratio` times as long as before."""
         self._writer.machine(ratio)
         self._tell(st.MachineChanged(ratio))
 

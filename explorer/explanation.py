@@ -1,5 +1,5 @@
-"""Why a run ended where it did: the best implementation against its bound and against the default,
-what was pruned by what, and which values no measured implementation had.
+"""Explanation of a run's result: the best implementation against its bound and against the default, pruning by its cause, and
+values that no measured implementation had.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
 
 class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the time of one implementation must go: `bound_ns` and the `terms`, largest first, are lower bounds. `time_ns` is
-    measured, null where it is not known; `unexplained_ns` is what of it the bound does not explain.
+    """Lower bounds on the time of one implementation: `bound_ns`, and by resource the `terms`, largest first.
+
+    `time_ns` is measured, null where it is unknown. `unexplained_ns` is the part of it that the bound does not explain.
     """
 
     time_ns: float | None
@@ -79,8 +80,8 @@ class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a run did not look at, and what it looked at in vain. `tallies` is null where no search began or the
-    journal is of a version that kept no counts, else names of search.events.Tally with their sums.
+    """Pruning and failures of a run. `tallies` has names of search.events.Tally with their sums. It is null where no search began
+    or the journal is of a version that kept no counts.
     """
 
     evaluations: int
@@ -133,19 +134,19 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fruitless(AbstractLine, frozen=True, tag="fruitless", kw_only=True):
-    """A run that has found nothing: how it ended, and of each kind of failure the first."""
+    """A run that has found nothing: how it ended, and the first failure of each kind."""
 
     sequence: str
     sizes: dict[str, int]
     dtype: str
     status: str  # "" where its last session did not end
-    reference: str  # what the user's reference disagreed in; ""
+    reference: str  # disagreement of the user's reference; "": none
     failures: tuple[Failed, ...]
     pruned: Pruned
 
 
 def explain_fruitless(path: str | Path) -> Fruitless | None:
-    """What a run directory without a best tells; None where there is a best, or no run. Raises RecordError for damaged files."""
+    """Explains a run directory without a best; None where there is a best, or no run. Raises RecordError for damaged files."""
     place = Path(path)
     if not is_there(place / HEADER) or is_there(place / BEST):
         return None
@@ -261,7 +262,7 @@ def _load(place: Path) -> tuple[BestFile, tuple[Record, ...] | None]:
 
 
 def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) -> float:
-    """By what the bounds of today are to be multiplied to be those that the session believed."""
+    """Returns the factor from today's bounds to the bounds that the session used."""
     claimed = [
         r.bound_ns
         for r in records or ()
@@ -271,7 +272,7 @@ def _scale(file: BestFile, records: Sequence[Record] | None, bound_ns: float) ->
 
 
 def _is_doubtful(records: Sequence[Record] | None, time_ns: float, bound_ns: float) -> bool:
-    """Whether the search, or the result now, has met a time below its bound."""
+    """True if a time was below its bound, in the search or in the result now."""
     doubted = any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in records or ())
     return doubted or time_ns < bound_ns * (1 - _SLACK)
 
@@ -353,8 +354,8 @@ def _last_tallies(records: Sequence[Record]) -> list[TallyRecord]:
 def _untried(
     root: Candidate, records: Sequence[Record], bounder: Bounder, cut_ns: float
 ) -> tuple[Untried, ...]:
-    """Every choice with values that were possible and never measured; what has no bound below the cut
-    cannot beat the best.
+    """Returns every choice with values that were possible and never measured. Values without a bound below the cut cannot beat
+    the best.
     """
     tried: dict[str, set[str]] = {}
     for r in records:

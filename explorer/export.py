@@ -28,8 +28,10 @@ _LINKED_TOO = ("-pthread",)  # what they begin with: for the linker as well
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written to `folder`. `function` is what C calls, `library` the shared library, built for this CPU or the GPU that
-    the text was written for; None where `compiler`, of a GPU, is not here.
+    """The files that were written to `folder`. `function` is the function for C to call.
+
+    `library` is the shared library, built for this CPU or for the GPU of the text. It is None where `compiler`, of a GPU, is not
+    here.
     """
 
     folder: Path
@@ -41,7 +43,7 @@ class Exported:
 
 def export(path: str | Path, folder: Path, inputs: Path | None = None) -> Exported:
     """Write the implementation of a run directory or best.json: kernel.c, a header, a program that checks it, CMakeLists.txt, and
-    the shared library. Of a GPU's, kernel.cu with a function that launches its kernels, and the library where nvcc is here.
+    the shared library. For a GPU, kernel.cu with a function that launches its kernels, and the library where nvcc is here.
 
     Arrays that the check cannot draw are in inputs.bin, as the run kept them or as the .npz file `inputs` has them.
     Raises as `replay`.
@@ -101,7 +103,7 @@ def _build(command: Sequence[str], file: Path) -> None:
 def cmake_text(
     function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
 ) -> str:
-    """Builds the library as it was built here, and the program that checks it, as a test."""
+    """Returns the CMake text that builds the library as it was built here, and the program that checks it, as a test."""
     target = _target(function)
     flags = _flags(command)
     linked = [x for x in flags if x.startswith(_LINKED_TOO)]
@@ -139,7 +141,7 @@ def cmake_text(
 def cuda_cmake_text(
     function: str, source: Source, command: Sequence[str], best: Best, has_inputs: bool
 ) -> str:
-    """The same for the text of a GPU, with nvcc and CUDA's runtime."""
+    """Returns the CMake text for the text of a GPU, with nvcc and CUDA's runtime."""
     target = _target(function)
     flags = _cuda_flags(command)
     architecture = next(x for x in flags if x.startswith("-arch=")).removeprefix("-arch=sm_")
@@ -166,7 +168,9 @@ def _target(function: str) -> str:
 
 
 def _origin(best: Best) -> str:
-    """Texts of a file that may be anybody's, in a program: none of them begins a line."""
+    """Returns a comment on the origin of the implementation. Its texts are of a file that may be anybody's: none of them begins a
+    line.
+    """
     compiler = best.file.conditions.compiler
     built_by = f": built by {compiler}" if compiler else ""
     return f"# {' '.join(f'{best.file.sequence}, {best.file.dtype}{built_by}'.split())}"
@@ -201,7 +205,7 @@ def _check(function: str, has_inputs: bool) -> list[str]:
 
 
 def _flags(command: Sequence[str]) -> list[str]:
-    """Those of a command line that are for the compiler, in order."""
+    """Returns the flags of a command line that are for the compiler, in order."""
     skipped = {"-shared", "-fPIC", "-o"}
     return [
         x for x in command[1:] if x.startswith("-") and x not in skipped and not x.startswith("-l")
@@ -209,7 +213,7 @@ def _flags(command: Sequence[str]) -> list[str]:
 
 
 def _cuda_flags(command: Sequence[str]) -> list[str]:
-    """The same of nvcc's, which makes a library here and not a cubin."""
+    """Returns the flags of nvcc's command line, which makes a library here and not a cubin."""
     return [x for x in _flags(command) if x != "-cubin"]
 
 

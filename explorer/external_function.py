@@ -41,7 +41,7 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Launch:
-    """How a CUDA kernel is started."""
+    """Launch parameters of a CUDA kernel."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -61,7 +61,7 @@ class Function:
 
 
 def functions_in(text: str, *, kernels: bool) -> tuple[Function, ...]:
-    """The functions without a result that others can call; of CUDA text the kernels."""
+    """Returns the functions without a result that others can call; of CUDA text the kernels."""
     found = []
     for match in _FUNCTION.finditer(_COMMENTS.sub(" ", text)):
         before = match["before"].split()
@@ -82,7 +82,8 @@ def foreign_source(
     launch: Launch | None = None,
     n_threads: int = 1,
 ) -> tuple[Function, Source]:
-    """The function called `name` (or that of the sequence, or the only one) in `file`, and what builds and calls it.
+    """Returns the function called `name` (or that of the sequence, or the only one) in `file`, and the source that builds and
+    calls it.
 
     With a `launch` the file is CUDA text and the function a kernel. Raises RecordError, one sentence, where there is no such
     function or its parameters are not those of the sequence.

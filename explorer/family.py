@@ -1,4 +1,6 @@
-"""A tuned sequence for many shapes: `load_tuned` gives a function that takes what was tuned for the shapes it is called with."""
+"""A tuned sequence for many shapes. `load_tuned` returns a function that uses the implementation tuned for the shapes of its
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _LOG = logging.getLogger("kernelscape")
 
 @dataclass(frozen=True)
 class Choice:
-    """Which implementation is used for some arguments.
+    """The implementation selected for some arguments.
 
     exact: tuned for these shapes on a machine like this one. nearest: the decisions that were tuned for the shapes of `sizes`, as
     far as they fit, `distance` away (the largest |log2| ratio of two extents); verified here. default: of the sequence without a
@@ -61,8 +63,8 @@ class Choice:
 class TunedFamily:
     """A tuned sequence for many shapes, called like the function it was made from; computes in place on NumPy arrays.
 
-    The first call with new shapes builds what it needs, and verifies what was not tuned for them; which one that is says `choice`,
-    and the logger "kernelscape" once.
+    The first call with new shapes builds an implementation, and verifies one that was not tuned for them. `choice` names it; the
+    logger "kernelscape" names it once.
     """
 
     def __init__(self, file: FamilyFile, sequence: Callable[..., Any] | None, place: str) -> None:
@@ -77,13 +79,15 @@ class TunedFamily:
         return f"<tuned {self._file.sequence} for {shapes or 'no shape'}>"
 
     def __call__(self, *args: Any) -> None:
-        """Raises LanguageError and TypeError for arguments that the sequence does not take, StaleError and DeviceError where no
+        """Runs the sequence on these arguments.
+
+        Raises LanguageError and TypeError for arguments that the sequence does not take, StaleError and DeviceError where no
         implementation can be built.
         """
         self._for(args)[0](*args)
 
     def choice(self, *args: Any) -> Choice:
-        """What a call with these arguments uses; it is built now if it was not before."""
+        """Returns the implementation that a call with these arguments uses; it is built now if it was not before."""
         return self._for(args)[1]
 
     def _for(self, args: Sequence[Any]) -> tuple[Tuned, Choice]:
@@ -124,7 +128,7 @@ class TunedFamily:
     def _restored(
         self, workload: Workload, near: Sequence[tuple[BestFile, float]]
     ) -> tuple[Tuned, Choice]:
-        """The nearest entry whose decisions give right code here, else the default."""
+        """Returns the nearest entry whose decisions give right code here, else the default."""
         device = self._device("" if not near else near[0][0].conditions.compiler)
         space = build_space(workload.problem, device.machine.facts())
         rng = np.random.default_rng(1)
@@ -158,7 +162,7 @@ class TunedFamily:
         )
 
     def _record(self, workload: Workload, rebuilt: Rebuilt, ns: float) -> BestFile:
-        """What is used, as a record of its own."""
+        """Returns a record of the implementation that is used."""
         return BestFile(
             schema=SCHEMA,
             sequence=workload.sequence,

@@ -1,4 +1,4 @@
-"""How a session ends: the best are timed again, other compilers build them, and what was found is kept and told."""
+"""Finalisation of a session: times the best again, builds them with other compilers, stores and reports the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .workload import Options, Workload
 
 
 class Ending:
-    """Tells how a session has ended, whatever it has come to."""
+    """Reports the end of a session, whatever its result."""
 
     def __init__(
         self, workload: Workload, folder: Path, standing: Standing, deadlines: Deadlines, tell: Tell
@@ -40,14 +40,14 @@ class Ending:
         self.is_disturbed = False  # the final re-measurement
 
     def early(self, interrupt: Interrupt) -> st.Ended:
-        """Where preparing alone took the time there was."""
+        """Ends a session that was interrupted, or whose time limit passed, while it was prepared."""
         if interrupt.is_set:
             return self.tell("interrupted", None, 0)
         tell_out_of_time(self._deadlines, self._tell)
         return self.tell("time_limit", None, 0)
 
     def tell(self, status: str, best: ev.Outcome | None, alarms: int) -> st.Ended:
-        """Keep and tell how it ended; `best` is None where nothing valid was found."""
+        """Records and reports the end; `best` is None where nothing valid was found."""
         s = self._standing
         best_ns = None if best is None else best.time_ns
         bound_ns = None if best is None else s.claims.bound_ns
@@ -92,13 +92,13 @@ class Ending:
 
 
 def tell_out_of_time(deadlines: Deadlines, tell: Tell) -> None:
-    """Say that the time limit has passed before anything was measured, and what took it."""
+    """Reports that the time limit has passed before anything was measured, and the phase that took it."""
     assert deadlines.limit_s is not None, "only a limit or a signal cuts"
     tell(st.OutOfTime(deadlines.limit_s, deadlines.during))
 
 
 def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.Ended:
-    """The end of a session whose time limit passed before there was a run to be kept."""
+    """Ends a session whose time limit passed before there was a run to store."""
     tell_out_of_time(deadlines, tell)
     elapsed_s = round(deadlines.elapsed_s, 3)
     ended = st.Ended(status="time_limit", run_dir=str(folder), elapsed_s=elapsed_s)
@@ -107,7 +107,7 @@ def end_before_the_run(folder: Path, deadlines: Deadlines, tell: Tell) -> st.End
 
 
 class LastRounds:
-    """What a session does once its search has finished."""
+    """Last rounds of a session, once its search has finished."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class LastRounds:
             return self._ending.tell(status, None, alarms)
         best, won = top[0], None
         if status != "interrupted":
-            with suppress(Stopped), self._deadlines.cut():  # then what was there before it stands
+            with suppress(Stopped), self._deadlines.cut():  # then the results before it stand
                 if s.numpy.is_due and not self._deadlines.is_late:
                     take_numpy(
                         s.numpy, s.device, self._worker, self._deadlines.is_past_waiting, self._tell
@@ -165,7 +165,7 @@ class LastRounds:
         outcome = best[0]
         assert outcome.time_ns is not None
         if outcome.is_by_ratio:
-            claims.bound_ns = None  # it says how it compares, and not what it takes
+            claims.bound_ns = None  # a time by ratio is relative, no measured time
         if claims.is_contradicted(outcome.time_ns, status == "optimal"):
             s.writer.note("alarm", outcome.key)
             alarms += 1
@@ -177,7 +177,9 @@ class LastRounds:
         return self._ending.tell(status, outcome, alarms)
 
     def _time_again(self) -> list[Entry]:
-        """The best candidates and the default, timed in turn; best first. [] where that told nothing."""
+        """Times the best candidates and the default in turn. Returns them best first; [] where none is right or other work
+        disturbed the times.
+        """
         default = self._standing.default
         finalists = self._evaluator.contenders.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, default)
@@ -200,7 +202,7 @@ class LastRounds:
         return [(t.outcome, t.candidate) for t in timed]
 
     def _from_a_right_one(self, timed: list[TimedAgain]) -> list[TimedAgain]:
-        """The same without what comes before the first that is right on all input sets: of the best this is claimed."""
+        """Drops the candidates before the first that is right on all input sets: the best must be."""
         for k, t in enumerate(timed):
             assert t.artifact is not None, "it was timed"
             if self._evaluator.is_right((t.outcome, t.candidate), t.artifact):
@@ -208,7 +210,7 @@ class LastRounds:
         return []
 
     def _try_other_compilers(self, top: list[Entry]) -> CompiledBest | None:
-        """The best as the compiler that makes it fastest builds it; None where that is the compiler of the search."""
+        """Returns the best as built by the compiler that makes it fastest; None where that is the compiler of the search."""
         s = self._standing
         left_s = self._deadlines.others_s
         if left_s < LEAST_S + s.preparing_s:

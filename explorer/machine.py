@@ -1,4 +1,4 @@
-"""What a session asks of the machine: a worker, its conditions, a time of NumPy, and how fast it is right now."""
+"""Measurements of the machine for a session: a worker, its conditions, a time of NumPy, and its current speed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAR = 4.0  # a hypervisor changes rates by a factor of two, and copies past the
 
 
 def open_worker(device: AbstractDevice) -> AbstractWorker:
-    """A worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
+    """Returns a worker that evaluates on the device. Raises DeviceError when nothing can be run on it here."""
     device.runner.check()
     own = device.worker()
     if own is None:
@@ -48,11 +48,13 @@ def time_reference(
     reference: tuple[str, str],
     is_over: Callable[[], bool] = lambda: False,
 ) -> Measurement | None:
-    """A NumPy function on the inputs that a worker of candidates was prepared with, by the rules for candidates; in a child of its
-    own: its threads must not be bound. None where it took too long, or `is_over` first.
+    """Times a NumPy function on the inputs that a worker of candidates was prepared with, by the rules for candidates.
 
-    A library's threads wait for one another all the time: where other work has one core for a moment, all of its threads stand
-    still. A product of 12 ms so took 30 ms, with 30 of 33 samples disturbed.
+    It runs in a child process of its own, since its threads must not be bound. None where it took too long, or `is_over` came
+    first.
+
+    A library's threads synchronise all the time: where other work has one core for a moment, all of its threads stand still. A
+    product of 12 ms so took 30 ms, with 30 of 33 samples disturbed.
     """
     if not device.runner.times_functions:
         return None
@@ -68,10 +70,10 @@ def time_reference(
 
 
 def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
-    """The best that each way of using memory, a launch and a barrier show right now, by name ({} where that is not known). What is
-    faster than any calibration saw, and is not memory, is kept with it.
+    """Returns the best value that each way of using memory, a launch and a barrier show right now, by name ({} where unknown).
 
-    A look at memory after a pass through the caches is a little too fast to be kept.
+    Values faster than any calibration are stored with it, memory excepted. A look at memory after a pass through the caches is a
+    little too fast to be stored.
     """
     samples = worker.probe_state()
     if samples:
@@ -80,10 +82,10 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
 
 
 def is_far_below(target: Target, worker: AbstractWorker) -> bool:
-    """Whether a machine that was never calibrated is so much slower than the guess that a look at it, half a second, would lower
-    no bound: a glance at reading tells. Ways of using memory differ by less than what is asked for here, and so do moments.
+    """True if a machine that was never calibrated is so much slower than the guess that a full measurement would lower no bound.
 
-    A team of one has no barrier, and a launch of it may be as quick as was guessed.
+    A short probe of reading decides; the full one takes half a second. Ways of using memory differ by less than the factor
+    required here, and so do moments. A team of one has no barrier, and a launch of it may be as quick as was guessed.
     """
     if target.calibrated or target.cores == 1:
         return False
@@ -94,8 +96,8 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
     """Lowers the scale of bounds when memory, launches or barriers are faster `now` than the target says.
 
     A virtual machine's cores move between sockets and caches while it runs, so the rates of memory
-    change by a factor of two within minutes, and what a barrier costs by more; a bound has to hold in the fastest state. A bound
-    is a sum and maximum of what these take and of what does not change, so it falls by no more than the one that changed most.
+    change by a factor of two within minutes, and the cost of a barrier by more. A bound has to hold in the fastest state. A bound
+    combines, by sums and maxima, the times of these and times that do not change. So it falls by no more than the largest change.
     """
     memory = {name: rate for name, rate in now.items() if name.startswith("memory_")}
     writes = [rate for name, rate in memory.items() if name.startswith("memory_write")]
@@ -112,8 +114,10 @@ def lower_to(scale: BoundScale, target: Target, now: dict[str, float]) -> None:
 
 
 def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
-    """The lower bound of all implementations, in ns, if memory delivers what it does now: bytes a nanosecond by way of using it, as
-    `AbstractWorker.interleave_beside` says. None where nothing is known. It prunes nothing.
+    """Returns the lower bound of all implementations, in ns, if memory delivers the current `rates`; None where nothing is known.
+
+    `rates` are bytes a nanosecond by way of using memory, as `AbstractWorker.interleave_beside` returns them. The bound prunes
+    nothing.
     """
     target: Target = root.space.target
     if not rates:
@@ -133,8 +137,9 @@ def bound_now(root: Candidate, rates: Mapping[str, float]) -> float | None:
 
 
 def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> float | None:
-    """The bound of the machine as it is now, if it may be one: None where the best is faster by more than its spread. Then the
-    probe met a slower machine than the best did, and says nothing of it.
+    """Returns the bound of the machine as it is now, if it is valid; None where the best is faster by more than its spread.
+
+    Then the probe measured a slower state of the machine than the best did, and says nothing of it.
     """
     if bound_now_ns is None or bound_now_ns > best_ns * (1 + spread):
         return None
@@ -142,7 +147,7 @@ def believed_now(bound_now_ns: float | None, best_ns: float, spread: float) -> f
 
 
 def _curve_ratios(target: Target, now: dict[str, float]) -> list[float]:
-    """Rates of reading again and again that the target says over those of `now`, where both know the size."""
+    """Returns the target's rates of repeated reading divided by those of `now`, for sizes that both contain."""
     known = {
         (curve.kind, curve.cores, read + written): rate
         for curve, rates in at_best(target)
@@ -160,7 +165,7 @@ def lower_to_earlier(
 ) -> None:
     """Lowers the scale of bounds as far as earlier sessions had: the machine may have been faster then, or a bound wrong.
 
-    `doubted` are source keys of implementations that were faster than their bound; `bound` says what it is today, in ns.
+    `doubted` are source keys of implementations that were faster than their bound. `bound` returns the bound of today, in ns.
     """
     bounded = [r for r in evaluations if r.bound_ns > 0]
     factors = [r.bound_ns / bound(r) for r in bounded[-1:]]

@@ -1,7 +1,7 @@
-"""States of the machine that a search meets: times taken in one say little about another.
+"""Machine states during a search: times taken in one say little about another.
 
-A virtual machine's cores move between sockets and caches while it runs. Memory then delivers half or twice as much, for some
-tens of seconds, and which of two programs is the faster may change with it.
+A virtual machine's cores move between sockets and caches while it runs. Memory then delivers half or twice as much, for some tens
+of seconds, and the order of two programs may change with it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Program = TypeVar("Program")
 EARLIER = -1  # the state of times that another session took
 LAST = -2  # that of final rounds without a control
 
-_SAME = 0.25  # in times as far apart as this, the control has met the same state: less is noise on a shared machine
+_SAME = 0.25  # relative difference of the control's times within one state: it is noise on a shared machine
 
 
 class MachineStates:
-    """Tells states apart by the time of one program, the control, that is timed again and again."""
+    """Distinguishes machine states by the time of one program, the control, that is timed again and again."""
 
     def __init__(self) -> None:
         self._control_ns: dict[int, float] = {}  # of each state that can be recognised
@@ -30,22 +30,22 @@ class MachineStates:
 
     @property
     def control_ns(self) -> float:
-        """How long the control takes in the current state; 0.0 before there is one."""
+        """The control's time in the current state; 0.0 before there is one."""
         return self._control_ns.get(self.current, 0.0)
 
     @property
     def slowness(self) -> float:
-        """How many times as long programs take in the current state as in the first, as far as the controls tell."""
+        """The ratio of program times in the current state to those in the first, as far as the controls tell."""
         return self._slowness[self.current]
 
     def anchor(self, control_ns: float) -> None:
-        """Another program is the control from now on, and takes so long in the current state; others will not be known again."""
+        """Makes another program the control, with this time in the current state. Other states are not recognised any more."""
         self._control_ns = {self.current: control_ns}
 
     def meet(self, control_ns: float) -> float | None:
-        """The machine is in the state in which the control takes so long, a known one or a new one.
+        """Finds the state of the machine, a known one or a new one, from the control's time.
 
-        Where that is another state than before: how many times as long the control takes now, else None.
+        Returns the ratio of the control's time to the one before where the state has changed, else None.
         """
         before_ns = self._control_ns[self.current]
         if _distance(before_ns, control_ns) <= log(1 + _SAME):
@@ -63,8 +63,9 @@ class MachineStates:
 
 
 def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: float) -> list[Program]:
-    """At most n of (state, ns, program), the fastest first: the best of every state before the second best of any. Those that
-    take more than `near` times as long as the best of their state are left out.
+    """Returns at most n programs of (state, ns, program): the best of every state before the second best of any, fastest first.
+
+    Programs that take more than `near` times as long as the best of their state are left out.
     """
     by_state: dict[int, list[tuple[float, Program]]] = {}
     for state, ns, program in sorted(timed, key=lambda entry: entry[1]):
@@ -80,8 +81,10 @@ def best_of_each(timed: Iterable[tuple[int, float, Program]], n: int, near: floa
 
 
 def least_regret(ratios: Sequence[Mapping[int, float]]) -> list[float]:
-    """The most by which each program takes longer than another, as a logarithm: the mean over the states of the machine in which
-    both were timed. `ratios` are of each, by state, times over those of one program; the best has the least.
+    """Returns for each program the most by which it takes longer than another, as a logarithm. The best has the least.
+
+    Two programs are compared by the mean over the states of the machine in which both were timed. `ratios` are, of each by state,
+    times divided by those of one program.
     """
     return [max(_longer(a, b) for b in ratios) for a in ratios]
 

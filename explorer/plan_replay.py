@@ -1,7 +1,7 @@
-"""A program follows what was found: `ks.init(decisions=...)`.
+"""Plan replay in a program, `ks.init(decisions=...)`: runs stored implementations in place of its kernels.
 
-Calls of kernels are held back as long as they may become a sequence that was explored, with fields of the program in the place of
-its arrays. When it is whole, the implementation that was found runs; where the program does something else, the calls that wait
+Calls of kernels are deferred as long as they may become an explored sequence, with fields of the program in the place of its
+arrays. When the sequence is complete, its stored implementation runs. Where the program does something else, the deferred calls
 run one by one, as they would have without it.
 """
 
@@ -42,7 +42,7 @@ from ..runtime.records.store import TunedStore
 from .results import Best, load
 
 _Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
-# What is wrong with a file, or with the machine for it: the program then runs without it.
+# Errors of a file, or of the machine for it: the program then runs without the plan.
 _UNUSABLE = (
     RecordError,
     ArchiveError,
@@ -56,7 +56,7 @@ _UNUSABLE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """A kernel that sequences call; `text` is all that decides about what it computes, `where` the line that called it first."""
+    """A kernel that sequences call. `text` is all that decides its computation, `where` the line that called it first."""
 
     instance: Instance
     text: str
@@ -64,7 +64,7 @@ class _Kernel:
     behind: Executor
 
     def run(self, values: _Values) -> None:
-        """Makes a call as it would be made without what was found."""
+        """Runs a call as without plan replay."""
         ir = self.instance.ir
         n = len(ir.arrays)
         arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
@@ -73,7 +73,9 @@ class _Kernel:
 
 
 def _text(ir: KernelIR) -> str:
-    """What a kernel computes; programs go on when they are edited above it, or moved."""
+    """Returns the canonical text of a kernel's computation. It has no places, so programs may be edited above the kernel, or
+    moved.
+    """
     return spelled(ir, has_places=False)
 
 
@@ -82,7 +84,7 @@ _Held = tuple[_Kernel, _Values]  # a call that waits
 
 @dataclass(eq=False)
 class _Sequence:
-    """What was found for a sequence, and the texts of its kernels."""
+    """The stored implementation of a sequence, and the texts of its kernels."""
 
     best: Best
     n_runs: int = 0
@@ -125,7 +127,7 @@ class _Sequence:
 
 @dataclass
 class _Match:
-    """A sequence as far as the program has called it: which field stands for which array, which number for which scalar."""
+    """A sequence as far as the program has called it: fields bound to its arrays, and numbers bound to its scalars."""
 
     sequence: _Sequence
     n: int = 0
@@ -137,7 +139,7 @@ class _Match:
         return self.n == len(self.sequence.calls)
 
     def goes_on(self, held: _Held) -> bool:
-        """Whether the next call of the sequence is this one, which is then behind it."""
+        """True if this call is the next of the sequence. The match is then advanced past it."""
         s, (kernel, values) = self.sequence, held
         if kernel.text != s.kernels[self.n]:
             return False
@@ -170,7 +172,7 @@ class _Match:
         return _is_same(expected.dtype.numpy.type(value), wanted)
 
     def prepared(self) -> Callable[[], object]:
-        """The run of what was found, which raises IndexError before anything is written."""
+        """Returns the run of the stored implementation, which raises IndexError before anything is written."""
         s = self.sequence
         zeros = {name: dtype.numpy.type(0).item() for name, dtype in s.scalars.items()}
         given = {**zeros, **self.scalars, **self.arrays}
@@ -186,7 +188,9 @@ class _Match:
 def _claimed(
     name: str, run: Callable[[], object], claims: Sequence[tuple[Any, StructureTree]]
 ) -> None:
-    """A run on sparse fields, of which some writes may not have been made: the last counters of each tree say so."""
+    """Runs an implementation on sparse fields. Raises KernelAssertionError where the last counters of a tree show writes that
+    were not made.
+    """
     run()
     if not any(of_tree[OUTSIDE] or of_tree[FULL] for of_tree, _ in claims):
         return
@@ -202,13 +206,13 @@ def _claimed(
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Whether two numbers are one; -0.0 is another than 0.0."""
+    """True if two numbers are equal; -0.0 differs from 0.0."""
     return bool(a == b) and (a != 0 or copysign(1, a) == copysign(1, b))
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A sequence that was whole: its calls, and what ran in their place."""
+    """A complete sequence: its calls, and the function that ran in their place."""
 
     sequence: _Sequence
     calls: tuple[_Held, ...]
@@ -217,9 +221,10 @@ class _Run:
 
 
 class Follower(AbstractDeferringExecutor):
-    """Follows some sequences; of two that end with the same call the first. All other calls go to `behind`.
+    """Replays the plans of some sequences. Of two that end with the same call the first counts. All other calls go to `behind`.
 
-    Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, no more is asked.
+    Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, nothing else is
+    checked.
     """
 
     def __init__(self, sequences: Sequence[_Sequence], behind: Executor) -> None:
@@ -231,7 +236,7 @@ class Follower(AbstractDeferringExecutor):
         self._matches: list[_Match] = []
         self._last: _Run | None = None
         self._repeats = (
-            True  # what is held are the first calls of `_last`, and `_matches` is not kept
+            True  # the held calls are the first calls of `_last`, and `_matches` is not maintained
         )
         self._lock = threading.RLock()
         _followers.add(self)
@@ -279,7 +284,7 @@ class Follower(AbstractDeferringExecutor):
     def _take(
         self, held_as: _Kernel, *values: Any, kernel: object = None, args: _Values = ()
     ) -> bool:
-        """A call waits, or all that waits and then itself have run."""
+        """Defers a call, or runs the deferred calls and then this one."""
         with self._lock:
             held, last = self._held, self._last
             if self._repeats and last is not None:
@@ -299,7 +304,9 @@ class Follower(AbstractDeferringExecutor):
             return True
 
     def _goes_on(self, held: _Held) -> bool:
-        """Whether there is a sequence that begins with what is held and this call, which is then held, too, or has run."""
+        """True if a sequence begins with the deferred calls and this one. The call is then deferred, too, or the complete
+        sequence has run.
+        """
         if self._repeats:
             self._repeats = False
             self._matches = [_Match(s) for s in self._sequences if s.is_usable]
@@ -344,7 +351,7 @@ class Follower(AbstractDeferringExecutor):
             self._last = None
 
     def go_on_in_child(self) -> None:
-        """In a child of fork(): the thread that held the lock may be gone."""
+        """Makes a new lock in a child of fork(): the thread that held the old one may be gone."""
         self._lock = threading.RLock()
 
     def _forget(self) -> None:
@@ -386,8 +393,8 @@ def _why(s: _Sequence) -> str:
 
 
 def follow(decisions: object, behind: Executor) -> Follower | None:
-    """An executor that runs the plans that `ks.init(decisions=...)` names; `behind` runs all other calls. None where no plan can be
-    used. Each of those gives a warning.
+    """Returns an executor that runs the plans that `ks.init(decisions=...)` names; `behind` runs all other calls. None where no
+    plan can be used. Each unusable plan gives a warning.
     """
     sequences = _of_store() if decisions is True else _of_files(decisions)
     if not sequences:
@@ -415,7 +422,7 @@ def _of_files(decisions: object) -> list[_Sequence]:
 
 
 def _of_store() -> list[_Sequence]:
-    """What the tuned store has for functions of the file that runs, on this machine's CPU."""
+    """Returns the sequences of the tuned store for functions of the running file, on this machine's CPU."""
     file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
     try:
         with TunedStore() as store:

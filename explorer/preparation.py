@@ -1,4 +1,4 @@
-"""Before a search: inputs are drawn and handed to the worker, and a NumPy function of the user's is compared with the kernels."""
+"""Preparation of a search: draws inputs, passes them to the worker, and compares the user's NumPy function with the kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .workload import Options, Workload
 
 
 class Preparation:
-    """That of one session."""
+    """The preparation of one session."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Preparation:
         self._tell = tell
 
     def run(self, worker: AbstractWorker) -> None:
-        """Hand the inputs to the worker. Raises WrongReferenceError, FailedReferenceError, and Stopped."""
+        """Passes the inputs to the worker. Raises WrongReferenceError, FailedReferenceError, and Stopped."""
         s, o, standing = self._workload, self._options, self._standing
         rng = np.random.default_rng(o.seed)
         is_over, is_enough = self._deadlines.of_reference()

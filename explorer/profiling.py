@@ -1,4 +1,4 @@
-"""The profile of a session: what the bodies of a sequence do on the arguments that are measured."""
+"""Profile of a session: execution counts of a sequence's bodies on the arguments that are measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARE, _MOST_S = 0.15, 20.0  # of the time limit: most is the compiling of what
 
 
 def known_profile(folder: Path) -> Profile | None:
-    """That of a run that goes on: its bounds are for these arguments. Raises RecordError."""
+    """Returns the profile of a resumed run: its bounds are for these arguments. Raises RecordError."""
     header = load_header(folder / HEADER)
     return None if isinstance(header.profile, msgspec.UnsetType) else header.profile
 
@@ -28,8 +28,10 @@ def known_profile(folder: Path) -> Profile | None:
 def take_profile(
     workload: Workload, limit_s: float | None, is_interrupted: Callable[[], bool]
 ) -> Profile | None:
-    """What a run of the reference on the first arguments counts, and the next one. None where values decide nothing, or it takes
-    too long: the bound then counts what bodies do on any arguments. Raises Stopped once interrupted.
+    """Returns the execution counts of a reference run on the first arguments, and of the next run.
+
+    None where values decide nothing, or where counting takes too long: the bound then counts work that bodies do on any
+    arguments. Raises Stopped once interrupted.
     """
     made = counting(workload.problem)
     if made is None:
@@ -45,7 +47,7 @@ def take_profile(
         if is_interrupted():
             raise
     except (IndexError, AssertionError, MemoryError):
-        pass  # of such arguments the input sets say what is wrong
+        pass  # the input sets report the errors of such arguments
     return None
 
 
@@ -56,7 +58,7 @@ def _counted(made: Counting, workload: Workload, is_late: Callable[[], bool]) ->
         found = reference.run(made.recording, arrays, scalars, wide=False)
         profile = made.read(arrays, found)
         if not profile.is_settled and not is_late():
-            # A first call may do once what later ones need not do.
+            # A first call may do work that later calls need not repeat.
             arrays = {**found, **made.arrays()}
             found = reference.run(made.recording, arrays, scalars, wide=False)
             profile = profile.and_then(made.read(arrays, found))

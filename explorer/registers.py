@@ -1,4 +1,4 @@
-"""Registers as compilers report them, in a run: beside every candidate, in its bound, and in what the search expects and cuts."""
+"""Register counts that compilers report: recorded with every candidate, and used in its bound, in its expected time and in cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Launches = tuple[LaunchRecord, ...]
 
 
 def registers_of_tasks(launches: Launches, n_tasks: int) -> list[float]:
-    """[n_tasks] registers of a thread in the kernel of each task; 0 where they were not reported."""
+    """Returns [n_tasks] registers of a thread in the kernel of each task; 0 where they were not reported."""
     known = [0.0] * n_tasks
     for x in launches:
         for t in x.tasks:
@@ -30,9 +30,9 @@ def registers_of_tasks(launches: Launches, n_tasks: int) -> list[float]:
 
 
 class Registers:
-    """What the compilers of a run said, and what follows: where a device does not report, nothing.
+    """Compiler reports of a run, and the register model fitted to them; empty where a device does not report.
 
-    The model is made of the launches in the journal alone, so a session that goes on has the one that the last one had.
+    The model is made of the launches in the journal alone, so a resumed session has the one that the last one had.
     """
 
     def __init__(self, reporter: AbstractReporter, space: Space, bounder: Bounder) -> None:
@@ -49,8 +49,9 @@ class Registers:
         self.model.note(Compiled(x.counted, x.registers, x.spill_bytes) for x in known)
 
     def launches(self, candidate: Candidate, source: Source, report: BuildReport) -> Launches:
-        """Every launch of a compiled candidate, beside what the space counts: of the tasks of a launch the one with most. What
-        converts trees into a layout is none of the tasks that the space knows.
+        """Returns every launch of a compiled candidate, with the register count of the space: of a launch's tasks the largest.
+
+        Tasks that convert trees into a layout are not in the space, and are left out.
         """
         counted = self._bounder.registers(candidate)
         tasks = [tuple(t for t in x.tasks if t < len(counted)) for x in source.launches]
@@ -74,7 +75,7 @@ class Registers:
                 self.note(r.launches)
 
     def reports(self, candidate: Candidate, source: Source) -> Reported:
-        """What the launches of a built candidate take, which is learned."""
+        """Returns the report on the launches of a built candidate, and learns from it."""
         report = self._reporter.report(source) if self._reporter.reports else None
         if not isinstance(report, BuildReport):
             return Reported()
@@ -83,22 +84,22 @@ class Registers:
         return Reported(launches, self.bound_ns(candidate, launches))
 
     def bound_ns(self, candidate: Candidate, launches: Launches) -> float:
-        """A lower bound; the blocks that a multiprocessor holds are known where the candidate's own registers are."""
+        """Returns a lower bound. The blocks resident on a multiprocessor are known where the candidate's own registers are."""
         known = registers_of_tasks(launches, len(self._space.problem.tasks))
         return self._bounder.ns(candidate, registers=known)
 
     def expected_ns(self, candidate: Candidate) -> float:
-        """The bound with the registers that are expected; 0 before there are reports."""
+        """Returns the bound with the registers that are expected; 0 before there are reports."""
         if not self.model.n_reports:
             return 0.0
         return self._bounder.expected_ns(candidate, *self.model.line)
 
     def neighbour(self, centre: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd | None:
-        """A neighbour in the space as wide as it is by now."""
+        """Returns a neighbour in the space at its current width."""
         return self._neighbour(centre, rng)
 
     def widened(self) -> Candidate | None:
-        """The root of the space with the room that the reports ask for, when that has grown; else None."""
+        """Returns the root of the space with the room that the reports require, when that has grown; else None."""
         if self.model.room <= self._room:
             return None
         self._room = self.model.room
@@ -109,7 +110,7 @@ class Registers:
 
 
 def reported_launches(records: Sequence[object], source_key: str) -> Launches:
-    """What the journal says of the launches of a source; () where it says nothing."""
+    """Returns the launches that the journal has for a source; () where it has none."""
     evaluations = (r for r in records if isinstance(r, EvaluationRecord))
     own = [r.launches for r in evaluations if r.source_key == source_key]
     return next((launches for launches in own if isinstance(launches, tuple)), ())

@@ -1,4 +1,4 @@
-"""The best of a search timed once more, in turn, so that a change of the machine meets all of them."""
+"""Final re-measurement: times the best of a search once more, in turn, so that a change of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from .evaluation import Evaluator
 from .machine_state import LAST, least_regret
 
 NOTHING = Roofline(0.0, 0.0, 0.0)
-_DISTURBED = 0.2  # a spread beyond which timing again has told nothing
+_DISTURBED = 0.2  # a spread beyond which the re-measurement shows nothing
 
 
 @dataclass(frozen=True, slots=True)
 class TimedAgain:
-    """A candidate with its new time; `searched_ns` is the one that the search measured, `paired_ns` and `paired_spread` what it
-    takes without what the machine did to all (runtime/measure/timing.py). `artifact` is what was timed.
+    """A candidate with its new time. `searched_ns` is the time that the search measured; `artifact` is the build that was timed.
+
+    `paired_ns` and `paired_spread` are without the machine's effects common to all candidates (runtime/measure/timing.py).
     """
 
     outcome: ev.Outcome
@@ -54,10 +55,11 @@ def time_again(
     limit_s: float,
     moved: Roofline = NOTHING,
 ) -> tuple[list[TimedAgain], dict[str, float]]:
-    """Builds each alone and times them in turn with the control of the search, sample by sample; what no longer builds or runs is
-    left out. The best comes first, by ratios to the control in all states of the machine that were seen.
+    """Builds each entry alone and times them in turn with the control of the search, sample by sample.
 
-    Also what memory delivered in the same rounds, with arrays as large as what is `moved`: bytes a nanosecond by way of using it.
+    Entries that no longer build or run are left out. The best comes first, by ratios to the control in all states of the machine
+    that were seen. Also returns the rates that memory delivered in the same rounds, with arrays as large as the bytes `moved`:
+    bytes a nanosecond by way of using it.
     """
     started_s = time.monotonic()
     built = evaluator.artifacts([candidate for _, candidate in entries])
@@ -90,7 +92,9 @@ def time_again(
 def _note_ratios(
     timed: Sequence[TimedAgain], evaluator: Evaluator, controls: Sequence[Measurement | Failure]
 ) -> None:
-    """Keep what the rounds have told of the state that the machine was in; where the control did not run, it is one of its own."""
+    """Records the ratios of the rounds in the state that the machine was in. Where the control did not run, it is a state of its
+    own.
+    """
     control, state, is_told = evaluator.control, LAST, False
     for found in controls:
         if isinstance(found, Measurement):
@@ -104,8 +108,8 @@ def _note_ratios(
 def in_all_states(
     timed: Sequence[TimedAgain], ratios: Sequence[Mapping[int, float]]
 ) -> list[TimedAgain]:
-    """The same, best first, with paired times that are beside that of the best what they are in the mean over all states of the
-    machine in which both were timed; `ratios` are of each, by state.
+    """Returns the candidates best first, with paired times relative to the best's by the mean over the states of the machine in
+    which both were timed. `ratios` are of each, by state.
     """
     if not timed:
         return []
@@ -119,9 +123,9 @@ def in_all_states(
 
 
 def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
-    """Of those that cannot be told apart from the first of `timed`, the one that uses most threads comes first.
+    """Puts first, of the candidates tied with the first of `timed`, the one with most parallel tasks.
 
-    Other work on the machine, which takes a core now and then, favours what needs one only; who uses the result has all of them.
+    Background load takes a core now and then, which favours serial code; a user of the result has all cores.
     """
     if not timed:
         return []
@@ -130,7 +134,7 @@ def threads_first(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
 
 
 def n_parallel(candidate: Candidate) -> int:
-    """Tasks of a complete candidate that all threads share."""
+    """Returns the number of tasks of a complete candidate that all threads share."""
     space = candidate.space
     return len(
         {
@@ -142,13 +146,15 @@ def n_parallel(candidate: Candidate) -> int:
 
 
 def _ties(timed: Sequence[TimedAgain]) -> list[TimedAgain]:
-    """Those whose spread reaches that of the first."""
+    """Returns the candidates whose spread reaches that of the first."""
     high_ns = timed[0].paired_ns * (1 + timed[0].paired_spread)
     return [t for t in timed if t.paired_ns * (1 - t.paired_spread) <= high_ns]
 
 
 def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
-    """How many cannot be told apart from the first, and whether the machine was too restless to tell anything."""
+    """Returns the final comparison: the times, the number of ties with the first, and whether the machine was too restless to
+    tell.
+    """
     entries = tuple(
         st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)
         for t in timed

@@ -1,4 +1,4 @@
-"""What was found, from its file: `load` and `replay` it, measure it again, write its text."""
+"""Stored results: `load` and `replay` an implementation from its file, measure it again, write its text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .machine import open_worker
 
 @dataclass(frozen=True)
 class Best:
-    """An implementation that was found: its decisions, times and text."""
+    """A stored implementation: its decisions, times and text."""
 
     file: BestFile
     device: AbstractDevice
@@ -74,8 +74,9 @@ class Best:
         return open_tuned(self.file, rebuilt, self.device, check_indices=check_indices)
 
     def adopt_library(self) -> str:
-        """Let the library beside the file stand for a build where it may (runtime/records/libraries.py); else the sentence
-        that says why it may not, "" where there is none.
+        """Uses the library beside the file in place of a build where that is allowed (runtime/records/libraries.py).
+
+        Else returns the sentence that gives the reason; "" where there is no library.
         """
         if self.place is None:
             return ""
@@ -85,12 +86,12 @@ class Best:
         return note
 
     def known_arrays(self, rebuilt: Rebuilt, inputs: Path | None) -> dict[str, Any]:
-        """The arrays that are not drawn (runtime/records/known_inputs.py). Raises RecordError."""
+        """Returns the arrays that are not drawn (runtime/records/known_inputs.py). Raises RecordError."""
         place = self.place or Path(BEST)
         return known_arrays(self.file.stored, rebuilt.recording, rebuilt.problem, place, inputs)
 
     def save(self, path: str | Path) -> Path:
-        """Write it as a best.json, which `replay` takes and which needs nothing else; what lies beside it goes along."""
+        """Writes it as a best.json, which `replay` takes and which needs nothing else. Files beside it are copied along."""
         if self.place is not None:
             copy_kept(self.file.stored, self.place, Path(path).parent)
         if self.place is not None and not isinstance(self.file.library, UnsetType):
@@ -137,10 +138,10 @@ def replay(path: str | Path, *, trust_library: bool = False) -> Tuned:
 
 @dataclass(frozen=True)
 class Again:
-    """A replay: the stored implementation, what became of it, and notes on what has changed.
+    """Result of a replay: the stored implementation, its outcome, and notes on changes.
 
-    `machine` is how many times as long the default takes as when the implementation was stored, where that was looked at: then the
-    machine itself is slower.
+    `machine` is the default's time now divided by its time when the implementation was stored, where that was measured: above 1
+    the machine itself is slower.
     """
 
     file: BestFile
@@ -192,7 +193,7 @@ def replay_again(
 def _beside_default(
     again: Again, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker
 ) -> Again:
-    """The same, timed in turn with the default: that one tells whether it is the machine that is slower."""
+    """Returns the replay, timed in turn with the default: the default shows whether the machine itself is slower."""
     firsts = first_candidates(rebuilt.space, limit=1)
     # In another space the default may be another program than the one whose time was stored.
     is_same = rebuilt.space.key == again.file.space_key
@@ -210,8 +211,8 @@ def _beside_default(
 
 
 def write_source(path: str | Path, folder: Path) -> tuple[Path, str, str]:
-    """Write the text of a stored implementation; the file, the command line that compiles it and
-    the functions it exports. Raises as `replay`.
+    """Writes the text of a stored implementation. Returns the file, the command line that compiles it and the functions it
+    exports. Raises as `replay`.
     """
     best = load(path)
     source = rebuild(best.file, best.device.machine.facts(), dialect_of(best.device)).source

@@ -1,4 +1,4 @@
-"""What a session leaves on disk: the header, the journal, the best implementation so far."""
+"""Files of a session: the header, the journal, the best implementation so far."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REFUSALS = 30  # constraints named in a tally; the others are summed
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The best implementation, with what is known about it."""
+    """The best implementation, with its times, its bound and its conditions."""
 
     candidate: Candidate
     source: Source
@@ -118,14 +118,14 @@ class RunWriter:
         return [r.text for r in records if isinstance(r, NoteRecord) and r.kind == kind]
 
     def failures(self) -> dict[str, int]:
-        """How often each status that is not "ok" came up, over all sessions."""
+        """Returns the count of each status that is not "ok", over all sessions."""
         counts = Counter(r.status for r in self.evaluations if r.status != "ok")
         return dict(sorted(counts.items()))
 
     # ------------------------------------------------------------------ writing
 
     def begin(self) -> None:
-        """Write the header, or see that the one that is there fits. Raises StaleError."""
+        """Writes the header, or checks that the existing one fits. Raises StaleError."""
         path = self._folder / HEADER
         if is_there(path):
             self._compare(load_header(path))
@@ -136,7 +136,7 @@ class RunWriter:
         self.machine()
 
     def place(self, worker: int) -> Place:
-        """Where a measurement of now is made, by this worker process of the session."""
+        """Returns the place of a current measurement by this worker process of the session."""
         return Place(
             session=self._session,
             tree=max(0, self._n_trees - 1),
@@ -152,20 +152,20 @@ class RunWriter:
         self._journal.append(record)
 
     def bound(self, bound_ns: float, limiting: Callable[[], str]) -> None:
-        """Keep a bound that moved, and what sets it, at most once a second."""
+        """Records a bound that moved, and the resource that sets it, at most once a second."""
         if self.at_s() - self._bound_told_s >= _BOUND_EVERY_S:
             self._bound_told_s = at_s = self.at_s()
             self._journal.append(BoundRecord(at_s=at_s, bound_ns=bound_ns, limiting=limiting()))
 
     def machine(self, ratio: float = 1.0) -> None:
-        """Keep what the session runs on, or that the machine takes `ratio` times as long as before."""
+        """Records the machine of the session, or that it takes `ratio` times as long as before."""
         c = self._conditions
         self._journal.append(
             MachineRecord(at_s=self.at_s(), device=c.machine, compiler=c.compiler, ratio=ratio)
         )
 
     def remeasured(self, told: st.Remeasured) -> None:
-        """Keep the final comparison."""
+        """Records the final comparison."""
         entries = tuple(
             AgainRecord(source_key=e.key, time_ns=e.time_ns, spread=e.spread, search_ns=e.search_ns)
             for e in told.top
@@ -180,12 +180,12 @@ class RunWriter:
         )
 
     def plant(self, bound_ns: float) -> None:
-        """A tree begins, whose nodes count from 0."""
+        """Begins a tree, whose nodes count from 0."""
         self._tree.begin(self._session, self._n_trees, bound_ns)
         self._n_trees += 1
 
     def grow(self, event: ev.NodeExpanded | ev.Pruned | ev.Reopened) -> None:
-        """Keep what became of nodes of the tree."""
+        """Records the changes of nodes of the tree."""
         started_s = time.monotonic()
         match event:
             case ev.NodeExpanded(children=children):
@@ -201,7 +201,7 @@ class RunWriter:
         self._tree_s += time.monotonic() - started_s
 
     def end(self, status: str) -> None:
-        """The session ends; what keeping its records took is kept with them."""
+        """Ends the session's records, with the time that keeping them took."""
         self._tree.flush()
         self._journal.append(
             KeptRecord(
@@ -216,7 +216,7 @@ class RunWriter:
         self.note("ended", status)
 
     def tally(self, tally: Tally, *, is_last: bool = False) -> None:
-        """Keep what was pruned so far: now and then, and at the end of a session."""
+        """Records the pruning counts so far: now and then, and at the end of a session."""
         if not is_last and self.at_s() - self._tally_told_s < _TALLY_EVERY_S:
             return
         self._tally_told_s = self.at_s()
@@ -229,7 +229,7 @@ class RunWriter:
         self._journal.append(TallyRecord(at_s=self._tally_told_s, counts=counts, refused=named))
 
     def keep(self, result: Result) -> BestFile:
-        """Write best.json and the text."""
+        """Writes best.json and the text."""
         best = self._best_file(result)
         if result.library is not None:
             record = keep_library(result.library, result.source.key, self._folder / BEST)
@@ -241,7 +241,7 @@ class RunWriter:
         return best
 
     def store(self, best: BestFile) -> None:
-        """Offer it to the tuned store, which is derived and may be lost."""
+        """Adds a result to the tuned store, which is derived and may be lost."""
         key = TunedKey(
             best.sequence, best.dtype, tuple(best.sizes.values()), best.conditions.machine
         )

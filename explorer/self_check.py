@@ -1,10 +1,10 @@
-"""A C program that checks an exported implementation by itself: inputs that it draws, results that it was given.
+"""C program that checks an exported implementation by itself: it draws inputs, and has the expected results.
 
-Of a GPU's, it copies the arrays there and the written ones back, by CUDA's runtime.
+For a GPU it copies the arrays there and the written ones back, by CUDA's runtime.
 
 The reference ran on the same inputs (check_inputs.py) in double precision when the program was written. Of every array that the
-sequence writes it compares single elements, and sums over parts that together are the whole array: of floats each within its
-tolerance, of integers modulo 2^64.
+sequence writes it compares single elements, and sums over parts that together are the whole array. Sums of floats must be within
+their tolerance; those of integers are modulo 2^64.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ static void *ks_on_gpu(const void *from, size_t bytes) {
 
 @dataclass(frozen=True)
 class _Output:
-    """What an array must hold; `tolerance` has its shape."""
+    """Expected content of an array; `tolerance` has its shape."""
 
     argument: Argument
     want: Array
@@ -193,8 +193,9 @@ def _moves_cells(used: UsedTree, roles: Mapping[str, str]) -> bool:
 
 
 def _output(a: Argument, expected: Expected, given: Array, places: Array | None) -> _Output:
-    """What an array must hold, as it is in the type of the array. Of a field in a tree the values of its active cells are known,
-    with their `places`; others stay as they are `given`.
+    """Returns the expected content of an array, in the type of the array.
+
+    Of a field in a tree the values of its active cells are known, with their `places`; others stay as they are `given`.
     """
     want, dtype = np.asarray(expected.want), np.dtype(a.dtype)
     tolerance = _tolerance(expected, dtype)
@@ -316,7 +317,7 @@ def _call_on_gpu(
 def _values(
     source: Source, stored: StoredSequence, numbers: Mapping[str, int], arrays: str
 ) -> list[str]:
-    """What the function is called with but for the workspace: variables that begin with `arrays`, and numbers."""
+    """Returns the arguments of the function but for the workspace: variables that begin with `arrays`, and numbers."""
     known = {a.name: a for a in source.arguments if a.kind != "workspace"}
     order = [p.name for p in stored.parameters if p.name in known]
     return [
@@ -333,7 +334,7 @@ def _scalar(a: Argument, value: float | int | bool) -> str:
 
 
 def _but(moved: Sequence[str]) -> str:
-    """The words for what is not compared."""
+    """Returns the words for trees that are not compared."""
     if not moved:
         return ""
     return f"; not compared: {' and '.join(map(shown, moved))}, whose cells may lie anywhere"

@@ -1,4 +1,4 @@
-"""One session of a run: prepare, compare, search, time the best again, keep; all told as events."""
+"""One session of a run: prepare, compare, search, time the best again, store; all reported as events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ["Session", "Tell"]
 
 
 class Session:
-    """One session of a run in `folder`: its first, or one that goes on where another ended.
+    """One session of a run in `folder`: its first, or one that resumes where another ended.
 
     `run` raises DeviceError, WorkerError, RecordError and StaleError, each with one sentence.
     """
@@ -72,7 +72,7 @@ class Session:
         self._deadlines = deadlines
 
     def run(self) -> st.Ended:
-        """Everything, from the first record to the saved result."""
+        """Runs the session, from the first record to the saved result."""
         o = self._options
         deadlines = self._deadlines
         with deadlines.excluded(), self._interrupt.immediate():
@@ -117,7 +117,9 @@ class Session:
                 return ending.early(self._interrupt)
 
     def _early(self) -> st.Ended:
-        """The end where there was no time to begin. Called in the handler of Stopped, which is raised again after a signal."""
+        """Returns the end of a session that had no time to begin. Called in the handler of Stopped, which is raised again after a
+        signal.
+        """
         if self._interrupt.is_set:
             raise
         return end_before_the_run(self._folder, self._deadlines, self._tell)
@@ -225,7 +227,7 @@ class Session:
         ).run(finished)
 
     def _look_at_what_is_beside(self, standing: Standing, worker: AbstractWorker) -> None:
-        """The machine and NumPy, once the first candidates were shown: either may take as long as all of them."""
+        """Measures the machine and NumPy, once the first candidates were shown: either may take as long as all of them."""
         if standing.default is None:
             return
         if not standing.claims.has_looked:
@@ -290,7 +292,7 @@ def _guidance(
 
 
 def _warm(space: Space, writer: RunWriter, evaluator: Evaluator, n: int) -> list[Candidate]:
-    """The best n candidates of earlier sessions."""
+    """Returns the best n candidates of earlier sessions."""
     timed = {r.source_key: r for r in writer.evaluations if r.time_ns is not None}
     best = sorted(timed.values(), key=lambda r: r.time_ns or 0.0)
     warm = []
@@ -308,7 +310,7 @@ def _recall_default(
     evaluator: Evaluator,
     listener: Listener,
 ) -> None:
-    """The time of the default from an earlier session: this one may prune it unseen."""
+    """Takes the time of the default from an earlier session: this one may prune it unseen."""
     for candidate in default:
         key = evaluator.implementation_key(candidate)
         if key is not None and key in known:

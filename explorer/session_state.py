@@ -1,4 +1,4 @@
-"""Where a session stands: what it compares with, and the best implementation so far, kept on disk as it is found."""
+"""Session state: its comparisons, and the best implementation so far, stored on disk as it is found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .run_writer import Result, RunWriter
 
 
 class Standing:
-    """What a session knows beside its journal."""
+    """State of a session beside its journal."""
 
     def __init__(
         self, writer: RunWriter, device: AbstractDevice, claims: Claims, numpy: NumpyTiming
@@ -42,13 +42,13 @@ class Standing:
         self.default, self.default_ns = (outcome, candidate), outcome.time_ns
 
     def keep(self, evaluator: Evaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
-        """Keep an implementation that is the best so far."""
+        """Stores an implementation that is the best so far."""
         return self.writer.keep(self._result(evaluator, (outcome, candidate), "running"))
 
     def keep_last(
         self, evaluator: Evaluator, best: Entry, status: str, other: CompiledBest | None
     ) -> BestFile:
-        """Keep the best of all, with its library; `other` is as another compiler has built it."""
+        """Stores the best of all, with its library; `other` is its build by another compiler."""
         library = self._library(evaluator, best[1], other) if status != "interrupted" else None
         result = self._result(evaluator, best, status, library, self.claims.now_ns, other)
         return self.writer.keep(result)
@@ -85,7 +85,7 @@ class Standing:
     def _library(
         self, evaluator: Evaluator, candidate: Candidate, other: CompiledBest | None
     ) -> Path | None:
-        """The shared library of a candidate that was built alone, as a replay would; None where none is made."""
+        """Returns the shared library of a candidate that was built alone, as a replay would; None where none is made."""
         if not self.device.builder.makes_libraries:
             return None
         if other is not None:
@@ -98,5 +98,5 @@ class Standing:
 
 
 def _if_there(library: Path) -> Path | None:
-    """None where somebody has removed the folder: a replay builds it."""
+    """Returns the library, or None where its folder was removed: a replay builds it."""
     return library if library.exists() else None

@@ -1,4 +1,4 @@
-"""A session with what comes before it: one time limit, and the signals that end it."""
+"""A session and its preparation: one time limit, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDED = "the sequence was recorded"
 
 @dataclass(frozen=True)
 class Sitting:
-    """Who is told, and what ends it."""
+    """The listener, the interrupt and the deadlines of a session and its preparation."""
 
     tell: Tell
     interrupt: Interrupt
@@ -32,7 +32,7 @@ class Sitting:
 
     @property
     def signal(self) -> int:
-        """The first that was seen; 0: none."""
+        """The first signal that was seen; 0: none."""
         return self.signals[0] if self.signals else 0
 
     def within(self, during: str, make: Callable[[], Workload]) -> Workload | None:
@@ -46,20 +46,20 @@ class Sitting:
             return None
 
     def session(self, workload: Workload, options: Options, folder: Path) -> st.Ended:
-        """A session in a folder; raises as it does."""
+        """Runs a session in a folder; raises as it does."""
         return Session(workload, options, folder, self.tell, self.interrupt, self.deadlines).run()
 
     def end_before(self, folder: Path) -> st.Ended:
-        """The end where the time limit has passed before a session could begin."""
+        """Returns the end where the time limit has passed before a session could begin."""
         return end_before_the_run(folder, self.deadlines, self.tell)
 
 
 class TooLateError(Exception):
-    """The time limit has passed before there was anything to look at; one sentence."""
+    """The time limit has passed before there was a workload; one sentence."""
 
 
 def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload:
-    """The result of `make`, where no session follows. Raises TooLateError."""
+    """Returns the result of `make`, where no session follows. Raises TooLateError."""
     with sit(limit_s, None, None) as sitting:
         workload = sitting.within(RECORDED, make)
     if workload is None:
@@ -73,12 +73,12 @@ def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload
 def sit(
     limit_s: float | None, on_event: Tell | None, on_interrupt: Callable[[], None] | None
 ) -> Iterator[Sitting]:
-    """A sitting that begins now; without `on_event` nobody is told."""
+    """Context of a sitting that begins now; without `on_event` no events are reported."""
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
         try:
             yield Sitting(on_event or _silent, interrupt, Deadlines(limit_s, interrupt), seen)
-        except Stopped as e:  # also by who was told that there was a signal, and not which
+        except Stopped as e:  # also raised where it is known that there was a signal, and not which
             raise Stopped(*seen[:1]) from e
 
 
@@ -86,7 +86,8 @@ def sit(
 def _interruptible(
     interrupt: Interrupt, on_interrupt: Callable[[], None] | None
 ) -> Iterator[list[int]]:
-    """The first SIGINT or SIGTERM asks the session to end, the second ends it; signals seen.
+    """Context in which the first SIGINT or SIGTERM requests the end of the session, and the second ends it. Yields the signals
+    seen.
 
     The first raises Stopped where nothing was measured yet that could be lost.
     """
@@ -114,4 +115,4 @@ def _interruptible(
 
 
 def _silent(event: object) -> None:
-    """Tells nobody."""
+    """Ignores an event."""

@@ -92,7 +92,7 @@ class Disagreed(AbstractLine, frozen=True, tag="disagreement"):
 
 
 class Compared(AbstractLine, frozen=True, tag="baseline"):
-    """What the result is compared with; null where it is not known, or not yet (`numpy`)."""
+    """Times that the result is compared with; null where unknown, or not yet known (`numpy`)."""
 
     baseline_ns: float | None
     numpy_ns: float | None
@@ -143,7 +143,7 @@ class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
 
 
 class NotOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A closed task: bounds count what its body surely does."""
+    """A non-affine (closed) task: bounds count the guaranteed costs of its body."""
 
     task: str
     kind: Closure
@@ -153,7 +153,7 @@ class NotOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def not_opened(closed: Closed) -> tuple[NotOpened, ...]:
-    """The closed tasks as lines have them."""
+    """Returns the non-affine (closed) tasks as lines have them."""
     reasons = ((t.task, t.reason, t.reason.where) for t in closed.tasks)
     return tuple(NotOpened(task, r.kind, r.text, at.file, at.line) for task, r, at in reasons)
 
@@ -187,7 +187,9 @@ class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
     fixed: dict[str, str] = msgspec.field(default_factory=dict)  # before the search
     n_input_sets: Inside[int] = 0
     closed_tasks: Inside[Closed] = NOTHING_CLOSED
-    is_for_input: Inside[bool] = False  # the bound counts what bodies do on what was measured
+    is_for_input: Inside[bool] = (
+        False  # the bound counts executions of bodies on the measured arguments
+    )
 
 
 Stage = (

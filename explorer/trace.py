@@ -1,9 +1,9 @@
 """A run as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing show on a time line.
 
 The Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Everything comes from the
-journal. What a journal does not say is not drawn: one of schema 1 says when a measurement ended and not how long it took, so that
-it is an instant there; older ones of schema 2 do not say when compilers ran. A compiler has a slice for all that it built together,
-and those that ran at once have a row each.
+journal; facts that a journal lacks are not drawn. One of schema 1 has the end of a measurement and not its length: it is an
+instant there. Older ones of schema 2 have no times of compilers. A compiler has a slice for all that it built together, and
+compilers that ran at once have a row each.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def events_of(records: Iterable[Record]) -> Iterator[Event]:
 
 
 def compilers_of(records: Iterable[Record]) -> Iterator[Event]:
-    """When compilers ran and what for, with the names of their rows; nothing for what a journal does not say that of."""
+    """Yields the runs of compilers with their candidates, and the names of their rows. Facts that a journal lacks are left out."""
     built: dict[tuple[float, float], list[str]] = {}
     for r in records:
         if not isinstance(r, EvaluationRecord) or r.timing is None:
             continue
         if r.timing.compiling_s is not msgspec.UNSET:
             built.setdefault(r.timing.compiling_s, []).append(r.source_key)
-    ends_s: list[float] = []  # of what is last in each row
+    ends_s: list[float] = []  # of the last slice in each row
     for (began_s, ended_s), keys in sorted(built.items()):
         row = next((k for k, end_s in enumerate(ends_s) if end_s <= began_s), len(ends_s))
         if row == len(ends_s):
@@ -114,7 +114,7 @@ def _session(session: tuple[int, float], end_s: float, status: str) -> Event:
 
 
 def _evaluation(r: Mapping[str, Any], at_s: float) -> Iterator[Event]:
-    """What was run of one candidate; as a slice where the journal says how long it ran."""
+    """Yields the evaluation of one candidate; as a slice where the journal has its length."""
     origin, timing = r.get("origin") or {}, r.get("timing") or {}
     found = {name: r.get(name) for name in ("status", "time_ns", "bound_ns", "source_key")}
     args = found | {name: x for name, x in (origin | timing).items() if x != ""}

@@ -21,7 +21,7 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What is asked for. `workload_of` draws the arguments of a shape when its turn comes."""
+    """A request of `explore tune`. `workload_of` draws the arguments of a shape when its turn comes."""
 
     shapes: Sequence[Sizes]
     workload_of: Callable[[Sizes], Workload]
@@ -45,7 +45,8 @@ def tune(
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Iterator[TunedShape]:
-    """Each shape as it is done; the file is written after each, so that nothing that was finished is lost or searched again.
+    """Yields each shape as it is done. The file is written after each, so that nothing that was finished is lost or searched
+    again.
 
     An interrupted search ends it, with the best so far in the file; the next call searches that shape again. Raises as `explore`,
     and RecordError where the file is of another sequence, dtype or target.
@@ -73,7 +74,7 @@ def tune(
 
 
 def _found(tuning: Tuning, workload: Workload) -> FamilyFile:
-    """What the file holds. Raises RecordError where that is something else."""
+    """Returns the content of the file. Raises RecordError where it is of another sequence, dtype or target."""
     o = tuning.options
     new = FamilyFile(
         tuned_schema=SCHEMA,
@@ -94,6 +95,6 @@ def _found(tuning: Tuning, workload: Workload) -> FamilyFile:
 
 
 def _is_done(entry: BestFile, workload: Workload, machine: str) -> bool:
-    """Whether a search of the same tasks on this machine came to its end."""
+    """True if a search of the same tasks on this machine came to its end."""
     is_same = entry.problem_key == workload.problem.key and entry.conditions.machine == machine
     return is_same and entry.status not in ("interrupted", "running")

@@ -24,16 +24,19 @@ _TOLERANCE = 100.0
 
 
 class WrongReferenceError(Exception):
-    """It computes something else than the kernels do; one sentence."""
+    """The user's function computes something else than the kernels do; one sentence."""
 
 
 class FailedReferenceError(Exception):
-    """It cannot be called with the arguments of the sequence; one sentence."""
+    """The user's function cannot be called with the arguments of the sequence; one sentence."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The results that there was time for: nanoseconds of a call, None where they were not taken, and whether it was compared."""
+    """Results of running the user's function, as far as time allowed.
+
+    `time_ns` is nanoseconds of a call, None where they were not taken. `is_compared` is True if the function was compared.
+    """
 
     time_ns: float | None
     is_compared: bool
@@ -52,7 +55,9 @@ class UserReference:
         input_sets: InputSets,
         is_over: Callable[[], bool] = lambda: False,
     ) -> Looked:
-        """Compare it and time it, in a child of its own, until `is_over`. Raises WrongReferenceError and FailedReferenceError."""
+        """Compares the function and times it, in a child of its own, until `is_over`. Raises WrongReferenceError and
+        FailedReferenceError.
+        """
         compared_s = shared_empty((1,), np.float64)
 
         def work() -> float:
@@ -72,7 +77,7 @@ class UserReference:
         return Looked(time_ns, bool(compared_s[0]))
 
     def compare(self, parameters: Sequence[Parameter], input_sets: InputSets) -> float:
-        """Run it on the first input set of which it is known what must come out; seconds that it took.
+        """Runs the function on the first input set with expected results; returns the seconds that it took.
 
         Raises WrongReferenceError and FailedReferenceError.
         """
@@ -140,7 +145,9 @@ class UserReference:
 
 
 def _comparable(got: Any, expected: Expected) -> tuple[Any, Expected]:
-    """What it computed, where the sequence writes at all, and what that must be."""
+    """Returns the result, and the expected one with a scaled tolerance. Elements that the sequence does not write are taken from
+    the latter.
+    """
     want = expected.want
     empty = np.isnan(want) if want.dtype.kind == "f" else want == poison_value(want.dtype)
     filled = np.where(empty, want, got).astype(got.dtype)

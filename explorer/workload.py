@@ -1,4 +1,4 @@
-"""What is explored, and what a session may be told about it."""
+"""Workload of a session: the explored problem with its arguments. Also the options of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .user_reference import UserReference
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a session may be told."""
+    """Options of a session."""
 
     time_limit_s: float | None = 60.0
     max_evals: int | None = None
@@ -41,7 +41,7 @@ class Options:
     given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
 
     def __post_init__(self) -> None:
-        """Raises ValueError, one sentence, for what no session can be told."""
+        """Raises ValueError, one sentence, for invalid options."""
         if self.strategy not in STRATEGIES:
             known = ", ".join(STRATEGIES)
             raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
@@ -85,7 +85,7 @@ class Options:
 
 
 def threads_of_program() -> int:
-    """How many threads a kernel of the program has at most (`cpu_max_num_threads`); 0: as many as there are cores."""
+    """Returns the largest number of threads of a kernel of the program (`cpu_max_num_threads`); 0: as many as there are cores."""
     program = current_program()
     return 0 if program is None else program.config.cpu_max_num_threads
 
@@ -163,7 +163,7 @@ def make_workload(
 
 
 def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
-    """Other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
+    """Returns other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
     other, fields = record_program(fn, args, recording.name)
     if other != recording:
         raise LanguageError(

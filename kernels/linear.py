@@ -1,8 +1,8 @@
-"""Linear algebra of small matrices, written in the kernel language: each call in a kernel is replaced by these statements.
+"""Linear algebra of small matrices, written in the kernel language: each call in a kernel is inlined.
 
-Nothing here branches on numbers, and iterations have a fixed count: the loop around a call can be a loop of vectors.
-`dt` is the type in which is computed, f32 or f64; `float` is the program's default. Matrices whose entries are huge or tiny are
-scaled first, so squares neither overflow nor vanish. Called from Python the functions run as Python on values of `ks.Matrix`.
+No function branches on numbers, and iterations have a fixed count, so a loop around a call can be vectorised. `dt` is the type of
+the computation, f32 or f64; `float` is the program's default. Matrices with huge or tiny entries are scaled first, so squares
+neither overflow nor vanish. Called from Python, the functions run as Python on values of `ks.Matrix`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def sym_eig(A: Any, dt: Any = float) -> Any:
 def solve(A: Any, b: Any, dt: Any = float) -> Any:
     """The vector x with A x = b, by elimination with partial pivoting.
 
-    In debug mode a singular A is an error; else x is not finite.
+    In debug mode a singular A is an error; otherwise x is then not finite.
     """
     M, x = A.cast(dt), b.cast(dt)
     for k in static(range(A.n)):
@@ -134,7 +134,7 @@ def _or_one(x: Any) -> Any:
 
 @func
 def _scaled(A: Any) -> Any:
-    """A over a size, and the size: its largest entry where that is huge or tiny, else 1."""
+    """A over a scale, and the scale: the largest entry of A if that is huge or tiny, else 1."""
     largest = abs(A).max()
     is_extreme = max(min(largest, LARGE), SMALL) != largest
     size = select(is_extreme, _or_one(largest), 1)
@@ -145,7 +145,7 @@ def _scaled(A: Any) -> Any:
 def _polar(B: Any) -> Any:
     """R, t, p, q with B = R [[t + p, q], [q, t - p]] for a 2 x 2 matrix, R orthogonal and t >= 0.
 
-    A matrix is a rotation times a number plus a reflection times a number; the larger one of them is R.
+    Every matrix is a multiple of a rotation plus a multiple of a reflection; R is the larger one of them.
     """
     e, f = (B[0, 0] + B[1, 1]) / 2, (B[0, 0] - B[1, 1]) / 2
     g, h = (B[1, 0] + B[0, 1]) / 2, (B[1, 0] - B[0, 1]) / 2
@@ -178,14 +178,14 @@ def _jacobi(a: Any, b: Any, c: Any) -> Any:
 
 @func
 def _orthogonal(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """Two columns turned until they are orthogonal, and two of the other factor turned alike (Hestenes 1958)."""
+    """Two columns rotated until they are orthogonal, and two of the other factor rotated alike (Hestenes 1958)."""
     _, c, s = _jacobi(a.dot(a), a.dot(b), b.dot(b))
     return c * a - s * b, s * a + c * b, c * v - s * w, s * v + c * w
 
 
 @func
 def _larger_first(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """The longer of two columns first; what moves changes a sign, so that a rotation stays one."""
+    """The longer of two columns first; the swap changes a sign, so that a rotation stays one."""
     is_swapped = a.dot(a) < b.dot(b)
     return (
         select(is_swapped, b, a),
@@ -197,9 +197,9 @@ def _larger_first(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _unit_across(b: Any, u: Any) -> Any:
-    """The direction of b where it is at right angles to the unit vector u; any such direction where b has none.
+    """The direction of the part of b orthogonal to the unit vector u; any such direction if there is none.
 
-    Two steps of Gram and Schmidt: what the second takes away says whether the first left more than rounding errors.
+    Two Gram-Schmidt steps: the size of the second correction shows if the first result is more than rounding errors.
     """
     w = b - u.dot(b) * u
     w = w / max(w.norm(), 1e-30)
@@ -274,7 +274,7 @@ def _smaller_first(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _symmetric3(A: Any, dt: Any) -> Any:
-    """Cyclic Jacobi."""
+    """Eigenvalues and eigenvectors of a symmetric 3 x 3 matrix, by cyclic Jacobi rotations."""
     B, size = _scaled(A.cast(dt))
     a, b, c = B[0, 0], B[1, 1], B[2, 2]
     f, g, h = B[2, 1], B[2, 0], B[1, 0]

@@ -1,4 +1,4 @@
-"""Functions and types of programs with vectors, as GLSL and Taichi have them: `ks.math`.
+"""Vector functions and types of programs, as in GLSL and Taichi: `ks.math`.
 
 They are written in the kernel language and take numbers or vectors, component by component. A complex number is a vector (real,
 imaginary). Outside kernels they run as Python on numbers and values of `ks.Matrix`.
@@ -122,13 +122,13 @@ mat2, mat3, mat4 = matrix(2, 2, float), matrix(3, 3, float), matrix(4, 4, float)
 
 @func
 def mix(x: Any, y: Any, a: Any) -> Any:
-    """x at a = 0, y at a = 1, on a line between them."""
+    """Linear interpolation: x at a = 0, y at a = 1."""
     return x * (1.0 - a) + y * a
 
 
 @func
 def clamp(x: Any, low: Any, high: Any) -> Any:
-    """x, not below `low` and not above `high`."""
+    """x limited to the range from `low` to `high`."""
     return min(max(x, low), high)
 
 
@@ -153,25 +153,25 @@ def sign(x: Any) -> Any:
 
 @func
 def fract(x: Any) -> Any:
-    """x less the greatest whole number not above it."""
+    """x minus the greatest integer not above it."""
     return x - floor(x)
 
 
 @func
 def mod(x: Any, y: Any) -> Any:
-    """x less the greatest multiple of y not above it; it has the sign of y."""
+    """x minus the greatest multiple of y not above it; it has the sign of y."""
     return x - y * floor(x / y)
 
 
 @func
 def radians(x: Any) -> Any:
-    """Degrees as radians."""
+    """Converts degrees to radians."""
     return x * pi / 180.0
 
 
 @func
 def degrees(x: Any) -> Any:
-    """Radians as degrees."""
+    """Converts radians to degrees."""
     return x * 180.0 / pi
 
 
@@ -186,7 +186,7 @@ def dot(x: Any, y: Any) -> Any:
 
 @func
 def cross(x: Any, y: Any) -> Any:
-    """The vector at right angles to two of three components; of two components, the determinant."""
+    """The vector orthogonal to two vectors of three components; for two components, the determinant."""
     return x.cross(y)
 
 
@@ -204,21 +204,21 @@ def distance(x: Any, y: Any) -> Any:
 
 @func
 def normalize(v: Any) -> Any:
-    """The vector over its length; a vector of length 0 gives no numbers."""
+    """The vector divided by its length; for length 0 the result is not finite."""
     return v / v.norm()
 
 
 @func
 def reflect(x: Any, n: Any) -> Any:
-    """The direction x after a mirror with the unit normal n."""
+    """The direction x after reflection at a mirror with the unit normal n."""
     return x - 2.0 * x.dot(n) * n
 
 
 @func
 def refract(x: Any, n: Any, eta: Any) -> Any:
-    """The unit direction x behind a surface with the unit normal n (Snell); 0 where all is reflected.
+    """The unit direction x after refraction at a surface with the unit normal n (Snell); 0 for total reflection.
 
-    `eta` is the index of refraction on the side of x over that on the other.
+    `eta` is the index of refraction on the side of x over that on the other side.
     """
     along = x.dot(n)
     k = 1.0 - eta * eta * (1.0 - along * along)
@@ -228,13 +228,13 @@ def refract(x: Any, n: Any, eta: Any) -> Any:
 
 @func
 def determinant(m: Any) -> Any:
-    """Of a matrix of up to four rows."""
+    """The determinant of a matrix of up to four rows."""
     return m.determinant()
 
 
 @func
 def inverse(m: Any) -> Any:
-    """Of a matrix of up to four rows."""
+    """The inverse of a matrix of up to four rows."""
     return m.inverse()
 
 
@@ -309,25 +309,25 @@ def scale(sx: Any, sy: Any, sz: Any) -> Any:
 
 @func
 def cmul(z: Any, w: Any) -> Any:
-    """The product."""
+    """The product of two complex numbers."""
     return Matrix([z[0] * w[0] - z[1] * w[1], z[0] * w[1] + z[1] * w[0]])
 
 
 @func
 def cconj(z: Any) -> Any:
-    """The conjugate."""
+    """The complex conjugate."""
     return Matrix([z[0], -z[1]])
 
 
 @func
 def cdiv(z: Any, w: Any) -> Any:
-    """The quotient."""
+    """The quotient of two complex numbers."""
     return cmul(z, cconj(w)) / w.dot(w)
 
 
 @func
 def cinv(z: Any) -> Any:
-    """1 over z."""
+    """The reciprocal of a complex number."""
     return cconj(z) / z.dot(z)
 
 

@@ -1,4 +1,4 @@
-"""What the page of a run shows, as values and arrays that its script draws."""
+"""Contents of a run's page: values and arrays that its script draws."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _LEAST_SHARE = 0.02  # of measured implementations that an axis must tell apart
 
 @dataclass
 class Contents:
-    """`values` are JSON, `arrays` are columns, of trees or of evaluations."""
+    """Contents of a page. `values` are JSON, `arrays` are columns, of trees or of evaluations."""
 
     values: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def contents_of(run: RunData, space: Rebuilt | str) -> Contents:
-    """Everything that is known; what is not has its reason in words."""
+    """Returns everything that is known. Unknown contents have the reason in words."""
     evaluations = run.evaluations
     found = Contents({})
     v = found.values
@@ -132,7 +132,7 @@ def _evaluations(evaluations: Sequence[EvaluationRecord]) -> dict[str, list[Any]
 
 
 def _decisions(evaluations: Sequence[EvaluationRecord]) -> dict[str, Any]:
-    """Choices, their values, and a row of their numbers for each evaluation; -1 where there is no such decision."""
+    """Returns choices, their values, and a row of their numbers for each evaluation; -1 where there is no such decision."""
     values: dict[str, dict[str, int]] = {}
     rows = []
     for r in evaluations:
@@ -247,7 +247,7 @@ def _of_space(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
 
 
 def _chosen(run: RunData, best: EvaluationRecord) -> list[int]:
-    """Places of the best, the next fastest distinct ones, and the default."""
+    """Returns the indices of the best, the next fastest distinct ones, and the default."""
     timed = [k for k, r in enumerate(run.evaluations) if r.time_ns is not None]
     timed.sort(key=lambda k: ns_of(run.evaluations[k]))
     keys = [best.source_key]

@@ -1,4 +1,4 @@
-"""The page as a file in the directory of its run, and written again while the search goes on."""
+"""The page as a file in the directory of its run, written again while the search is running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Page(NamedTuple):
 
 def pages(run: Source, path: Path | None = None, every_s: float = 0.0) -> Iterator[Page]:
     """Write the page of a run to `path`, by default into its directory. With `every_s` it is written again after so many seconds,
-    and tells browsers to read it again, until no process searches any more; the last one does not.
+    until no process searches any more. Browsers read these pages again, except the last one.
 
     Raises RecordError and OSError.
     """
@@ -50,7 +50,7 @@ def pages(run: Source, path: Path | None = None, every_s: float = 0.0) -> Iterat
 
 
 def is_written(run: RunData) -> bool:
-    """Whether a process holds the journal of the run (Linux; elsewhere: whether its last session has not ended)."""
+    """True if a process holds the journal of the run (Linux); elsewhere if its last session has not ended."""
     try:
         inode = f":{(run.folder / JOURNAL).lstat().st_ino} "
         locks = Path("/proc/locks").read_text()

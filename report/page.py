@@ -22,14 +22,14 @@ _FRAME_HEIGHT = 900
 
 
 def page_html(run: RunData, space: Rebuilt | str, refresh_s: float = 0.0) -> str:
-    """The page as text; `refresh_s` after which a browser reads it again, 0: never."""
+    """Returns the page as text. A browser reads it again after `refresh_s` seconds; 0: never."""
     found = contents_of(run, space)
     found.values["refresh_s"] = refresh_s
     return fill(found, summary(run))
 
 
 def fill(contents: Contents, title: str) -> str:
-    """The template with contents in it. Nothing of a run is HTML: texts are set by the script, and data are base64."""
+    """Returns the template with contents in it. Nothing of a run is HTML: texts are set by the script, and data are base64."""
     folder = files(__package__)
     values, arrays = _packed(contents)
     parts = {
@@ -46,7 +46,7 @@ def fill(contents: Contents, title: str) -> str:
 
 
 def _packed(contents: Contents) -> tuple[str, str]:
-    """JSON, and the arrays one after another with their places in it; both deflated, in base64."""
+    """Returns JSON, and the arrays one after another with their places in it; both deflated, in base64."""
     places: dict[str, Any] = {}
     chunks, at = [], 0
     for name, array in contents.arrays.items():
@@ -94,6 +94,6 @@ class Report:
 
 
 def report_of(run: Source) -> Report:
-    """The report of a run: its directory, or what `explore` or `load` gave. Raises RecordError."""
+    """Returns the report of a run: its directory, or the result of `explore` or `load`. Raises RecordError."""
     found = load_run(run)
     return Report(found, page_html(found, rebuilt(found)))

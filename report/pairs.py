@@ -1,4 +1,4 @@
-"""Which decisions matter: measured implementations that differ in one or two decisions only, and what the surrogate expects."""
+"""Effects of decisions: measured implementations that differ in one or two decisions only, and predictions of the surrogate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .run_data import ns_of
 MOST_COMPARED = 1500  # evaluations, the fastest: pairs are half the square
 MOST_DIFFERENT = 2  # decisions
 _SAME_STATE = 0.02  # in logarithms of the slowness: other pairs would compare the machine
-_HELD_OUT = 5  # every so many-th measurement tests what is expected of it by the others
+_HELD_OUT = 5  # every so many-th measurement tests the prediction from the others
 
 Change = tuple[str, str, str]  # choice, value before, value after
 
@@ -42,7 +42,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A decision of the best changed, all others kept as far as constraints allow: `ratio` is what the surrogate expects."""
+    """A decision of the best changed, all others kept as far as constraints allow. `ratio` is the prediction of the surrogate."""
 
     change: Change
     n_others: int  # decisions that had to change with it
@@ -51,7 +51,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictions:
-    """`error` is the factor within which half of the held-out measurements were of what was expected of them."""
+    """Predictions of the surrogate. `error` is the factor within which half of the held-out measurements were predicted."""
 
     rows: tuple[Prediction, ...]
     error: float
@@ -59,14 +59,14 @@ class Predictions:
 
 
 def steady_ns(r: EvaluationRecord) -> float:
-    """The time, had the machine been as in the beginning."""
+    """Returns the time of an evaluation, corrected to the machine as in the beginning."""
     return ns_of(r) / r.slowness
 
 
 def measured_effects(evaluations: Sequence[EvaluationRecord]) -> list[Effect]:
-    """Effects of all pairs of measured implementations that differ in one or two decisions, the largest first.
+    """Returns the effects of all pairs of measured implementations that differ in one or two decisions, the largest first.
 
-    Each change is told in one direction: the one that more of the pairs improve.
+    Each change is listed in one direction: the one that more of the pairs improve.
     """
     timed = sorted((r for r in evaluations if r.time_ns is not None), key=ns_of)
     timed = timed[:MOST_COMPARED]
@@ -102,7 +102,7 @@ def measured_effects(evaluations: Sequence[EvaluationRecord]) -> list[Effect]:
 def _table(
     timed: Sequence[EvaluationRecord],
 ) -> tuple[list[str], npt.NDArray[np.int16], list[list[str]]]:
-    """Choices, [n, n_choices] numbers of their values (-1: not decided), and the values of each."""
+    """Returns choices, [n, n_choices] numbers of their values (-1: not decided), and the values of each."""
     names = list(dict.fromkeys(name for r in timed for name, _ in r.decisions))
     place = {name: k for k, name in enumerate(names)}
     numbers: list[dict[str, int]] = [{} for _ in names]
@@ -117,7 +117,7 @@ def _table(
 def predicted_effects(
     space: Space, best: Candidate, evaluations: Sequence[EvaluationRecord]
 ) -> Predictions | None:
-    """What the surrogate of the search expects of every other value of every decision of the best; None where too little was
+    """Returns the surrogate's predictions for every other value of every decision of the best; None where too little was
     measured.
     """
     root = space.root()
@@ -160,7 +160,10 @@ def _fitted(space: Space, root: Candidate, measured: Sequence[EvaluationRecord])
 
 
 def _error(space: Space, root: Candidate, timed: Sequence[EvaluationRecord]) -> float | None:
-    """Every fifth measurement is kept from a surrogate that then guesses how they compare with one another."""
+    """Returns the median error of a surrogate on every fifth measurement, held out from it, as a factor between measurements.
+
+    None where it predicts nothing, or where fewer than two are held out.
+    """
     shown = [r for k, r in enumerate(timed) if k % _HELD_OUT]
     held = [r for k, r in enumerate(timed) if k % _HELD_OUT == 0]
     surrogate = _fitted(space, root, shown)

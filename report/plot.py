@@ -26,12 +26,13 @@ _MOST_CELLS = 20_000  # of a tree: more are not visible on a page
 
 
 class NothingToDrawError(ValueError):
-    """The run has kept nothing of what was asked for; one sentence."""
+    """The run has stored nothing of the requested kind; one sentence."""
 
 
 def convergence(run: Source, ax: Axes = None) -> Axes:
-    """Times of all evaluations over the seconds of the search, the best so far, the bound, and dashed the best as it was
-    timed at the end and the bound on the machine as it was then. Raises RecordError.
+    """Draws the times of all evaluations over the seconds of the search, the best so far, and the bound.
+
+    Dashed are the best as it was timed at the end, and the bound on the machine as it was then. Raises RecordError.
     """
     found = load_run(run)
     timed = _timed(found)
@@ -64,8 +65,9 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
 
 
 def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
-    """The search tree of a session, by default the last one that has any, as an icicle: a level a decision, cells as wide as the
-    leaves below them. Raises RecordError, and NothingToDrawError where no tree was kept.
+    """Draws the search tree of a session as an icicle: a level a decision, cells as wide as the leaves below them.
+
+    The session is by default the last one that has any tree. Raises RecordError, and NothingToDrawError where no tree was kept.
     """
     from matplotlib.collections import PolyCollection
 
@@ -98,8 +100,10 @@ def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
 
 
 def decisions(run: Source, ax: Axes = None, most: int = 12) -> Axes:
-    """The largest effects of single decisions, from measured pairs of implementations that differ in one or two: how many times as
-    long the worse value takes. Raises RecordError, and NothingToDrawError where there are no such pairs.
+    """Draws the largest effects of single decisions: how many times as long the worse value takes.
+
+    They are from measured pairs of implementations that differ in one or two decisions. Raises RecordError, and
+    NothingToDrawError where there are no such pairs.
     """
     found = load_run(run)
     effects = measured_effects(found.evaluations)[:most]
@@ -118,8 +122,8 @@ def decisions(run: Source, ax: Axes = None, most: int = 12) -> Axes:
 
 
 def roofline(run: Source, ax: Axes = None) -> Axes:
-    """The best and the default under the roofs of the machine, at the operations a byte of an implementation that moves each array
-    once. Raises RecordError, and NothingToDrawError where the space of the run cannot be built here.
+    """Draws the best and the default under the roofs of the machine, at the operations a byte of an implementation that moves
+    each array once. Raises RecordError, and NothingToDrawError where the space of the run cannot be built here.
     """
     found = load_run(run)
     space = rebuilt(found)
@@ -148,7 +152,7 @@ def roofline(run: Source, ax: Axes = None) -> Axes:
 
 
 def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
-    """The best of two runs over the seconds of their searches, with their bounds. Raises RecordError."""
+    """Draws the best of two runs over the seconds of their searches, with their bounds. Raises RecordError."""
     runs = [load_run(run) for run in (run_a, run_b)]
     timed = [_timed(found) for found in runs]
     ax = _axes(ax)
@@ -167,7 +171,7 @@ def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
 
 
 def _axes(ax: Axes) -> Axes:
-    """Those given, or new ones."""
+    """Returns the given axes, or new ones."""
     if ax is not None:
         return ax
     try:
@@ -193,5 +197,5 @@ def _fate(state: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Not to be read as mathematics."""
+    """Escapes a text so that it is not read as mathematics."""
     return text.replace("$", r"\$")

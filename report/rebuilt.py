@@ -1,4 +1,4 @@
-"""What only the space of a run can tell of its implementations: their C text, the terms of their bounds, the roofs above them."""
+"""Results that need the space of a run: C texts of implementations, terms of their bounds, and the roofs above them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .run_data import RunData
 
 @dataclass(frozen=True)
 class Looked:
-    """One implementation: its text, and its bound with the terms, largest first, scaled as the search believed them."""
+    """One implementation: its text, and its bound with the terms, largest first, at the scale that the search used."""
 
     candidate: Candidate
     text: str
@@ -52,7 +52,7 @@ class Rebuilt:
         self._looked: dict[str, Looked | None] = {}
 
     def look(self, r: EvaluationRecord) -> Looked | None:
-        """An evaluated implementation; None where its decisions have no meaning in this space."""
+        """Returns an evaluated implementation; None where its decisions have no meaning in this space."""
         if r.source_key not in self._looked:
             self._looked[r.source_key] = self._look(r)
         return self._looked[r.source_key]
@@ -73,7 +73,7 @@ class Rebuilt:
 
     @property
     def roofs(self) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-        """Rates of memory and caches in bytes a ns, and of arithmetic of the types that occur in operations a ns."""
+        """Returns the rates of memory and caches in bytes a ns, and of arithmetic of the types that occur in operations a ns."""
         t = self.space.target
         sizes = {task.dtype.size_bytes for task in self.problem.tasks}
         rates = {4: ("f32", t.f32_flops_per_ns), 8: ("f64", t.f64_flops_per_ns)}
@@ -91,7 +91,7 @@ class Rebuilt:
 
 
 def graph_of(run: RunData) -> StateFlowGraph | str:
-    """The state-flow graph of the run's sequence, or why there is none."""
+    """Returns the state-flow graph of the run's sequence, or the reason why there is none."""
     try:
         return build_graph(rebuild_problem(run.header.stored, run.header.problem_key)[1])
     except StaleError as e:
@@ -99,7 +99,7 @@ def graph_of(run: RunData) -> StateFlowGraph | str:
 
 
 def rebuilt(run: RunData) -> Rebuilt | str:
-    """The run's space, or a sentence why what follows from it cannot be shown: another machine has other bounds."""
+    """Returns the run's space, or a sentence why its results cannot be shown: another machine has other bounds."""
     try:
         device = open_device(run.header.target)
         here = take_conditions(accelerator=device.machine.accelerator()).machine

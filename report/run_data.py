@@ -1,4 +1,4 @@
-"""A run directory as pictures need it: also of a run that was killed, or that is still going on."""
+"""Data of a run directory for pictures: also of a run that was killed, or that is still running."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..runtime.records.tree_file import TreeFile, read_trees
 
 
 class Explored(Protocol):
-    """What knows the directory of its run: the result of `explore`, or of `load`."""
+    """An object that has the directory of its run: the result of `explore`, or of `load`."""
 
     @property
     def directory(self) -> Path | None: ...
@@ -35,7 +35,7 @@ Source = str | Path | Explored
 
 @dataclass(frozen=True)
 class RunData:
-    """Everything that a run has kept. `best` is None while nothing was found; `notes` say what could not be read."""
+    """Everything that a run has stored. `best` is None while nothing was found; `notes` list the parts that could not be read."""
 
     folder: Path
     header: RunHeader
@@ -55,7 +55,7 @@ class RunData:
 
     @cached_property
     def status(self) -> str:
-        """Why the last session ended; "not ended" of one that goes on, or was killed."""
+        """The reason why the last session ended; "not ended" of one that still runs, or was killed."""
         found = "not ended"
         for r in self.records:
             if isinstance(r, NoteRecord) and r.kind in ("session", "ended"):
@@ -91,8 +91,9 @@ class RunData:
 
     @cached_property
     def bound_now_ns(self) -> float | None:
-        """The bound on the machine as it was while the best was timed last, and at least the proved one; None where nobody looked,
-        where the search goes on, or where the gap is withdrawn.
+        """The bound on the machine as it was while the best was timed last, and at least the proved one.
+
+        None where it was not measured, where the search is still running, or where the gap is withdrawn.
         """
         best = self.best
         if best is None or best.bound_now_ns is None or not best.bound_ns:
@@ -102,7 +103,7 @@ class RunData:
         return max(best.bound_now_ns, best.bound_ns)
 
     def is_doubted(self) -> bool:
-        """Whether a time below its bound has withdrawn the gap."""
+        """True if a below-bound measurement has withdrawn the gap."""
         return any(isinstance(r, NoteRecord) and r.kind == "alarm" for r in self.records)
 
 
@@ -113,7 +114,7 @@ def ns_of(r: EvaluationRecord) -> float:
 
 
 def folder_of(run: Source) -> Path:
-    """The directory of a run, named itself, by a file in it, or by what an exploration gave. Raises RecordError."""
+    """Returns the directory of a run, named itself, by a file in it, or by the result of an exploration. Raises RecordError."""
     named = run if isinstance(run, str | Path) else run.directory
     if named is None:
         raise RecordError("this best belongs to no run directory: name the directory of its run")
@@ -121,7 +122,7 @@ def folder_of(run: Source) -> Path:
 
 
 def load_run(run: Source) -> RunData:
-    """What a run has kept so far. Raises RecordError."""
+    """Loads everything that a run has stored so far. Raises RecordError."""
     folder = folder_of(run)
     header = load_header(folder / HEADER)
     records = read_journal(folder / JOURNAL)

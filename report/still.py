@@ -37,7 +37,7 @@ _WIDE, _HIGH, _LEFT = 760, 190, 64
 
 
 def time_text(ns: float) -> str:
-    """With the unit that suits it."""
+    """Returns a time as text, with the unit that suits it."""
     for unit, factor in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= factor:
             return f"{ns / factor:.4g} {unit}"
@@ -45,7 +45,7 @@ def time_text(ns: float) -> str:
 
 
 def summary(run: RunData) -> str:
-    """One line: what was explored, the best, the bound and the gap."""
+    """Returns a run in one line: its sequence, the best, the bound and the gap."""
     sizes = ", ".join(f"{name}={n}" for name, n in run.header.sizes.items())
     line = f"{run.header.sequence} ({sizes}): {len(run.evaluations)} evaluations, {run.status}"
     timed = [ns_of(r) for r in run.timed]
@@ -67,7 +67,7 @@ def _gap(bound_ns: float, best_ns: float) -> str:
 
 
 def still_svg(run: RunData) -> str:
-    """Times of evaluations over the search, the best and the bound; below it the largest cells of the last tree."""
+    """Draws the times of evaluations over the search, the best and the bound; below it the largest cells of the last tree."""
     parts = [*_convergence(run)]
     trees = [t for t in run.tree_file.trees if len(t) > 1]
     high = _HIGH

@@ -1,4 +1,4 @@
-"""Search trees made ready for drawing: what was measured below each node, and columns of few bytes."""
+"""Search trees prepared for drawing: the best time measured below each node, and columns of few bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Below:
 
 
 def find_below(tree: StoredTree, evaluations: Sequence[EvaluationRecord]) -> Below:
-    """Follow the decisions of each evaluation down the tree: also of those that were not found in it."""
+    """Follows the decisions of each evaluation down the tree, also of evaluations that were not found in it."""
     first, n_children = _children(tree)
     best_ns = np.full(len(tree), np.inf)
     rows = np.zeros(len(evaluations), np.int64)
@@ -54,7 +54,10 @@ def _children(tree: StoredTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
 
 
 def columns_of(tree: StoredTree, below: Below) -> dict[str, npt.NDArray[Any]]:
-    """The columns that the page draws from; `name` is what an expanded node asked, or why a forbidden one is forbidden."""
+    """Returns the columns that the page draws from.
+
+    `name` is the choice that an expanded node decides, or the reason why a forbidden one is forbidden.
+    """
     choice, state = tree.array("choice"), tree.array("state")
     name = np.where(choice >= 0, choice, np.where(state == FORBIDDEN, tree.array("why"), -1))
     best = np.where(np.isfinite(below.best_ns), below.best_ns, 0.0)

@@ -1,4 +1,4 @@
-"""What is known of objects, by their identity."""
+"""Identity-keyed weak dictionary: values of objects, keyed by their identity."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ V = TypeVar("V")
 
 
 class ByIdentity(Generic[K, V]):
-    """A value for each of some objects. It goes with its object, unless it holds that itself."""
+    """A value for each of some objects. The value is dropped with its object, unless the value itself references the object."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def get(self, x: K) -> V | None:
-        """The value of an object, None where it has none."""
+        """Returns the value of an object, None where it has none."""
         found = self._found.get(id(x))
         return None if found is None else found[1]
 
     def setdefault(self, x: K, value: V) -> V:
-        """The value of an object: this one where it had none."""
+        """Returns the value of an object, and stores `value` first where it had none."""
         key = id(x)
         reference = weakref.ref(x, partial(_forget, self._found, key))
         return self._found.setdefault(key, (reference, value))[1]
 
     def remove(self, x: K) -> None:
-        """Forgets the value of an object."""
+        """Removes the value of an object."""
         self._found.pop(id(x), None)
 
     def items(self) -> list[tuple[K, V]]:
-        """The objects that live, with their values."""
+        """Returns the living objects with their values."""
         pairs = [(reference(), value) for reference, value in tuple(self._found.values())]
         return [(x, value) for x, value in pairs if x is not None]
 
 
 def _forget(found: dict[int, Any], key: int, _: object) -> None:
-    """Before its memory, and so its identity, is another's."""
+    """Drop an entry before the memory, and so the identity, of its object is reused."""
     found.pop(key, None)

@@ -1,4 +1,4 @@
-"""Blocks of Python that are left once it is time, wherever they are."""
+"""Asynchronous interruption of Python blocks: a watcher thread raises an exception in them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _LOOK_S = 0.05
-_AGAIN_S = 1.0  # what is raised in the middle of a finaliser is lost: it is raised again
+_AGAIN_S = 1.0  # an exception raised inside a finaliser is lost, so it is raised again
 _resorts: list[Callable[[], None]] = []
 
 
 @contextmanager
 def last_resort(end: Callable[[], None]) -> Iterator[None]:
-    """Within this block `end` is called, in another thread, where a block that is to be left was not left a second later."""
+    """Registers `end` for this block. Another thread calls it if an interrupted block is still running a second later."""
     _resorts.append(end)
     try:
         yield
@@ -24,7 +24,7 @@ def last_resort(end: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
-    """Raises Stopped within the block, in this thread and between two steps of Python, once `is_over`."""
+    """Raises Stopped in this block once `is_over`: in this thread, between two steps of Python."""
     from .forked import Stopped  # which loads NumPy: a last resort does without
 
     thread, is_left = ctypes.c_ulong(threading.get_ident()), threading.Event()

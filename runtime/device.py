@@ -1,4 +1,4 @@
-"""Devices by name: a backend is a folder here, found when it is asked for."""
+"""Devices by name. A backend is a folder here and is imported on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ThreadOrder = Literal["forward", "backward", "random", "in turn"]
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """Settings that every backend understands; a backend ignores what means nothing to it."""
+    """Settings that every backend understands. A backend ignores settings without meaning for it."""
 
     compiler: str | None = None  # name or path; None: the first that works
     build_folder: Path = field(default_factory=lambda: cache_folder("build"))
@@ -32,8 +32,9 @@ class DeviceOptions:
 
 
 def cache_folder(name: str = "") -> Path:
-    """The folder for what can be made again, built artifacts and calibrations, or the one of that name in it. Nobody but this user
-    can have written to it: space/engine/own_folders.py says what stands for one that others may have written to.
+    """The cache folder, or the subfolder of that name: built artifacts and calibrations, all of which can be made again.
+
+    Only this user can have written to it. space/engine/own_folders.py defines its replacement where others may have written to it.
     """
     folder = user_cache(name)
     private = folder.parent if name else folder
@@ -43,9 +44,7 @@ def cache_folder(name: str = "") -> Path:
 
 
 def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevice:
-    """The device of backend `name` ("cpu", "fake", ...). Raises DeviceError with a sentence when
-    it cannot be had.
-    """
+    """Returns the device of backend `name` ("cpu", "fake", ...). Raises DeviceError, a sentence, when it is not available."""
     package = f"{__package__}.{name}"
     if name not in (*backends(), "fake"):
         raise DeviceError(
@@ -60,7 +59,7 @@ def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevi
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that a backend needs: what was found of it (None: nothing), and how to get it."""
+    """One dependency of a backend: the version or place that was found (None: nothing), and the way to get it."""
 
     what: str
     found: str | None
@@ -68,7 +67,7 @@ class Requirement:
 
 
 def requirements(name: str) -> list[Requirement]:
-    """What backend `name` needs from this machine, found or not; [] where it is not installed or asks for nothing."""
+    """Returns the dependencies of backend `name` on this machine, found or not; [] if it is not installed or has none."""
     package = f"{__package__}.{name}"
     if find_spec(package) is None:
         return []
@@ -78,7 +77,7 @@ def requirements(name: str) -> list[Requirement]:
 
 
 def backends() -> tuple[str, ...]:
-    """Names of the backends that this installation has, but for the one of tests."""
+    """Names of the installed backends, except the one of tests."""
     here = Path(__file__).parent
     found = {p.parent.name for p in here.glob("*/device.py")}
     return tuple(sorted(found - {"fake"}))

@@ -1,6 +1,6 @@
-"""Files, opened and written so that nothing else is: whoever made a folder may have put links, pipes and devices into it.
+"""Safe file access: opens and writes regular files only. Whoever made a folder may have put links, pipes and devices into it.
 
-All files of runs and caches go through here. What is written as a whole is complete or not there, whatever happens.
+All files of runs and caches go through here. A file that is written as a whole is complete or absent, even after a crash.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SAFELY = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # the last: a pipe is not 
 
 
 class OddFileError(OSError):
-    """A file that cannot be used; `strerror` says why, as the end of a sentence."""
+    """A file that cannot be used. `strerror` is the reason, as the end of a sentence."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)
 
 
 def read_regular(path: Path, limit_bytes: int, *, follow: bool = False) -> bytes:
-    """The content of a regular file. `follow` links where the user has named the file.
+    """Returns the content of a regular file. With `follow`, links are followed: for files that the user has named.
 
     Raises OSError, whose `strerror` is the end of a sentence: also for links, pipes, devices, and more bytes than the limit.
     """
@@ -48,7 +48,7 @@ def read_regular(path: Path, limit_bytes: int, *, follow: bool = False) -> bytes
 
 @contextmanager
 def opened_regular(path: Path, *, follow: bool = False) -> Iterator[int]:
-    """A descriptor of such a file. Raises OSError as `read_regular`."""
+    """Context with a descriptor of a regular file. Raises OSError as `read_regular`."""
     fd = _open_regular(path, os.O_RDONLY, follow=follow)
     try:
         yield fd
@@ -66,8 +66,9 @@ def _read(fd: int, limit_bytes: int) -> bytes:
 
 
 def open_to_append(path: Path) -> int:
-    """A descriptor of a regular file, which is made where it is not there, to be read and written. Raises OSError as
-    `read_regular`, also for a file that has a second name: it would be changed with this one.
+    """Returns a descriptor of a regular file for reading and writing; creates the file if needed.
+
+    Raises OSError as `read_regular`, also for a file with a second hard link: the write would change that name, too.
     """
     fd = _open_regular(path, os.O_RDWR | os.O_CREAT)
     if os.fstat(fd).st_nlink > 1:
@@ -83,7 +84,7 @@ def check_regular(path: Path) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Appends to a file as `open_to_append` opens it. Raises OSError."""
+    """Appends to a file, opened by `open_to_append`. Raises OSError."""
     with os.fdopen(open_to_append(path), "ab") as file:
         file.write(content)
 
@@ -104,14 +105,15 @@ def _open_regular(path: Path, flags: int, *, follow: bool = False) -> int:
 
 
 def is_there(path: Path) -> bool:
-    """True if there is anything of that name, a link that leads nowhere included."""
+    """True if anything of that name exists, dangling links included."""
     return os.path.lexists(path)
 
 
 @contextmanager
 def opened_own(path: Path) -> Iterator[int]:
-    """A descriptor of a file whose content is run, or decides what is run. Raises OSError, NotOursError where others may have
-    written it.
+    """Context with a descriptor of a file whose content is executed, or decides about execution.
+
+    Raises OSError, and NotOursError where others may have written it.
     """
     if why := why_not_ours(path.parent):
         raise NotOursError(why)
@@ -122,14 +124,15 @@ def opened_own(path: Path) -> Iterator[int]:
 
 
 def read_own(path: Path, limit_bytes: int = LIBRARY_BYTES) -> bytes:
-    """The content of a file as `opened_own` opens it. Raises OSError."""
+    """Returns the content of a file, opened by `opened_own`. Raises OSError."""
     with opened_own(path) as fd:
         return _read(fd, limit_bytes)
 
 
 def write_in(folder: Path, name: str, content: bytes) -> None:
-    """Write a file of a folder beside others of a run, which is made: never through a link, neither of the folder nor of the
-    file. It need not outlive a loss of power. Raises OSError.
+    """Write a file into a run folder, which is created if needed. Neither a link as folder nor a link as file is followed.
+
+    The file need not survive a loss of power. Raises OSError.
     """
     with suppress(FileExistsError):
         folder.mkdir()
@@ -150,7 +153,7 @@ def write_in(folder: Path, name: str, content: bytes) -> None:
 
 
 def write_named(path: Path, content: bytes) -> None:
-    """Write the file that a user names: in the place of a link, into a terminal or a pipe. Raises OSError."""
+    """Write a file that the user named: a link is replaced, a terminal or a pipe is written to. Raises OSError."""
     if path.exists() and not path.is_file():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb") as file:
             file.write(content)
@@ -159,7 +162,7 @@ def write_named(path: Path, content: bytes) -> None:
 
 
 def write_own(path: Path, content: bytes) -> None:
-    """As `write_atomically`, into a folder that only this user can write to, which is made. Raises OSError, NotOursError."""
+    """Write as `write_atomically`, into a folder that only this user can write to; creates it. Raises OSError, NotOursError."""
     make_own_folder(path.parent)
     write_atomically(path, content)
 
@@ -197,9 +200,9 @@ _ELF64 = struct.Struct("<4s36xQ10xHH2x")
 
 
 def is_torn(library: Path) -> bool:
-    """True if the end of a library is missing or empty, as where power or space was lost: to load it could end the process.
+    """True if the end of a library is missing or empty, as after a loss of power or a full disk. Loading it could end the process.
 
-    Raises OSError where it is not there, NotOursError where others may have written it.
+    Raises OSError where it does not exist, NotOursError where others may have written it.
     """
     with opened_own(library) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         head = file.read(_ELF64.size)

@@ -1,7 +1,7 @@
-"""Work in a forked child, which the user or the clock can end at any moment, whatever it is about.
+"""Work in a forked child process, which the user or a deadline can end at any moment.
 
-The child has what its parent has, at no cost; it gives back one value, whose arrays come through shared memory (handover.py), and
-may write to arrays of `shared_empty`. It must use no threads that the parent had. What it prints goes nowhere.
+The child inherits its parent's memory at no cost. It returns one value, whose arrays pass through shared memory (handover.py). It
+may write to arrays of `shared_empty`. It must not use threads that the parent had. Its output is discarded.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class Stopped(KeyboardInterrupt):
-    """The user, by the signal that is its argument, or the clock ended what was going on."""
+    """Interruption of running work, by the user (the signal is the argument) or by the clock."""
 
 
 class DiedError(RuntimeError):
-    """A child ended without an answer, by a signal or by itself; the argument says how."""
+    """A child that ended without an answer, by a signal or by itself; the argument is the description."""
 
 
 def run_apart(
@@ -45,10 +45,10 @@ def run_apart(
     is_over: Callable[[], bool] = lambda: False,
     kept: Sequence[np.ndarray[Any, Any]] = (),
 ) -> T:
-    """Run `work` in a child, and return or raise what it does; arrays of `kept` in it are these themselves.
+    """Run `work` in a child, and return or raise its result. Arrays of `kept` in the result are the parent's own objects.
 
-    Raises Stopped once `is_over`, MemoryError where there is too little memory for it, and DiedError. A child that
-    somebody kills is made again.
+    Raises Stopped once `is_over`, MemoryError where memory is too small, and DiedError. A child that somebody else kills is
+    restarted.
     """
     for _ in range(_TRIES):
         n_killed = n_killed_for_memory()
@@ -64,11 +64,11 @@ def run_apart(
 
 
 class _KilledError(Exception):
-    """A child was ended by SIGKILL, which is not of its own making."""
+    """A child that was ended by SIGKILL, which it does not cause itself."""
 
 
 def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
-    """A child that works: its process and the pipe of its answer."""
+    """Start a child that runs `work`. Returns its process and the pipe of its answer."""
     read_fd, write_fd = os.pipe()
     with warnings.catch_warnings():
         # Python warns of threads of the parent: what runs here takes none of their locks.
@@ -81,7 +81,7 @@ def _begin(work: Callable[[], Any], handover: Handover) -> tuple[int, int]:
 
 
 def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool]) -> Any:
-    """The answer of a child, which is gone then."""
+    """Returns or raises the answer of a child, and reaps it."""
     try:
         content = _read(read_fd, is_over)
     except BaseException:
@@ -101,7 +101,7 @@ def _wait(pid: int, read_fd: int, handover: Handover, is_over: Callable[[], bool
 
 
 def _kill(pid: int) -> None:
-    """End a child with what it has started; it may not have become the leader of its group yet."""
+    """End a child with the processes that it started. It may not be the leader of its process group yet."""
     for end in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             end(pid, signal.SIGKILL)
@@ -114,13 +114,13 @@ def _end_of(status: int) -> str:
 
 
 def shared_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """An array of zeros that a forked child writes and its parent reads."""
+    """Returns an array of zeros in memory shared with forked children: a child writes it, the parent reads it."""
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, max(1, n_bytes)), dtype, math.prod(shape)).reshape(shape)
 
 
 def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
-    """In the child: work, answer, end."""
+    """In the child: run the work, send the answer, and exit."""
     try:
         os.setsid()  # what it starts ends with it; signals of a terminal are for the parent
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
@@ -139,7 +139,7 @@ def _answer(work: Callable[[], Any], handover: Handover, fd: int) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error with the lines where it was raised; another one in its place where it cannot be pickled."""
+    """Returns the error with its traceback as text; a substitute where it cannot be pickled."""
     lines = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
@@ -164,6 +164,6 @@ def _read(fd: int, is_over: Callable[[], bool]) -> bytes:
 
 
 def over_after(limit_s: float) -> Callable[[], bool]:
-    """Whether so many seconds from now have passed."""
+    """Returns a function that is true once `limit_s` seconds have passed from now."""
     end_s = time.monotonic() + limit_s
     return lambda: time.monotonic() > end_s

@@ -1,4 +1,4 @@
-"""Arguments that do not fit into memory: an error at once, where the system would let them grow and then end some process."""
+"""Early memory errors: allocations beyond free memory fail at once. The system would let them grow and later end a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int | None:
-    """Memory that programs can get now without swapping; None where the system does not say."""
+    """Returns the memory available to programs without swapping; None where the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -25,7 +25,7 @@ def total_bytes() -> int:
 
 
 def n_killed_for_memory() -> int | None:
-    """The number of processes that the system has ended for their memory since it started; None where it does not say."""
+    """The number of processes that the out-of-memory killer has ended since the system started; None where it is not reported."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:
@@ -35,7 +35,7 @@ def n_killed_for_memory() -> int | None:
 
 @contextmanager
 def within_free_memory() -> Iterator[None]:
-    """Inside, allocations beyond the memory that is free now raise MemoryError (Linux; elsewhere nothing is limited)."""
+    """Limit allocations in this block to the memory that is free now (Linux; elsewhere no limit). Others raise MemoryError."""
     free = available_bytes()
     if free is None:
         yield

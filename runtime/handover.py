@@ -1,4 +1,4 @@
-"""Values with arrays in them, from a forked child to its parent: arrays go through memory that both have, the rest is pickled."""
+"""Transfer of values from a forked child to its parent: arrays go through shared memory, all else is pickled."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _ALIGNED = 64  # bytes at which arrays begin
 
 
 class Handover:
-    """Made before the fork. `kept` are arrays that the parent has already: what it gets back are those themselves."""
+    """Shared-memory channel for one value, made before the fork.
+
+    Arrays in `kept`, which the parent owns already, are returned as these objects.
+    """
 
     def __init__(self, kept: Sequence[Array] = ()) -> None:
         self._kept = tuple(kept)
         self._fd = os.memfd_create("arrays")
 
     def dumps(self, value: Any) -> bytes:
-        """In the child: the value, whose arrays now are in the file."""
+        """In the child: pickle the value, and write its arrays to the shared file."""
         spans: list[tuple[int, int]] = []
 
         def put(buffer: pickle.PickleBuffer) -> None:
@@ -40,7 +43,7 @@ class Handover:
         return pickle.dumps((written.getvalue(), spans))
 
     def loads(self, content: bytes) -> Any:
-        """In the parent: the same value. It may write to the arrays."""
+        """In the parent: returns the value. Its arrays are writable."""
         written, spans = pickle.loads(content)
         size = os.fstat(self._fd).st_size
         file = memoryview(mmap.mmap(self._fd, size, access=mmap.ACCESS_COPY) if size else b"")
@@ -48,7 +51,7 @@ class Handover:
         return _Unpickler(io.BytesIO(written), buffers, self._kept).load()
 
     def close(self) -> None:
-        """Forget the file; arrays that were loaded stay."""
+        """Close the file. Arrays that were loaded stay valid."""
         os.close(self._fd)
 
 

@@ -1,4 +1,4 @@
-"""What the operating system says about the CPU: model, cores, caches, vector width."""
+"""CPU properties from the operating system: model, cores, caches, vector width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True)
 class Cache:
-    """The data or unified caches of one level, all instances that the usable cores reach."""
+    """The data or unified caches of one level: all instances that the usable cores can access."""
 
     name: str  # "L1"
     capacity_bytes: int  # of all instances together
@@ -43,7 +43,7 @@ class Machine:
 
 
 def read_machine() -> Machine:
-    """This machine; caches are empty where the system does not tell."""
+    """Returns this machine. Caches are empty where the system does not report them."""
     info = _read(Path("/proc/cpuinfo"))
     cpus = sorted(os.sched_getaffinity(0))
     return Machine(
@@ -56,7 +56,7 @@ def read_machine() -> Machine:
 
 
 def cpu_key() -> str:
-    """Equal for CPUs that run the same instructions, as far as the system tells."""
+    """Key of a CPU's instruction set: equal for CPUs that run the same instructions, as far as the system reports them."""
     info = _read(Path("/proc/cpuinfo"))
     found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", info, re.MULTILINE)
     features = sorted(found.group(1).split()) if found else [platform.processor()]
@@ -70,7 +70,7 @@ def _model(info: str) -> str:
 
 
 def vector_bytes(info: str | None = None) -> int:
-    """The size of a vector register, by what the system tells of the CPU (`info`)."""
+    """The size of a vector register, from the system's description of the CPU (`info`)."""
     if info is None:
         info = _read(Path("/proc/cpuinfo"))
     found = re.search(r"^flags\s*:\s*(.+)$", info, re.MULTILINE)
@@ -106,6 +106,6 @@ def _read(path: Path) -> str:
 
 
 def flush_stdout() -> None:
-    """What Python has printed comes before what C prints."""
+    """Flush Python's standard output, so that it precedes the output of C."""
     if sys.stdout is not None:
         sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""Libraries and extensions in this process: exactly the files that were looked at, which nobody else may have written.
+"""Loading of libraries and extension modules: exactly the file that was checked, and only if nobody else may have written it.
 
-A process has a number of mappings of memory at most, and a library takes two or more: it is closed when nothing holds it any more.
+The number of memory mappings of a process is limited, and a library takes two or more. So it is closed when unreferenced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _numbers = itertools.count(1)
 
 
 class LoadedLibrary(ctypes.CDLL):
-    """A library that is open as long as it, a function of it, or its `handle` is held: who keeps addresses holds the last."""
+    """A library that stays open while it, one of its functions, or its `handle` is referenced. Holders of raw addresses hold
+    `handle`.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -45,20 +47,21 @@ class LoadedLibrary(ctypes.CDLL):
         self._closing.atexit = False  # threads may still run in it then
 
     def close(self) -> None:
-        """Closes it now: nothing calls a function of it any more."""
+        """Closes the library now. No function of it may be called afterwards."""
         self._closing()
 
 
 def load_library(path: str | Path) -> LoadedLibrary:
-    """A shared library of this user's. Raises OSError, NotOursError where others may have written it, and DeviceError where the
-    process may have no more mappings.
+    """Loads a shared library of this user.
+
+    Raises OSError, NotOursError where others may have written it, and DeviceError where the process has no memory mappings left.
     """
     with _looked_at(Path(path)) as name:
         return _opened(LoadedLibrary, name, path)
 
 
 def load_for_all(path: str | Path) -> ctypes.CDLL:
-    """The same of a library whose functions later ones call: it stays for good."""
+    """Loads a library whose symbols later libraries use. It is never closed."""
     with _looked_at(Path(path)) as name:
         return _opened(partial(ctypes.CDLL, mode=ctypes.RTLD_GLOBAL), name, path)
 
@@ -82,7 +85,7 @@ def _opened(load: Callable[[str], T], name: str, path: str | Path) -> T:
 
 
 def _mappings() -> tuple[int, float]:
-    """Mappings of memory that this process has, and may have."""
+    """Returns the number of memory mappings of this process, and its limit."""
     try:
         with _MAPPINGS.open("rb") as lines:
             return sum(1 for _ in lines), int(_MOST_MAPPINGS.read_text())
@@ -91,7 +94,7 @@ def _mappings() -> tuple[int, float]:
 
 
 def load_module(name: str, path: Path) -> ModuleType:
-    """An extension of Python's in such a file. Raises ImportError, and OSError as `load_library`."""
+    """Loads an extension module of Python. Raises ImportError, and OSError as `load_library`."""
     with _looked_at(path) as opened:
         loader = ExtensionFileLoader(name, opened)
         spec = spec_from_file_location(name, opened, loader=loader)
@@ -103,17 +106,19 @@ def load_module(name: str, path: Path) -> ModuleType:
 
 @contextmanager
 def _looked_at(path: Path) -> Iterator[str]:
-    """A name of the very file that was looked at, while it is open; the file's own name where descriptors have none, which is as
-    good in a folder that only this user can write to.
+    """Context with a path to the checked, open file, so that it cannot be exchanged before loading.
+
+    Without descriptor paths it is the file's own name, which is as good in a folder that only this user can write to.
     """
     with opened_own(path) as fd:
         yield _name_of(fd) if _DESCRIPTORS.is_dir() else str(path)
 
 
 def _name_of(fd: int) -> str:
-    """A name of a descriptor that no other has had: the loader takes equal names for one library, and numbers come again.
+    """Returns a path of a descriptor that was never used before.
 
-    "/./" and "//" lead nowhere, so that they can spell a number.
+    The loader takes equal names for one library, and descriptor numbers are reused. "/./" and "//" are neutral in a path, so they
+    encode a counter.
     """
     steps = ("./" if bit == "1" else "/" for bit in f"{next(_numbers):b}")
     return f"{_DESCRIPTORS}/{''.join(steps)}{fd}"

@@ -1,4 +1,4 @@
-"""Kernels as functions that LLVM compiles into this process, from the text of kernels/interpret/llvm.py."""
+"""JIT compilation of kernels into this process by LLVM, from the text of kernels/interpret/llvm.py."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _SPEED = 2  # as -O2
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel as a function, and what fails at the numbers that it returns. Forks of the process may call it, too."""
+    """A compiled kernel, and the failures that its return codes stand for. Forked children may call it, too."""
 
     ir: KernelIR
     function: Callable[..., int]
     places: tuple[Place | Claim, ...]
 
     def run(self, arrays: Sequence[Array], scalars: Mapping[str, Any], seed: int = 0) -> None:
-        """A call on arrays that are `plain` and of the types it was compiled for; `seed` is of what is moved. IndexError where an
-        index leaves its array, AssertionError where an assertion fails.
+        """Call the kernel on arrays that are `plain` and of the types for which it was compiled. `seed` drives random rounding.
+
+        Raises IndexError where an index leaves its array, AssertionError where an assertion fails.
         """
         numbers = (p.dtype.numpy.type(scalars[p.name]).item() for p in self.ir.scalars)
         at = np.full(1, seed, np.int64)
@@ -40,20 +41,23 @@ class CompiledKernel:
 
 
 def plain(array: Array) -> Array:
-    """As compiled functions take it: in C's order and aligned. What is written must be so already."""
+    """Returns the array in C order and aligned, as compiled functions require. Arrays that are written must be so already."""
     found = np.ascontiguousarray(array)
     return found if found.flags.aligned else found.copy()
 
 
 def held_in(arrays: Iterable[Array]) -> list[DType]:
-    """The types of the elements of arrays."""
+    """Returns the element types of arrays."""
     return [DType(a.dtype.name) for a in arrays]
 
 
 def compile_kernel(
     ir: KernelIR, held: Sequence[DType], *, is_moved: bool = False
 ) -> CompiledKernel:
-    """A kernel for arrays of these types: those that it only reads may be narrower than its own. `is_moved` as of `print_llvm`."""
+    """Compile a kernel for arrays of these types. Arrays that it only reads may have narrower types than its own.
+
+    `is_moved` is that of `print_llvm`.
+    """
     types = dict(zip((p.name for p in ir.arrays), held, strict=True))
     printed = print_llvm(ir, types, is_moved=is_moved)
     type_of: Any = np.ctypeslib.as_ctypes_type  # its stub wants one type at a time

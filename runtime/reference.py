@@ -1,8 +1,8 @@
-"""The reference result of a sequence: each kernel interpreted or compiled, whichever is sooner done.
+"""Reference results of a sequence: each kernel is interpreted or compiled, whichever is faster.
 
-The interpreter (kernels/interpret/kernel.py) says what is right; LLVM compiles the same loops from a text of their own
-(kernels/interpret/llvm.py), with one thread, in order and without fast arithmetic.
-Nothing of codegen/ is used. Nobody knows how long a run takes: who must go on runs it in a child (worker/inputs_apart.py).
+The interpreter (kernels/interpret/kernel.py) defines correct results. LLVM compiles the same loops from a separate text
+(kernels/interpret/llvm.py), with one thread, in order and without fast arithmetic. Nothing of codegen/ is used. The duration of a
+run is unknown: a caller that must not block runs it in a child (worker/forked_inputs.py).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Array = NDArray[Any]
 _COMPILE_NS = 1.5e7
 _COMPILE_NODE_NS = 4e5  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
-_LONG_NS = 5e7  # from here on products of matrices are left to BLAS, also where results are moved
-_MOVED = 4.0  # how many times as long a kernel takes whose results are moved
+_LONG_NS = 5e7  # from here on products of matrices are left to BLAS, also with perturbed results
+_MOVED = 4.0  # slowdown of a kernel with perturbed results
 _OF_BLAS = 0.25  # of the time of compiled loops, which only sums of products fall below
-# A run that measures rounding is of no use after these seconds, and so many times what was expected.
+# A run that measures rounding is stopped after these seconds and so many times its expected duration.
 _LOST_S, _LOST = 5.0, 20.0
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a kernel is run, and the nanoseconds that this is expected to take."""
+    """Execution mode of a kernel, and its expected nanoseconds."""
 
     is_compiled: bool
     ns: float
@@ -48,7 +48,7 @@ class Way:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A recording, what is run for it, and how each of its kernels is, by identity."""
+    """A recording, the kernels that are run for it, and their execution modes by identity."""
 
     given: Recording
     made: Recording
@@ -57,13 +57,13 @@ class _Seen:
 
     @property
     def expected_ns(self) -> float:
-        """About how long its calls take, once they are compiled."""
+        """The expected duration of its calls, once they are compiled."""
         calls = zip(self.made.calls, self.made.n_made, strict=True)
         return sum(n * self.ways[id(call.ir)].ns for call, n in calls)
 
 
 class Reference:
-    """Computes references; `begins` is told of every call of the sequence."""
+    """Computes reference results. `begins` is called before every call of the sequence."""
 
     def __init__(self, begins: Callable[[], None] = lambda: None) -> None:
         self._begins = begins
@@ -79,12 +79,10 @@ class Reference:
         wide: bool = True,
         seed: int | None = None,
     ) -> dict[str, Array]:
-        """All arrays of the sequence after its calls ran in order on copies (temporaries start as zeros): in float64 where `wide`,
-        as `testing.interpreted.run_reference` with that dtype, else in the types of the sequence.
+        """Returns all arrays of the sequence after its calls ran in order on copies (temporaries start as zeros).
 
-        With a `seed` results that were rounded are moved (kernels/interpret/moved.py).
-
-        Raises IndexError where an index leaves its array.
+        They are in float64 where `wide`, as `testing.interpreted.run_reference` with that dtype, else in the types of the sequence.
+        With a `seed` rounded results are perturbed (kernels/interpret/moved.py). Raises IndexError where an index leaves its array.
         """
         self._begins()
         known = self._known(recording, wide, is_moved=seed is not None)
@@ -100,8 +98,10 @@ class Reference:
         seed: int | None,
         is_over: Callable[[], bool],
     ) -> dict[str, Array]:
-        """`run` in the types of the sequence, in a child: a loop that ends when two numbers agree may not end when they are
-        moved. Raises Stopped once `is_over`, or where it takes far longer than was expected.
+        """`run` in the types of the sequence, in a child process.
+
+        A loop that ends when two numbers agree may not end when they are perturbed. Raises Stopped once `is_over`, or where the run
+        takes far longer than expected.
         """
         known = self._known(recording, False, is_moved=seed is not None)
         found = _initial(known, arrays, False)
@@ -126,7 +126,7 @@ class Reference:
         scalars: Mapping[str, Any],
         seed: int | None,
     ) -> None:
-        """The calls of the sequence on its arrays, in order."""
+        """Run the calls of the sequence on its arrays, in order."""
         seeds = (mixed(seed or 0, k) for k in count())
 
         def run(ir: KernelIR, given: Mapping[str, Array], numbers: Mapping[str, Any]) -> None:
@@ -151,11 +151,11 @@ class Reference:
         return known
 
     def compiles(self, recording: Recording) -> bool:
-        """Whether a kernel of the recording is compiled."""
+        """True if any kernel of the recording is compiled."""
         return any(way.is_compiled for way in choose_ways(recording).values())
 
     def expected_ns(self, recording: Recording) -> float:
-        """About how long a run takes, once it is compiled."""
+        """The expected duration of a run, once it is compiled."""
         ways = choose_ways(recording)
         calls = zip(recording.calls, recording.n_made, strict=True)
         return sum(n * ways[id(call.ir)].ns for call, n in calls)
@@ -163,7 +163,7 @@ class Reference:
     def _compiled(
         self, ir: KernelIR, held: Sequence[DType], is_moved: bool = False
     ) -> CompiledKernel:
-        """A kernel for arrays of these types."""
+        """Returns the kernel, compiled for arrays of these types."""
         key = (id(ir), tuple(held), is_moved)  # of a recording that is kept
         if key not in self._kernels:
             self._kernels[key] = compile_kernel(ir, held, is_moved=is_moved)
@@ -171,7 +171,7 @@ class Reference:
 
 
 def _initial(known: _Seen, arrays: Mapping[str, Array], wide: bool) -> dict[str, Array]:
-    """The arrays that the calls of a sequence begin with."""
+    """Returns the arrays at the beginning of a sequence's calls."""
     found = initial_arrays(known.made, arrays)
     if wide:  # no machine computes with float16
         found = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in found.items()}
@@ -179,7 +179,7 @@ def _initial(known: _Seen, arrays: Mapping[str, Array], wide: bool) -> dict[str,
 
 
 def choose_ways(recording: Recording) -> dict[int, Way]:
-    """The way of each kernel of a recording, by identity."""
+    """Returns the execution mode of each kernel of a recording, by identity."""
     n_made: dict[int, int] = {}
     for call, n in zip(recording.calls, recording.n_made, strict=True):
         n_made[id(call.ir)] = n_made.get(id(call.ir), 0) + n
@@ -187,7 +187,7 @@ def choose_ways(recording: Recording) -> dict[int, Way]:
 
 
 def choose_moved(recording: Recording) -> dict[int, Way]:
-    """The way of each kernel of a recording that is moved: compiled, but for large products of matrices."""
+    """Returns the execution modes under random rounding, by identity: compiled, except large products of matrices."""
     found = {}
     for call in recording.calls:
         work = work_of(call.ir)
@@ -201,7 +201,7 @@ def choose_moved(recording: Recording) -> dict[int, Way]:
 
 
 def choose_way(ir: KernelIR, n_calls: int = 1) -> Way:
-    """The way in which all runs of a session are sooner done, where each calls it so often."""
+    """Returns the faster execution mode for all runs of a session, compilation included; each run has `n_calls` calls."""
     work = work_of(ir)
     n = _N_RUNS * n_calls
     compile_ns = _COMPILE_NS + _COMPILE_NODE_NS * n_nodes(ir)

@@ -1,4 +1,4 @@
-"""Folders for a moment: gone with their owner, or at the latest when the next one is made, however the owner ended."""
+"""Temporary folders: removed with their owner, or at the latest when the next one is made, however the owner ended."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Scratch:
 
 
 def sweep_once(parent: Path, prefix: str) -> None:
-    """`sweep`, the first time that a process asks for it."""
+    """Run `sweep` the first time that a process calls this."""
     if (parent, prefix) not in _swept:
         _swept.add((parent, prefix))
         sweep(parent, prefix)
 
 
 def sweep(parent: Path, prefix: str) -> None:
-    """Remove this user's folders of that kind whose owner is gone."""
+    """Remove this user's folders with this parent and prefix whose owner process has ended."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):

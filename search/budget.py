@@ -1,5 +1,6 @@
-"""When a search stops: rules that compose, a clock that is handed in, and a flag that interrupts.
-The first hit wins.
+"""Stopping criteria of a search: composable rules, an injected clock, and an interrupt flag.
+
+The first rule that is hit ends the search.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the rules look at."""
+    """State of a search that the stopping rules read."""
 
     elapsed_s: float
     evaluations: int  # measured in this search
@@ -23,12 +24,12 @@ class Progress:
 
 
 class AbstractRule(ABC):
-    """One reason to stop."""
+    """A stopping rule."""
 
     @property
     @abstractmethod
     def status(self) -> str:
-        """The status of a search that this rule ended."""
+        """The final status of a search that this rule stopped."""
 
     @abstractmethod
     def is_hit(self, progress: Progress) -> bool: ...
@@ -87,7 +88,7 @@ class Interrupt:
         self._set_s = math.inf
         self.is_set = False
         self.is_immediate = False
-        """Whether who sets it is to raise, too: nothing would be lost."""
+        """True if the setter should raise as well, since nothing would be lost."""
 
     def set(self) -> None:
         self.is_set, self._set_s = True, min(self._set_s, self._clock())
@@ -99,7 +100,7 @@ class Interrupt:
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """Within the block nothing would be lost if it was left at any moment."""
+        """Marks a block that may be aborted at any moment without loss."""
         self.is_immediate = True
         try:
             yield
@@ -108,7 +109,7 @@ class Interrupt:
 
 
 class Budget:
-    """Stop rules in order of precedence, with the clock (seconds, monotonic) that measures them."""
+    """Stopping rules in order of precedence, with the clock (seconds, monotonic) that measures them."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Budget:
         self.interrupt = interrupt or Interrupt()
 
     def stop_status(self, progress: Progress) -> str | None:
-        """The status of the first rule that is hit, an interrupt before all; None to go on."""
+        """The status of the first rule that is hit, an interrupt before all; None to continue."""
         if self.interrupt.is_set:
             return "interrupted"
         for rule in self.rules:
@@ -130,7 +131,7 @@ class Budget:
         return None
 
     def remaining_evaluations(self, evaluations: int) -> int | None:
-        """How many more candidates may be measured; None without a limit."""
+        """Returns the number of candidates that may still be measured; None without a limit."""
         limits = [rule.limit for rule in self.rules if isinstance(rule, Evaluations)]
         return max(0, min(limits) - evaluations) if limits else None
 

@@ -1,4 +1,4 @@
-"""What a search needs of a candidate, whatever its space."""
+"""Candidate interface of the search, independent of the search space."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..space.candidate import DeadEnd
 
 
 class SearchCandidate(Protocol):
-    """What the search needs of a candidate; `space.candidate.Candidate` is one."""
+    """Interface of a candidate as the search uses it. `space.candidate.Candidate` implements it."""
 
     @property
     def is_complete(self) -> bool: ...
 
     @property
     def key(self) -> bytes:
-        """Equal if and only if the domains are equal."""
+        """Identity of a candidate: equal if and only if the domains are equal."""
         ...
 
     def open_choices(self) -> Sequence[int] | np.ndarray:
@@ -28,7 +28,7 @@ class SearchCandidate(Protocol):
     def values(self, choice: int, /) -> tuple[int, ...]: ...
 
     def decide(self, choice: int, mask: int, /) -> Self | DeadEnd:
-        """Narrow `choice` to the values of the bit mask `mask` and propagate; changes nothing."""
+        """Returns the candidate with `choice` restricted to the bit mask `mask` and propagated; this one is unchanged."""
         ...
 
     def expand(self, choice: int, /) -> Sequence[tuple[int, Self | DeadEnd]]:

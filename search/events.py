@@ -1,9 +1,9 @@
-"""Events of a search, from which logs, plots and journals are made, and the tally that counts along.
+"""Events of a search, and the tally that is counted along. Logs, plots and journals are made from them.
 
-Those that `--json` prints are lines (`line.py`).
+Events that `--json` prints are lines (`line.py`).
 
-All times are ns, all bounds are lower bounds in ns. A source tag says how a candidate was come by:
-U default of the user, W warm start, M tree, R rollout, D bound dive, N near the best, F final re-measurement.
+All times are ns, all bounds are lower bounds in ns. A source tag names the origin of a candidate: U default of the user, W warm
+start, M tree, R rollout, D bound dive, N neighbour of the best, F final re-measurement.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the evaluation of one complete candidate ended.
+    """Result of the evaluation of one complete candidate.
 
-    `status` is one of STATUSES; `time_ns` is set if and only if it is "ok"; `spread` is the
-    relative half width of the measured time; `key` is the source key. `bound_ns` is a lower bound
-    that building it has shown, not scaled; 0 where it has shown none. `spent_s` is what it took to
-    find the time, where that is known. `slowness` is how many times as long the machine took then as in the beginning.
-    `is_by_ratio`: the time is a ratio to a control beside it, on a machine with other work: no bound or gap is judged by it.
+    `status` is one of STATUSES. `time_ns` is set if and only if it is "ok". `spread` is the relative half width of the measured
+    time. `key` is the source key. `bound_ns` is a lower bound, not scaled, that the build has shown; 0 without one. `spent_s` is
+    the duration of the measurement, where that is known. `slowness` is the slowdown of the machine at that moment, relative to the
+    beginning. `is_by_ratio`: the time is a ratio to a control timed beside it, on a machine with other work. No bound or gap is
+    judged by such a time.
     """
 
     status: str
@@ -54,8 +54,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a candidate that is to be measured was come by: `node` is the deepest tree node on its path, -1 outside the tree;
-    `parent` is the key of the implementation that a neighbour was made of.
+    """Origin of a candidate that is to be measured.
+
+    `node` is the deepest tree node on its path, -1 outside the tree. `parent` is the key of the implementation from which a
+    neighbour was derived.
     """
 
     tag: Tag
@@ -77,7 +79,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The root is bounded; `n_outcomes` came with the call."""
+    """Start of a search: the root has its bound. `n_outcomes` is the number of outcomes passed in."""
 
     strategy: str
     bound_ns: float
@@ -99,7 +101,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpanded:
-    """`node` took `choice` as its next question; every value is listed, with what became of it."""
+    """Expansion of `node` by `choice`: every value is listed with its fate."""
 
     node: int
     parent: int  # -1 for the root
@@ -112,7 +114,7 @@ class NodeExpanded:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A node of the tree closed after it was opened. `reason` is "bound" or "constraint"."""
+    """A tree node was closed after it was opened. `reason` is "bound" or "constraint"."""
 
     node: int
     parent: int
@@ -123,7 +125,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """A pruned node came back because the bounds were scaled down."""
+    """A pruned node was reopened because the bounds were scaled down."""
 
     node: int
     bound_ns: float
@@ -137,8 +139,9 @@ class Widened(AbstractLine, frozen=True, tag="widened"):
 
 @dataclass(frozen=True, slots=True)
 class DeadEndMet:
-    """A descent met a candidate without live children `depth` decisions below the root. `node` is
-    where it left the tree.
+    """Dead end: a descent reached a candidate without live children, `depth` decisions below the root.
+
+    `node` is the tree node at which the descent left the tree.
     """
 
     node: int
@@ -149,9 +152,7 @@ class DeadEndMet:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A complete candidate has its outcome. `key` is its implementation key, or its candidate key
-    where there is none.
-    """
+    """Outcome of a complete candidate. `key` is its implementation key, or its candidate key where there is none."""
 
     node: int  # the deepest tree node on its path, -1 outside the tree
     bound_ns: float
@@ -166,7 +167,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class NewIncumbent:
-    """`best` replaces an incumbent of `previous_ns`."""
+    """New incumbent: `best` replaces one of `previous_ns`."""
 
     best: Ranked
     previous_ns: float | None
@@ -177,9 +178,9 @@ class NewIncumbent:
 
 @dataclass(frozen=True, slots=True)
 class BoundMoved:
-    """The global lower bound changed (downwards only when the bounds were scaled down, or the space was widened).
+    """Change of the global lower bound. It falls only when the bounds were scaled down or the space was widened.
 
-    `candidate` is of a node that has this bound; None where it is the best, or what was pruned, that sets it.
+    `candidate` belongs to a node that has this bound. It is None where the incumbent or a pruned node sets the bound.
     """
 
     bound_ns: float
@@ -211,10 +212,10 @@ class Tally:
     overtaken: int = 0  # candidates that a better best cut off while they waited to be measured
     near_bound: int = 0  # neighbours of the best that could not beat the cut
     near_dead: int = 0  # changes of the best that no neighbour could take up
-    near_known: int = 0  # neighbours of the best that had been asked about before
+    near_known: int = 0  # neighbours of the best that had been requested before
     near_worse: int = 0  # neighbours that others, drawn with them, were expected to beat
     duplicates: int = 0  # equal implementations that were not measured again
-    replayed: int = 0  # answered from the outcomes handed in
+    replayed: int = 0  # answered from the given outcomes
     alarms: int = 0
     ok: int = 0
     bad: int = 0  # wrong answers
@@ -236,7 +237,7 @@ class Tally:
         self.spent_s[tag] = self.spent_s.get(tag, 0.0) + seconds
 
     def spent_by(self, tags: str) -> tuple[float, float]:
-        """Seconds that evaluations of these tags, a letter each, took, and those of all."""
+        """Returns the seconds spent on evaluations of these tags, a letter each, and on all evaluations."""
         some_s = sum(spent_s for tag, spent_s in self.spent_s.items() if tag in tags)
         return some_s, sum(self.spent_s.values())
 
@@ -268,8 +269,7 @@ class Row(AbstractLine, frozen=True, tag="row"):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event. `status`: optimal gap_limit time_limit eval_limit exhausted
-    infeasible interrupted.
+    """End of a search, the last event. `status`: optimal gap_limit time_limit eval_limit exhausted infeasible interrupted.
 
     `top` are the best distinct implementations, best first.
     """

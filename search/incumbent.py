@@ -1,6 +1,4 @@
-"""The incumbent: the best measured implementation, the cut it sets, the gap it leaves, and whether
-the bound may be believed.
-"""
+"""Incumbent of the search: the best measured implementation, its cut and gap, and the validity of the bound."""
 
 from __future__ import annotations
 
@@ -9,17 +7,16 @@ import math
 
 from .events import Ranked
 
-# After a time below its bound nothing is claimed any more, but bounds still say what is hardly worth a try: that many times what
-# this one should have been.
+# After a measurement below its bound nothing is claimed any more. Bounds still prune, scaled by this factor times the ratio
+# of the measurement to its bound.
 DOUBTED = 0.5
 
 
 class BoundScale:
-    """A factor in (0, 1] on every bound, which callers lower when the machine turns out faster than
-    it was calibrated, and a search after a time below its bound.
+    """Common factor in (0, 1] on every bound.
 
-    Bounds are stored as computed and multiplied when read, so lowering the factor weakens every
-    claim at once.
+    Callers lower it when the machine turns out faster than it was calibrated, and a search after a time below its bound. Bounds are
+    stored as computed and multiplied when read, so lowering the factor weakens every claim at once.
     """
 
     def __init__(self, factor: float = 1.0) -> None:
@@ -38,10 +35,10 @@ class BoundScale:
 
 
 class Incumbent:
-    """Best outcome and the `n_top` best distinct implementations.
+    """The best outcome and the `n_top` best distinct implementations.
 
-    The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an
-    alarm `gap` is None. Times that are ratios to a control rank, and neither cut nor leave a gap.
+    The cut is the best time, times (1 - `cut_gap`); without `prune` it stays infinite. After an alarm `gap` is None. Times that are
+    ratios to a control are ranked, but give neither cut nor gap.
     """
 
     def __init__(self, *, cut_gap: float = 0.0, prune: bool = True, n_top: int = 8) -> None:
@@ -62,12 +59,12 @@ class Incumbent:
 
     @property
     def is_by_ratio(self) -> bool:
-        """True if the best time is a ratio to a control: no measurement to claim anything of."""
+        """True if the best time is a ratio to a control, which supports no claim."""
         return bool(self._top) and self._top[0].outcome.is_by_ratio
 
     @property
     def cut_ns(self) -> float:
-        """Only candidates whose bound is below this are worth a look."""
+        """Pruning threshold: only candidates with a bound below it are of interest."""
         return self._measured_ns * (1.0 - self._cut_gap) if self._prune else math.inf
 
     @property
@@ -75,9 +72,7 @@ class Incumbent:
         return len(self._doubted)
 
     def offer(self, ranked: Ranked) -> bool:
-        """Take a measured implementation into the ranking; True if it is the new best. An equal
-        time does not displace.
-        """
+        """Add a measured implementation to the ranking. True if it is the new best; an equal time does not displace."""
         if any(known.key == ranked.key for known in self._top):
             return False
         if not ranked.outcome.is_by_ratio:
@@ -90,7 +85,7 @@ class Incumbent:
         return at == 0
 
     def name_candidate(self, ranked: Ranked) -> None:
-        """Give a ranked entry that was known by key alone the candidate it belongs to."""
+        """Attach the candidate to a ranked entry that was known by key alone."""
         for at, known in enumerate(self._top):
             if known.key == ranked.key and known.candidate is None:
                 self._top[at] = ranked
@@ -114,7 +109,7 @@ class Incumbent:
         return True
 
     def gap(self, bound_ns: float) -> float | None:
-        """(incumbent - bound) / incumbent in [0, 1]; None without incumbent, after an alarm, and of a ratio."""
+        """Returns (incumbent - bound) / incumbent in [0, 1]; None without incumbent, after an alarm, and for a ratio."""
         if not self._top or self._doubted or self.is_by_ratio:
             return None
         best_ns = self._top[0].time_ns

@@ -1,4 +1,4 @@
-"""What a search is handed, in three records: whom it asks, what steers it, and what was known before."""
+"""Inputs of a search, in three records: the oracle, the guidance, and the history."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ _Asked = TypeVar("_Asked", bound=SearchCandidate, contravariant=True)
 
 
 class Surrogate(Protocol[_Asked]):
-    """Guesses from what was measured; search/learn/surrogate.py has the one for spaces of implementations."""
+    """Model that predicts times from measurements. search/learn/surrogate.py has the one for spaces of implementations."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough is known for anything to be expected."""
+        """True if there are enough measurements for a prediction."""
         ...
 
     def learn(self, candidate: _Asked, time_ns: float | None, /) -> None:
-        """Take in the time of a complete candidate, None where it failed."""
+        """Add the time of a complete candidate, None where it failed."""
         ...
 
     def expected(self, candidates: Sequence[_Asked], /) -> npt.NDArray[np.float64] | None:
-        """Logarithms of the times expected, up to a constant; None while too little is known."""
+        """Returns logarithms of the predicted times, up to a constant; None while there are too few measurements."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle(Generic[C]):
-    """Whom a search asks about candidates, and tells what it is about to ask.
+    """Bounds and evaluates candidates for a search.
 
-    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures distinct complete candidates, a
-    batch at once, and answers in their order. Implementations of equal `key` (None: the candidate's own key) are
-    measured once. `scale`, which the caller may lower at any time and the search lowers after a time below its bound,
-    multiplies every bound.
+    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures a batch of distinct complete candidates and
+    returns outcomes in their order. Implementations of equal `key` are measured once; None stands for the candidate's own key.
+    `scale` multiplies every bound. The caller may lower it at any time, and the search lowers it after a time below its bound.
     """
 
     bound: Callable[[C], float]
@@ -50,9 +49,12 @@ class Oracle(Generic[C]):
     key: Callable[[C], bytes | None] = lambda candidate: None
     scale: BoundScale | None = None
     announce: Callable[[C, Provenance], None] = lambda candidate, provenance: None
-    """Told what is to be measured, and how it was come by."""
+    """Called for each candidate that is to be measured, with its origin."""
     ahead: Callable[[C, int], None] = lambda candidate, n_to_come: None
-    """Told the same, after that, and how many more at most with it, so that work on it may begin; the cut may still overtake it."""
+    """Called after `announce`, with the maximal number of further candidates of the batch, so that a build may start early.
+
+    The cut may still exclude the candidate.
+    """
 
 
 def _plain_names(choice: int, value: int) -> tuple[str, str]:
@@ -61,32 +63,32 @@ def _plain_names(choice: int, value: int) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance(Generic[C]):
-    """What steers a search, and rules nothing out."""
+    """Heuristics that steer a search. They never rule out a candidate."""
 
     next_choice: Callable[[C], int]
     """The order of decisions: an open choice of a candidate."""
     neighbour: Callable[[C, np.random.Generator], C | DeadEnd | None] | None = None
-    """Draws a complete candidate near a good one; None of it: there is nothing to change. `mcts` alternates between the tree and
-    such draws.
+    """Draws a complete neighbour of a good candidate; it returns None if there is nothing to change. `mcts` alternates between the
+    tree and such draws.
     """
     expected: Callable[[C], float] | None = None
-    """What a candidate may be expected to take, in ns: rollouts weigh values by it where it is more than the bound says."""
+    """Expected time of a candidate, in ns: rollouts weight values by it where it exceeds the bound."""
     surrogate: Surrogate[C] | None = None
-    """Learns from all that is measured; of several draws `mcts` measures the one that it expects most of."""
+    """Learns from all measurements; among several draws `mcts` measures the one with the best prediction."""
     widened: Callable[[], C | None] = lambda: None
-    """The root of a wider space, with the same choices, once what was measured shows that this one leaves too much out."""
+    """The root of a wider space, with the same choices, once measurements show that this one excludes too much."""
     names: Callable[[int, int], tuple[str, str]] = _plain_names
-    """Of a choice and of its value, as events say them."""
+    """Names of a choice and of its value, as used in events."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class History(Generic[C]):
-    """What is there before a search begins.
+    """Results and candidates that exist before a search begins.
 
-    `outcomes`, by implementation key, are not measured again and set the first cut: that is how a search is resumed.
-    `doubted` are keys of implementations once found faster than their bound: the gap stays withdrawn. `incumbents`
-    (tag U) and `warm_starts` (tag W) are complete candidates measured first: the former, which may be slow, behind a
-    few of the latter, so that they are given up early.
+    `outcomes`, by implementation key, are not measured again and set the first cut: so a search is resumed. `doubted` are keys of
+    implementations once found faster than their bound: the gap stays withdrawn. `incumbents` (tag U) and `warm_starts` (tag W) are
+    complete candidates that are measured first. Incumbents may be slow. So a few warm starts precede them, and slow incumbents are
+    abandoned early.
     """
 
     outcomes: Mapping[bytes, Outcome] = field(default_factory=dict)

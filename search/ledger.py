@@ -1,6 +1,4 @@
-"""Evaluations asked for and answered: batches, equal implementations, and outcomes that were known
-before.
-"""
+"""Evaluation ledger: requested and finished evaluations, batches, equal implementations, and outcomes known before."""
 
 from __future__ import annotations
 
@@ -14,10 +12,9 @@ from .node import Node
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A complete candidate on its way to an outcome.
+    """Evaluation request: a complete candidate without an outcome yet.
 
-    `node` is the deepest tree node on its path (None outside the tree); `is_leaf` says that the
-    node is the candidate itself.
+    `node` is the deepest tree node on its path (None outside the tree). `is_leaf` is true if the node is the candidate itself.
     """
 
     candidate: SearchCandidate
@@ -38,8 +35,7 @@ class Answer:
 class Ledger:
     """Measures every implementation once.
 
-    A request whose key has an outcome is answered at once; one whose key is already waiting waits
-    along with it.
+    A request whose key has an outcome is answered at once. A request whose key is already queued shares that measurement.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class Ledger:
 
     @property
     def n_waiting(self) -> int:
-        """Distinct implementations that wait to be measured."""
+        """The number of distinct queued implementations."""
         return len(self._waiting)
 
     def key(self, candidate: SearchCandidate) -> bytes:
@@ -66,20 +62,20 @@ class Ledger:
         return candidate.key if key is None else key
 
     def is_settled(self, key: bytes) -> bool:
-        """Whether `key` has an outcome or waits for one."""
+        """True if `key` has an outcome or is queued."""
         return key in self._measured or key in self._history or key in self._waiting
 
     def was_asked(self, candidate: SearchCandidate) -> bool:
-        """Whether this very candidate was asked about before; one of equal text may have been."""
+        """True if this very candidate was requested before. A candidate of equal text may have been requested regardless."""
         return candidate.key in self._asked
 
     def pass_over(self, candidate: SearchCandidate, key: bytes) -> None:
-        """Count a candidate as asked about where its `key` has an outcome; what waits may be withdrawn."""
+        """Mark a candidate as requested if its `key` is not queued. Queued requests may be withdrawn, so they do not count."""
         if key not in self._waiting:
             self._asked.add(candidate.key)
 
     def ask(self, request: Request) -> Answer | None:
-        """The answer if there is one already; None once the request is queued."""
+        """Returns the answer if there is one already. Otherwise queues the request and returns None."""
         self._asked.add(request.candidate.key)
         if (outcome := self._measured.get(request.key)) is not None:
             return Answer(request, outcome, "duplicate")
@@ -90,7 +86,7 @@ class Ledger:
         return None
 
     def withdraw(self, unless_below_ns: float) -> list[Request]:
-        """Take back the waiting requests of implementations with no bound below the cut."""
+        """Remove and return the queued requests of implementations with no bound below the cut."""
         taken = [
             key
             for key, requests in self._waiting.items()
@@ -101,9 +97,7 @@ class Ledger:
         return withdrawn
 
     def measure(self) -> list[Answer]:
-        """Evaluate all that waits, in order of asking. Raises ValueError unless there is one
-        outcome a candidate.
-        """
+        """Evaluate all queued requests, in the order of requests. Raises ValueError unless there is one outcome a candidate."""
         batch = list(self._waiting.items())
         if not batch:
             return []

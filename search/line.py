@@ -1,4 +1,4 @@
-"""Lines of `--json`: an event that users read is declared once, as the line that it prints."""
+"""Lines of `--json`: each user-visible event is declared once, as the line that it prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INSIDE: Final = object()
 _T = TypeVar("_T")
 
 Inside = Annotated[_T, _INSIDE]
-"""A field for listeners of the same process: no line has it."""
+"""Internal field: for listeners of the same process, never printed."""
 
 
 class AbstractLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
@@ -27,7 +27,7 @@ def line_text(line: msgspec.Struct | Mapping[str, Any]) -> str:
 
 
 def line_fields(line: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a line by name, its tag first, without those that are inside or not set."""
+    """Returns the fields of a line by name, its tag first, without internal or unset ones."""
     found: dict[str, Any] = {}
     if line.__struct_config__.tag_field is not None:
         found[line.__struct_config__.tag_field] = line.__struct_config__.tag
@@ -36,7 +36,7 @@ def line_fields(line: msgspec.Struct) -> dict[str, Any]:
 
 
 def line_class(line: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The class without fields that are inside, from which the schema follows: a line has every field that may not be unset."""
+    """Returns the class without internal fields, from which the schema follows. A line has every field that may not be unset."""
     printed = {name: _printed_type(hint) for name, hint in _printed(line).items()}
     if printed == _hints(line):
         return line
@@ -65,7 +65,7 @@ def _hints(line: type[msgspec.Struct]) -> dict[str, Any]:
 
 @cache
 def _printed(line: type[msgspec.Struct]) -> dict[str, Any]:
-    """The types of the fields that a line has, by name."""
+    """Returns the types of a line's printed fields, by name."""
     return {
         name: hint
         for name, hint in _hints(line).items()
@@ -74,7 +74,7 @@ def _printed(line: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _printed_type(hint: Any) -> Any:
-    """The type with lines, alone or in tuples, as their `line_class`."""
+    """Returns the type with lines, alone or in tuples, replaced by their `line_class`."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return line_class(hint)
     if get_origin(hint) is tuple:

@@ -1,4 +1,4 @@
-"""A node of the search tree: its bound, its state, and what was measured below it."""
+"""Node of the search tree: its bound, its state, and the statistics of measurements below it."""
 
 from __future__ import annotations
 

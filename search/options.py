@@ -16,7 +16,7 @@ def _check_positive(options: object, *names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batches:
-    """How many distinct implementations one call of `evaluate` is handed."""
+    """Batch sizes: numbers of distinct implementations in one call of `evaluate`."""
 
     first: int | None = None  # the very first: it shows something sooner; None: as others
     size: int = 1  # at first
@@ -32,7 +32,7 @@ class Batches:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How long strategies try, and how much they keep."""
+    """Effort and memory limits of the search strategies."""
 
     rollout_siblings: int | None = None  # values tried at a rollout step; None: all of them
     rollout_retries: int = 4  # dead ends a rollout backs out of before it gives up

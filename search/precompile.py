@@ -1,7 +1,8 @@
-"""What numba compiles of the search, compiled on all cores where no earlier process has left it in the cache.
+"""Ahead-of-time compilation of the search's numba functions, on all cores, unless an earlier process left them in the cache.
 
-A unit is a compiled function with what only it calls. Units that others call come first, so that those find them in the cache.
-What two units call all the same has to have one type: numba gives the first of each process the same file.
+A unit is a compiled function with the functions that only it calls. Units that others call are compiled first, so that their
+callers find them in the cache. A function that two units call must have one type in both: numba gives the first type of each
+process the same file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..space.targets.target import CacheLevel, Target
 from .bound import cpu as cpu_bound
 from .bound.tables import build_tables
 
-# Each unit with those that it needs, the longest first.
+# Each unit with the units on which it depends; the longest to compile first.
 _UNITS: dict[str, tuple[str, ...]] = {
     "lower_bound": (),
     "filter_budget": (),
@@ -67,9 +68,9 @@ Tell = Callable[[str], None]
 
 
 def precompile(tell: Tell = lambda text: None) -> None:
-    """Compiles all units, unless they are in the cache; `tell` gets a sentence when it begins and after each unit.
+    """Compiles all units, unless they are in the cache. `tell` gets a sentence at the beginning and after each unit.
 
-    What a process of its own could not compile is left for the first call, which says why.
+    Where a process fails on a unit, compilation stops here. The first call of the unit then reports the reason.
     """
     if not is_compiling() or _marker().exists():
         return
@@ -110,7 +111,7 @@ def precompile(tell: Tell = lambda text: None) -> None:
         _marker().touch()
     finally:
         for process in processes:
-            process.kill()  # those that wait for a line of it see its end
+            process.kill()  # readers of its output see the end of file
         pool.shutdown()
         for process in processes:
             with suppress(BrokenPipeError), process:
@@ -118,7 +119,7 @@ def precompile(tell: Tell = lambda text: None) -> None:
 
 
 def _marker() -> Path:
-    """Is there once all is in the cache."""
+    """Path of the marker file that exists once all units are in the cache."""
     return cache_folder() / "complete"
 
 
@@ -135,7 +136,7 @@ def _start() -> subprocess.Popen[str]:
 
 @cache
 def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """Of each unit the function and arguments of the types that the search calls it with."""
+    """Returns, by unit, the function and arguments of the types that the search passes to it."""
     entry = load("axpydot")
     sizes = dict.fromkeys(entry.sizes, 8)
     arguments = entry.make_arguments(sizes, np.float32, np.random.default_rng(1))
@@ -172,7 +173,7 @@ def _compile(unit: str) -> None:
 
 
 def main() -> None:
-    """Compiles what is asked for, a name a line, and answers with the name."""
+    """Compiles the requested units, a name a line, and replies with the name."""
     for line in sys.stdin:
         _compile(line.strip())
         print(line, end="", flush=True)

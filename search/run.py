@@ -1,4 +1,4 @@
-"""`search`: the one entry. It is handed whom to ask, what steers it and what was known before, and yields events."""
+"""`search`: the single entry point. It takes an oracle, guidance and history, and yields events."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ def search(
 ) -> Iterator[ev.Event]:
     """Search the completions of `root` for the fastest; the last event is `Finished`. Equal seeds and outcomes give equal events.
 
-    Statuses: `optimal` when all was evaluated or closed under a cut whose bounds may be believed;
-    `infeasible` when nothing valid exists; `exhausted` when the strategy has nothing left to try
-    but proved nothing; else the rule that was hit.
+    Statuses: `optimal` when all was evaluated or closed under a cut whose bounds are trusted; `infeasible` when nothing valid
+    exists; `exhausted` when the strategy has nothing left to try but proved nothing; else the rule that was hit.
 
-    Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not
-    complete.
+    Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not complete.
     """
     options = options or SearchOptions()
     strategy = options.strategy
@@ -61,7 +59,7 @@ def search(
         return _dead_from_the_start(strategy, root)
     exploration = Exploration(
         root,
-        # It hands back what it was handed: candidates of the caller's space.
+        # The search returns the caller's own candidates, so their type is preserved.
         cast(Oracle[SearchCandidate], oracle),
         cast(Guidance[SearchCandidate], guidance),
         cast(History[SearchCandidate], history),
@@ -88,7 +86,7 @@ def _check_complete(candidate: SearchCandidate) -> None:
 def _firsts(
     incumbents: Sequence[SearchCandidate], warm_starts: Iterable[SearchCandidate], n_before: int
 ) -> Iterator[tuple[ev.Tag, SearchCandidate]]:
-    """`n_before` of the warm starts, the incumbents, and the other warm starts."""
+    """Yields `n_before` of the warm starts, the incumbents, and the other warm starts."""
     warm = iter(warm_starts)
     for candidate in islice(warm, n_before):
         yield "W", candidate
@@ -152,9 +150,7 @@ def _drain(exploration: Exploration) -> Iterator[ev.Event]:
 
 
 def _adopt_history(exploration: Exploration) -> None:
-    """Count the outcomes handed in, and let the best of them cut although their candidates are not
-    at hand.
-    """
+    """Count the outcomes passed in, and let the best of them set the cut although their candidates are not available."""
     history = exploration.history.outcomes
     for outcome in history.values():
         exploration.tally.count(outcome.status)

@@ -1,4 +1,4 @@
-"""The space of a problem on a target: the choices and the constraints of all families that the kind of target has."""
+"""Builds the search space of a problem on a target: choices and constraints of all families of the target's kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: Mapping[str, TargetKind] = {kind.name: kind for kind in (CPU_KIND, GPU_KI
 
 
 def _families() -> tuple[Family, ...]:
-    """All files of space/families, by name: a new one is found by itself."""
+    """Returns the families of space/families, by file name. A new file needs no registration."""
     names = sorted(m.name for m in iter_modules(families.__path__))
     return tuple(import_module(f"{families.__name__}.{name}").FAMILY for name in names)
 
@@ -40,10 +40,10 @@ PHRASES: tuple[Phrases, ...] = tuple(p for family in _families() for p in family
 
 
 def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:
-    """The space of all implementations of `problem` on `target`.
+    """Returns the space of all implementations of `problem` on `target`.
 
-    On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/families/block_memory.py.
-    Raises LanguageError where the kind of target lacks a type of the problem.
+    On a GPU, registers may be counted `register_room` times: one of REGISTER_ROOMS of space/values.py. Raises LanguageError if the
+    kind of target lacks a type of the problem.
     """
     lacking = sorted(d.name for d in _types(problem) & KINDS[target.kind].lacks)
     if lacking:
@@ -67,7 +67,10 @@ def build_space(problem: Problem, target: Target, register_room: int = 1) -> Spa
 
 
 def _types(problem: Problem) -> set[DType]:
-    """All types of values; structured tasks have those of their arrays and numbers."""
+    """Returns the types of all values: arrays, scalars and expressions in statement bodies.
+
+    Structured tasks have the types of their arrays and scalars.
+    """
     found = {a.dtype for a in problem.arrays} | {p.dtype for p in problem.scalars}
     for task in problem.tasks:
         for s in nested_statements(task.body.statements) if task.body is not None else ():
@@ -78,13 +81,16 @@ def _types(problem: Problem) -> set[DType]:
 
 @lru_cache(maxsize=4)
 def widened(space: Space, register_room: int) -> Space:
-    """The same space of a GPU with another limit for the registers counted: choices and their positions are the same."""
+    """Returns the space of a GPU with another limit on counted registers.
+
+    Choices and their positions stay the same.
+    """
     wider = build_space(space.problem, space.target, register_room)
     return fix(wider, space.fixed).profiled(space.profile)
 
 
 def _empty(problem: Problem, target: Target, register_room: int) -> Draft:
-    """A draft that has the objects of the order algebra, and nothing else."""
+    """Returns a model builder (draft) that has only the objects of the order algebra."""
     backbone = build_backbone(problem)
     near = backbone.neighbours
     b = ModelBuilder(Places(tuple(r.start for r in near), tuple(r.stop - 1 for r in near)))

@@ -1,4 +1,4 @@
-"""Candidates: a vector of domains at its fixpoint, standing for all implementations inside it."""
+"""Candidates: vectors of domains at a propagation fixpoint. Each stands for all implementations within its domains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["Candidate", "Choice", "DeadEnd", "Space"]
 
 @dataclass(frozen=True, slots=True)
 class DeadEnd:
-    """No implementation is left: `choice` (its name) lost its last value, and why."""
+    """Dead end: no implementation is left. `choice` names the choice that lost its last value; `why` is the reason."""
 
     choice: str
     why: str
@@ -44,9 +44,9 @@ class DeadEnd:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Every implementation of a problem on a target: the model, and what its objects stand for.
+    """Search space: every implementation of a problem on a target. Holds the model and the objects of its choices.
 
-    One space propagates one candidate at a time: its scratch memory is not for several threads.
+    A space propagates one candidate at a time: threads must not share its scratch memory.
     """
 
     model: Model
@@ -62,7 +62,7 @@ class Space:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """[n_choices] by position; both orientations of an order are there."""
+        """All choices by position, [n_choices], with both orientations of each order."""
         return self.model.choices
 
     @property
@@ -71,22 +71,22 @@ class Space:
 
     @property
     def searchable(self) -> npt.NDArray[np.int32]:
-        """Positions of the choices a searcher decides; when they are decided, all are."""
+        """Positions of the choices that a searcher decides. They determine all other choices."""
         return self.model.searchable
 
     @property
     def key(self) -> str:
-        """Fingerprint of choices, constraints and initial domains, whatever was fixed, and of the profile."""
+        """Fingerprint of choices, constraints, initial domains and the profile. Fixed decisions do not change it."""
         key = self.model.key if self.whole is None else self.whole.model.key
         return key if self.profile is None else self.profile.keyed(key)
 
     @property
     def is_for_input(self) -> bool:
-        """Whether bounds count what bodies do on the arguments that are measured."""
+        """True if bounds count the work of bodies on the measured arguments: the space has a sure profile."""
         return self.profile is not None and self.profile.is_sure
 
     def profiled(self, profile: Profile | None) -> Space:
-        """The same space, bounded for the arguments that a profile is of."""
+        """Returns the space with bounds for the arguments of `profile`. None leaves it unchanged."""
         return self if profile is None else replace(self, profile=profile)
 
     @cached_property
@@ -98,7 +98,10 @@ class Space:
         return self._dominant(self._open_root)
 
     def _dominant(self, candidate: Candidate | DeadEnd) -> Candidate | DeadEnd:
-        """The candidate with those choices decided of which one value is never worse than others (`Variables.dominated`)."""
+        """Decides every dominated choice: a choice whose later values are never worse (`Variables.dominated`).
+
+        Each gets its last value that leads to no dead end.
+        """
         for var in self.variables.dominated:
             if isinstance(candidate, DeadEnd):
                 break
@@ -109,9 +112,9 @@ class Space:
 
     @cached_property
     def _open_root(self) -> Candidate | DeadEnd:
-        """The fixpoint of the initial domains, without values that fail at once when decided.
+        """The fixpoint of the initial domains after shaving, which removes values that fail at once when decided.
 
-        Removing those (shaving) is worth its tens of milliseconds here, where every descent starts, and nowhere else.
+        Shaving takes tens of milliseconds. It pays only here, where every descent starts.
         """
         root = self._fixpoint(self.model.initial.copy())
         if isinstance(root, DeadEnd):
@@ -129,17 +132,18 @@ class Space:
         return root
 
     def root(self) -> Candidate | DeadEnd:
-        """The candidate that stands for every implementation of the space that a search looks at: of choices that are dominated
-        only the best value is left.
+        """Returns the root of a search: the candidate that stands for every implementation that a search considers.
+
+        Dominated choices have only their best value left.
         """
         return self._root
 
     def open_root(self) -> Candidate | DeadEnd:
-        """The same with all values, also those that are never better than others."""
+        """Returns the root with all values, including values that are never better than others."""
         return self._open_root
 
     def candidate(self, domains: npt.NDArray[np.uint32]) -> Candidate | DeadEnd:
-        """The fixpoint of any domains ([n_choices], within the initial ones)."""
+        """Returns the fixpoint of any domains ([n_choices], within the initial ones), with dominated choices decided."""
         root = self._open_root
         if isinstance(root, DeadEnd):
             return root
@@ -156,7 +160,7 @@ class Space:
 
 
 class Candidate:
-    """A partly decided implementation; no method changes it."""
+    """A partly decided implementation. Immutable."""
 
     __slots__ = ("domains", "space")
 
@@ -170,7 +174,7 @@ class Candidate:
 
     @property
     def key(self) -> bytes:
-        """Equal exactly for equal domains (of one space)."""
+        """Fingerprint of the domains: equal exactly for equal domains (of one space)."""
         return hashlib.blake2b(self.domains.tobytes(), digest_size=16).digest()
 
     @property
@@ -214,7 +218,7 @@ class Candidate:
         return space._result(int(status), out)
 
     def expand(self, choice_id: int) -> tuple[tuple[int, Candidate | DeadEnd], ...]:
-        """One child for each possible value of a choice, in the order of values."""
+        """Returns one child for each possible value of a choice, in the order of values."""
         space = self.space
         n_values = int(self.domains[choice_id]).bit_length()
         out = np.empty((n_values, len(self.domains)), np.uint32)
@@ -246,7 +250,7 @@ class Candidate:
         var_order: npt.NDArray[np.integer] | None = None,
         max_backtracks: int = 200,
     ) -> Candidate | DeadEnd:
-        """A completion that prefers values as given; see `propagate.guided_completion`."""
+        """Returns a completion with the preferred values; see `propagate.guided_completion`."""
         space = self.space
         out = self.domains.copy()
         status = guided_completion(

@@ -1,7 +1,8 @@
-"""The values of all choices by their names, for whoever reads candidates; each is declared, with what it means, in its family.
+"""Names of the values of all choices, for code that reads candidates. The family of each declares and explains it.
 
-A value's position in its tuple is its bit in a domain. Integer choices carry their universe in the space itself. A kind that is
-added later has the plain value, what code did without it, first: decisions stored before do not name it, and mean that one.
+A value's position in its tuple is its bit in a domain. Integer choices have their universe in the space itself. A kind that is
+added later has the plain value first: the behaviour of code without that kind. Decisions stored before do not name the kind, and
+mean that value.
 """
 
 from __future__ import annotations

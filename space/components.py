@@ -1,4 +1,4 @@
-"""Components: what a space falls into. A component is a record of its tasks and of the choices about them."""
+"""Components of a space: independent subspaces. Each records its tasks and the choices about them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .candidate import Space
 
 @dataclass(frozen=True)
 class Component:
-    """A run of tasks that choices connect. No constraint is about choices of two components, so each is a space of its own."""
+    """A run of tasks that choices connect. No constraint spans two components, so each is an independent space."""
 
     tasks: range
     choices: tuple[int, ...]  # positions in the space, increasing; both orientations of an order
 
 
 def components_of(space: Space) -> tuple[Component, ...]:
-    """In program order. Each choice of the space is in exactly one."""
+    """Returns the components in program order. Each choice of the space is in exactly one."""
     runs = space.backbone.components
     component_of = [k for k, tasks in enumerate(runs) for _ in tasks]
     found: list[list[int]] = [[] for _ in runs]
@@ -33,7 +33,7 @@ def components_of(space: Space) -> tuple[Component, ...]:
 
 
 def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
-    """Position and a task of each choice that is no order."""
+    """Yields the position of each choice other than an order, with one of its tasks."""
     for field in fields(space.variables):
         found = getattr(space.variables, field.name)
         if field.name in (
@@ -46,7 +46,7 @@ def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
 
 
 def _task_of(what: Any) -> int:
-    """A task that an object of the backbone is about."""
+    """Returns a task of an object of the backbone: the first of several, the producer of a flow or shift."""
     match what:
         case int():
             return what

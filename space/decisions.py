@@ -1,7 +1,7 @@
-"""Decisions by name: what is stored of a candidate, and the way back.
+"""Decisions by name: stores a candidate as names of choices and values, and restores it.
 
-Names outlive positions: a stored decision survives a change of the layout of the domain vector,
-and one that no longer exists is reported instead of meaning something else.
+Names outlive positions: a stored decision survives a change of the layout of the domain vector. A decision on a choice that no
+longer exists is reported, and does not change its meaning.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SHOWN = 4  # names in a sentence
 
 
 class DecisionError(ValueError):
-    """A decision names a choice or a value that the space does not have, or that others rule out; one sentence."""
+    """A decision names an unknown choice or value, or other decisions exclude it. The message is one sentence."""
 
 
 def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
-    """(choice name, value name) of every searchable choice that is decided, in order of position.
+    """Returns (choice name, value name) of every searchable choice that is decided, in order of position.
 
-    An open choice with fewer values than the root has appears with these joined by "|", so that
-    `restore` gives back the same candidate, complete or not, also where nothing is fixed.
+    An open choice with fewer values than the root has appears with these joined by "|". So `restore` gives back the same candidate,
+    complete or not, also where nothing is fixed.
     """
     space = candidate.space
     root = (space.whole or space).root()
@@ -43,7 +43,7 @@ def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
 
 
 def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | DeadEnd:
-    """The candidate that the decisions describe; DecisionError for unknown names."""
+    """Returns the candidate that the decisions describe. Raises DecisionError for unknown names."""
     domains = space.model.initial.copy()
     positions = space.model.positions
     for name, value_names in decisions:
@@ -59,21 +59,21 @@ def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | D
 
 
 def fixed_text(fixed: Sequence[tuple[str, str]]) -> str:
-    """What was decided before a search."""
+    """Returns a description of the decisions that were fixed before a search."""
     return f"{fixed_count(fixed)} fixed: {_listed(dict(fixed))}"
 
 
 def fixed_count(fixed: Sized) -> str:
-    """How many choices that are."""
+    """Returns the number of fixed choices in words, such as `3 choices`."""
     return "1 choice" if len(fixed) == 1 else f"{len(fixed)} choices"
 
 
 def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
-    """The part of a space that has these decisions: only its root is another, so positions and `key` are the same.
+    """Restricts a space to these decisions. Only its root changes: positions and `key` stay the same.
 
-    A name is that of a choice, of a kind (all choices of it), or a pattern with `*` and `?`; the latter two mean every choice whose
-    domain still has the value. A value may be several, joined by "|". Raises DecisionError for what is not there, or not
-    possible with the decisions before it. `fixed` of the result names single choices.
+    A name is that of a choice, of a kind (all its choices), or a pattern with `*` and `?`. A kind or pattern means every choice
+    whose domain still has the value. A value may be several, joined by "|". Raises DecisionError for an unknown name or value, and
+    for a value that the decisions before it exclude. `fixed` of the result names single choices.
     """
     decisions = tuple(decisions)
     root = space.open_root()
@@ -105,7 +105,7 @@ def fix(space: Space, decisions: Iterable[tuple[str, str]]) -> Space:
 def _matches(
     root: Candidate, name: str, values: str, fixed: dict[str, str]
 ) -> list[tuple[int, int]]:
-    """Position and mask of each choice that a name means. Raises DecisionError."""
+    """Returns position and mask of each choice that a name means. Raises DecisionError."""
     space = root.space
     positions = space.model.positions
     var = positions.get(name_in(positions, name))
@@ -138,7 +138,7 @@ def _known(choice: Choice, wanted: Iterable[str]) -> list[str]:
 
 
 def _near(space: Space, name: str) -> str:
-    """What may have been meant: names that are like it, or choices of its kind."""
+    """Returns a suggestion for an unknown name: similar names or kinds, else choices of its kind, else all kinds."""
     names = [space.choices[v].name for v in map(int, space.searchable)]
     kinds = list(dict.fromkeys(space.choices[v].kind for v in map(int, space.searchable)))
     near = get_close_matches(name, [*names, *kinds], n=_SHOWN, cutoff=0.6)

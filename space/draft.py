@@ -1,9 +1,10 @@
-"""A space that is being declared: what the families of choices (space/families/) write into, and what they look up.
+"""Model builder (draft): the families of choices (space/families/) declare their choices and constraints in it.
 
-A family is one file: the values of its choices, the objects that have them (sites), predicates over values, and the constraints
-that follow. A predicate judges decided values and knows nothing of domains or propagation: filters and the CP-SAT model are
-derived from it (space/engine/). Every constraint states coherence (the order algebra and canonical forms), semantics (what may
-not change the result), hardware (what the target has) or dominance (what is never better).
+A family is one file. It has the values of its choices, the objects that have them (sites), predicates over values, and the
+constraints that follow. A predicate judges decided values and depends neither on domains nor on propagation. The filters and the
+CP-SAT model are derived from it (space/engine/). Every constraint states one of four things. Coherence: the order algebra and
+canonical forms. Semantics: the result must not change. Hardware: the limits of the target. Dominance: the excluded values are never
+better.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .targets.target import Target
 
 
 def bits(*values: int) -> int:
-    """The domain that holds just `values`."""
+    """Returns the domain that holds exactly `values`."""
     mask = 0
     for value in values:
         mask |= 1 << value
@@ -29,7 +30,7 @@ def bits(*values: int) -> int:
 
 
 def all_but(values: tuple[str, ...], *without: int) -> int:
-    """The domain of a choice with these values that holds all others."""
+    """Returns the domain of a choice with these values that holds all values except `without`."""
     return bits(*range(len(values))) & ~bits(*without)
 
 
@@ -38,7 +39,7 @@ AS_IT_IS = 0  # the first value of choices about parts of trees: as the program 
 
 @dataclass(frozen=True)
 class TreePart:
-    """A part of a tree of sparse fields. Its choices hold for the whole sequence; `task` is the first that touches it."""
+    """A part of a tree of sparse fields. Its choices hold for the whole sequence; `task` is the first to access it."""
 
     name: str
     task: int
@@ -46,7 +47,7 @@ class TreePart:
 
 @dataclass
 class Variables:
-    """Positions of every choice, by the backbone object that it is about."""
+    """Positions of all choices, by the backbone object of each."""
 
     fused: dict[tuple[int, int], int] = field(default_factory=dict)
     kind: dict[Dim, int] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Variables:
     ranges: dict[tuple[int, str], int] = field(default_factory=dict)  # by task and loop in its body
     waves: dict[int, int] = field(default_factory=dict)  # by task, sweeps only
     wave_sizes: dict[tuple[int, int], int] = field(default_factory=dict)  # rows 0, columns 1
-    # Of kinds that have no line above, by kind: nobody but their families and passes need know of them.
+    # Choices of kinds without a line above, by kind: only their families and passes use them.
     of_tasks: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     of_dims: dict[str, dict[Dim, int]] = field(default_factory=lambda: defaultdict(dict))
     of_operands: dict[str, dict[Operand, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -79,13 +80,13 @@ class Variables:
     of_places: dict[str, dict[tuple[int, str], int]] = field(
         default_factory=lambda: defaultdict(dict)
     )  # by task, and name in its body
-    # Choices of which a later value is never worse: they have the last that is possible, unless somebody fixes them.
+    # Dominated choices: a later value is never worse. They get the last possible value, unless a user fixes them.
     dominated: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """The model of a problem on a target, as far as it is declared. `register_room`: see families/block_memory.py."""
+    """Model builder (draft) for a problem on a target. `register_room`: see families/block_memory.py."""
 
     problem: Problem
     target: Target
@@ -103,7 +104,7 @@ class Draft:
         return self.problem.array(name)
 
     def is_beyond_own_cache(self, array: str) -> bool:
-        """Whether an array does not fit into the cache that a core has to itself, on targets where cores keep what they use."""
+        """True if an array exceeds the private cache of a core, on targets whose cores have private caches for reuse."""
         size, own = self.array(array).size_bytes, self.target.own_cache_bytes
         return self.kind.keeps_in_own_caches and size > own
 
@@ -119,15 +120,15 @@ class Draft:
         return [d.order_id for d in self.ordered_dims(t)] + [self.backbone.body_ids[t]]
 
     def near_dims(self, t: int) -> Iterator[Dim]:
-        """Ordered dims of all tasks that may share a launch with a task, its own among them."""
+        """Yields the ordered dims of a task and of all tasks that may share a launch with it."""
         return (e for u in self.backbone.neighbours[t] for e in self.ordered_dims(u))
 
     def near_objects(self, t: int) -> list[int]:
-        """All that the dims of a task have an order with, increasing."""
+        """Returns all objects that have an order with the dims of a task, increasing."""
         return sorted(x for u in self.backbone.neighbours[t] for x in self.objects_of(u))
 
     def near_pairs(self, dims: list[list[Dim]]) -> Iterator[tuple[Dim, Dim]]:
-        """Pairs of these dims ([n_tasks]), of one task or of two that may share a launch."""
+        """Yields pairs of these dims ([n_tasks]): of one task, or of two tasks that may share a launch."""
         for t, near in enumerate(self.backbone.neighbours):
             later = [e for u in near if u > t for e in dims[u]]
             for k, d in enumerate(dims[t]):
@@ -150,10 +151,10 @@ Rule = Callable[[Draft], None]
 
 @dataclass(frozen=True)
 class Phrases:
-    """What is said of the tasks, places in their bodies, or parts of trees, that have a choice of `kind`, by the name of its value.
+    """User-facing text for each value of one kind of choice, by value name.
 
-    `long`: in `explain`, under `topic`, behind the name of what has it; `short`: on top of the text. What is not there is not
-    said.
+    The choices are about tasks, places in their bodies, or parts of trees. `long`: in `explain`, under `topic`, after the name of
+    the object. `short`: on top of the generated text. Values without an entry have no text.
     """
 
     kind: str
@@ -164,10 +165,10 @@ class Phrases:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """What a file of space/families/ says: `declare` adds its choices, and `rules` are what it declares on each kind of target.
+    """A family of choices: one file of space/families/. `declare` adds its choices; `rules` are its constraints by kind of target.
 
-    It is there where it has rules, be they none, for the kind. All choices come before all constraints. `phrases`: of `of_tasks`,
-    `of_places` and `of_trees`.
+    A kind of target has the family if `rules` has an entry for it, even an empty one. All choices are declared before all
+    constraints. `phrases` describe choices in `of_tasks`, `of_places` and `of_trees`.
     """
 
     name: str

@@ -1,21 +1,21 @@
-"""Decisions that older versions wrote in other words: what files of theirs say is read as today's decisions."""
+"""Compatibility of stored decisions: translates names and values of older versions to the current ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator
 
-# Choices of the past, and what they are called now: a kind named two choices, told apart by what they are about.
+# Renamed choices: one kind named two choices, which their objects tell apart.
 _RENAMED = ((re.compile(r"cache\((.+->.+)\)"), r"load_cache(\1)"),)
-# The same where only a space can tell: a task may have a name with a dot, too.
+# Renamings that only a space can resolve: the name of a task may have a dot, too.
 _IN_A_SPACE = ((re.compile(r"prefetch\((.+\..+)\)"), r"prefetch_accumulators(\1)"),)
-# Values by kind of choice: a GPU had a word of its own, and how many blocks a copy has and who packs them was one choice.
+# Renamed values, by kind: GPUs had BLOCK for PARALLEL. The number of blocks of a copy and its packer were one choice.
 _VALUES = {"dim_kind": {"BLOCK": "PARALLEL"}, "staged": {"TEAM_COPY": "COPY"}}
 _OR = "|"  # between the values of an open choice (space/decisions.py)
 
 
 def renamed(decisions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The same decisions in the words of today; those of today stay as they are."""
+    """Returns the decisions with current names and values. Current decisions stay unchanged."""
     return tuple(now for name, value in decisions for now in _now(name, value))
 
 
@@ -28,7 +28,7 @@ def _now(name: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def name_in(choices: Container[str], name: str) -> str:
-    """What a name means in a space with these choices: its own, or where there is none the one that it has today."""
+    """Returns the current name of a choice if only that one is among `choices`, else `name`."""
     now = _name_now(name, _IN_A_SPACE)
     return now if name not in choices and now in choices else name
 

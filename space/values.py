@@ -1,4 +1,4 @@
-"""Values of choices that targets and other families than their own name: each is described in its family."""
+"""Values of choices that targets and several families share. The family of each describes it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ IN_STEP, LATE = range(2)
 SEQUENTIAL, LANES, TREE, PARTIALS, ATOMIC = range(5)
 
 
-# How many times the registers that there are may be counted: by compilers' reports a count may be too high. With the last one
-# nothing is cut: no block has so many copies in so many threads.
+# Factors by which the available registers may be counted: compilers' reports show that a count may be too high. The last one
+# cuts nothing: no block has so many copies in so many threads.
 REGISTER_ROOMS = (1, 2, 4, 8)

@@ -1,4 +1,4 @@
-"""`explore resume`: a search that goes on."""
+"""`explore resume`: a search that is resumed."""
 
 from __future__ import annotations
 

@@ -80,14 +80,14 @@ def _shown(parts: Sequence[range]) -> str:
 
 
 def _prepare(folder: Path) -> None:
-    """Makes the folder of the pictures: one that cannot be written is told before the program runs."""
+    """Makes the folder of the pictures. One that cannot be written is reported before the program runs."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WorkloadError(f"{folder} cannot be written: give another folder for the pictures")
 
 
 def _show(error: Exception, path: Path, *, is_whole: bool) -> None:
-    """What a program raised, as Python shows it; unless `is_whole`, without the frames of this package around its own."""
+    """Prints an exception of a program as Python does; unless `is_whole`, without the frames of this package around its own."""
     told = traceback.TracebackException.from_exception(error)
     link: traceback.TracebackException | None = None if is_whole else told
     while link is not None:
@@ -97,7 +97,7 @@ def _show(error: Exception, path: Path, *, is_whole: bool) -> None:
 
 
 def _own_frames(stack: traceback.StackSummary, program: str) -> traceback.StackSummary:
-    """From the program's first frame to the first of this package behind its last."""
+    """Returns the frames from the program's first to the first of this package behind its last."""
     own = [k for k, frame in enumerate(stack) if frame.filename == program]
     begin, end = (own[0], own[-1] + 1) if own else (0, 0)
     while end < len(stack) and not stack[end].filename.startswith(_PACKAGE):

@@ -27,7 +27,7 @@ _SUMS = {"add": "+", "mul": "*"}  # what OpenMP calls the reductions that compil
 
 
 class BodyWriter:
-    """See `write`."""
+    """Writer of bodies of statements; see `write`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class BodyWriter:
         array_of: Callable[[str], c.CExpr],
         is_shared: Callable[[ir.Update], bool] = lambda update: False,
     ) -> None:
-        """`is_shared`: whether threads that run at the same time may meet in the element of an update, which is then atomic."""
+        """`is_shared`: True if concurrent threads may conflict in the element of an update, which is then atomic."""
         self.w, self.is_shared = w, is_shared
         self.v = BodyValues(w, problem, array_of)
         self.stop = ""  # the label at which an iteration ends early
@@ -63,11 +63,11 @@ class BodyWriter:
             self.w.forget(array)
 
     def begin(self, body: tuple[ir.Stmt, ...], fast_math: bool) -> None:
-        """Takes what may be done with the floats of a body."""
+        """Sets the permissions to reorder and contract the floats of a body."""
         self.is_free, self.rounding = fast_math, rounding_of(body, fast_math)
 
     def iteration(self, body: tuple[ir.Stmt, ...]) -> tuple[c.CStmt, ...]:
-        """The statements of one iteration, with its locals."""
+        """Returns the statements of one iteration, with its locals."""
         self.w.blocks.append(Block())
         asserts = any(isinstance(s, ir.Assert) for s in nested_statements(body))
         self.stop = self.w.fresh("stop") if asserts else ""
@@ -191,8 +191,10 @@ class BodyWriter:
             self.v.loops[loop] = outer
 
     def write_out(self, loop: str, n: int, body: tuple[ir.Stmt, ...]) -> None:
-        """All iterations of a loop, one behind the other. Where gcc 12 is told to write them out it takes the last one for one that
-        seldom runs, and makes no vectors of it: an eighth of a leaf of 8^3 took half of its time.
+        """Writes all iterations of a loop, one behind the other.
+
+        If gcc 12 is told to unroll them, it takes the last one for an iteration that seldom runs, and does not vectorise it. An
+        eighth of a leaf of 8^3 took half of its time.
         """
         outer = self.v.loops.get(loop)
         for k in range(n):
@@ -203,12 +205,12 @@ class BodyWriter:
             self.v.loops[loop] = outer
 
     def in_lanes(self, s: ir.For, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """The loop of `lanes` from lo to hi, several iterations at once."""
+        """Returns the loop of `lanes` from lo to hi, with several iterations at once."""
         assert self.lanes is not None
         return self.lane_writer(s, self.lanes).loop(lo, hi)
 
     def lane_writer(self, s: ir.For, lanes: Lanes) -> LaneWriter:
-        """What writes iterations of a loop several at once; the locals around it that they change are sums."""
+        """Returns the writer of a loop's iterations in lanes. Locals around the loop that it changes are sums."""
         sums = {
             x.name: x.op
             for x in nested_statements(s.body)
@@ -225,7 +227,10 @@ class BodyWriter:
         return LaneWriter(self.w, scope, lanes, s.body)
 
     def range_in_lanes(self, s: ir.For, lanes: Lanes) -> None:
-        """A loop that only adds up (kernels/analysis/inner_ranges.py): iterations that fill all lanes, then those that are left."""
+        """Writes a loop that only adds up (kernels/analysis/inner_ranges.py).
+
+        Iterations that fill all lanes come first, then the remaining ones.
+        """
         end, whole = self.w.fresh(f"{s.loop}_end"), self.w.fresh(f"{s.loop}_whole")
         self.w.write(c.Declare("long", end, self.v.evaluate(s.extent).x, constant=True))
         n_whole = c.Bin("*", c.Bin("/", c.Id(end), c.number(lanes.width)), c.number(lanes.width))
@@ -244,7 +249,7 @@ class BodyWriter:
         del self.v.loops[s.loop]
 
     def loop_over(self, loop: str, made: c.For, body: tuple[ir.Stmt, ...]) -> c.For:
-        """A loop that was written for `body` with what compilers may know of its iterations."""
+        """Returns a loop that was written for `body`, with the facts on its iterations that compilers may use."""
         is_innermost = not any(isinstance(s, ir.For) for s in nested_statements(body))
         is_free = self.is_free and is_innermost
         return replace(
@@ -256,7 +261,7 @@ class BodyWriter:
         )
 
     def sums_of(self, body: tuple[ir.Stmt, ...]) -> tuple[tuple[str, str], ...]:
-        """The operators and variables of a loop that does nothing but sum up; () where it does anything else."""
+        """Returns the operators and variables of a loop that only sums up; () for any other loop."""
         ops: dict[str, str] = {}
         for s in body:
             if not isinstance(s, ir.UpdateLocal) or s.op not in _SUMS:
@@ -268,7 +273,10 @@ class BodyWriter:
         return tuple((_SUMS[op], expression(self.v.locals[name].x)) for name, op in ops.items())
 
     def fetch(self, s: ir.Update) -> None:
-        """An update that is atomic, or whose old value is wanted; what its local held before may be in its index and value."""
+        """Writes an update that is atomic, or whose old value is used.
+
+        Its index and value may read the previous value of its local.
+        """
         place = self.v.element(s.array, s.indices)
         value = self.w.converted(self.v.evaluate(s.value), place.dtype)
         old = self.w.fresh(f"{s.result or s.array}_old")
@@ -299,7 +307,7 @@ class BodyWriter:
         parts: tuple[ir.Part, ...],
         formats: tuple[str, ...],
     ) -> c.CStmt:
-        """A call of something like printf, which takes `first` before the format."""
+        """Returns a call of a function like printf, which takes `first` before the format."""
         text, values, left = "", list[c.CExpr](), iter(formats)
         for part in parts:
             if isinstance(part, str):
@@ -319,7 +327,7 @@ class BodyWriter:
 
 
 def _changes(body: tuple[ir.Stmt, ...], e: ir.Expr) -> bool:
-    """Whether statements change what an expression reads."""
+    """True if statements change a value that an expression reads."""
     read = {x.array for x in loads(e)}, set(locals_read(e))
     return any(
         local_changed(s) in read[1] or (isinstance(s, ir.Store | ir.Update) and s.array in read[0])

@@ -16,7 +16,7 @@ from .memory import Value
 
 @dataclass(frozen=True)
 class TilePlace:
-    """A part of an array, of this shape, that lies at `base`; `origin` is the flat index there of the array's first element."""
+    """A part of an array, of this shape, stored at `base`; `origin` is the flat index there of the array's first element."""
 
     base: c.CExpr
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class TilePlace:
 
 
 class BodyValues:
-    """What expressions of a body are, for the values of loop indices and locals that are known."""
+    """Values of a body's expressions, given those of loop indices and locals."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class BodyValues:
         array_of: Callable[[str], c.CExpr],
         plain_indices: bool = False,
     ) -> None:
-        """`plain_indices`: whether indices are computed as longs, see `index_of`."""
+        """`plain_indices`: True if indices are computed as longs, see `index_of`."""
         self.w, self.problem, self.array_of = w, problem, array_of
         self.plain_indices = plain_indices
         self.tiles: Mapping[str, TilePlace] = {}  # arrays of which a part is elsewhere
@@ -41,7 +41,7 @@ class BodyValues:
         self.locals: dict[str, Value] = {}
 
     def declare(self, name: str, dtype: ir.DType, variable: str = "") -> None:
-        """Gives a local a variable that begins as 0, if it has none."""
+        """Declares a variable for a local, if it has none; it begins as 0."""
         if name not in self.locals:
             place = c.Id(self.w.fresh(variable or name))
             self.locals[name] = Value(place, dtype)

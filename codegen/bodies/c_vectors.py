@@ -10,7 +10,7 @@ from .vectors import INFIX, SHIFTS, Helpers, Prelude, exact, math_function, scal
 
 
 class CHelpers(Helpers):
-    """In C with the vector extensions of GNU."""
+    """Helpers in C with the vector extensions of GNU."""
 
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
         name = f"{dtype.name}x{lanes}"
@@ -135,8 +135,10 @@ class CHelpers(Helpers):
     def divided(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
     ) -> str | None:
-        """By positive numbers. Compilers have multiplications for a divisor that they see where vectors are divided, and in the
-        function of any divisor it is not one yet when they take the division apart.
+        """Returns the name of a division by a positive number; None for other divisors.
+
+        Compilers have multiplications for a divisor that they see at the division of vectors. In a function of any divisor it is
+        not yet a constant when they expand the division.
         """
         if by <= 0:
             return None
@@ -156,7 +158,7 @@ class CHelpers(Helpers):
         return name
 
     def aligned(self, prelude: Prelude, name: str, dtype: DType, lanes: int, first: int) -> str:
-        """Of two vectors that follow one another the lanes from `first` on."""
+        """Returns the function that gives the lanes from `first` on of two consecutive vectors."""
         v = f"{dtype.name}x{lanes}"
         mask = prelude.vector_type(mask_dtype(dtype), lanes)
         items = ", ".join(str(first + k) for k in range(lanes))
@@ -173,7 +175,7 @@ class CHelpers(Helpers):
     def instruction(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int
     ) -> tuple[str, str] | None:
-        """The feature test and the call of one x86 instruction for a whole vector, where there is one.
+        """Returns the feature test and the call of one x86 instruction for a whole vector, if there is one.
 
         Programs are built without the compiler's vectoriser, so lane-by-lane loops stay scalar.
         """
@@ -198,8 +200,10 @@ class CHelpers(Helpers):
         return feature, f"({dtype.name}x{lanes}){prefix}_{operation}_{suffix}(({register})x)"
 
     def stream(self, prelude: Prelude, name: str, c: str, v: str, size: int) -> str:
-        """A store around the caches: of a whole vector where it begins at a multiple of its size, of pieces where it begins at 16
-        bytes, as NumPy's arrays do, else in the ordinary way. `is_aligned`: the first is known; 0: the store looks.
+        """Returns a store around the caches.
+
+        It stores a whole vector that begins at a multiple of its size, and pieces if it begins at 16 bytes, as NumPy's arrays do.
+        Otherwise it is an ordinary store. `is_aligned`: the first case is known; 0: the store tests for it.
 
         In assembly, because the header of the intrinsics takes longer to compile than the rest.
         """
@@ -233,7 +237,7 @@ class CHelpers(Helpers):
         return f"{opening}    (void)is_aligned;\n{streamed}#endif\n{plain}}}"
 
     def fold(self, prelude: Prelude, name: str, operation: str, dtype: DType, lanes: int) -> str:
-        """Halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
+        """Returns a fold that halves the vector until one lane is left: log2(lanes) steps instead of a chain of lanes."""
         c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
         if lanes == 2:
             a_b = OPS[operation].combine.replace("a", "x[0]").replace("b", "x[1]")
@@ -252,8 +256,9 @@ class CHelpers(Helpers):
 
 
 def _between(source: DType, dtype: DType) -> DType | None:
-    """The type on the way from one to the other where one of them is a small integer and it is more than one step: compilers have
-    instructions that double or halve the elements of a vector, and take others apart. None where it is one step.
+    """Returns the intermediate type of a conversion from or to a small integer; None if it is one step.
+
+    Compilers have instructions that double or halve the elements of a vector, and take other conversions apart.
     """
     if min(source.size_bytes, dtype.size_bytes) >= 4:
         return None

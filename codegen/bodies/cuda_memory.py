@@ -1,4 +1,4 @@
-"""How CUDA text moves elements and vectors: what may not begin at a multiple of its size is moved otherwise."""
+"""Memory accesses of CUDA text: moves of elements and vectors, with other operations for vectors that may be misaligned."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .memory import Emitter, Memory, Value
 
 
 class CudaMemory(Memory):
-    """Of a GPU."""
+    """Memory accesses of a GPU."""
 
     reserved = RESERVED_CUDA
 
     def access(self, w: Emitter, operation: str, index: c.CExpr, lanes: int) -> str:
-        """Vectors that may lie across the bounds of vectors are moved one element at a time."""
+        """Returns the operation of an access. Vectors that may be misaligned are moved one element at a time."""
         is_aligned = w.is_multiple(index, lanes)
         return operation if is_aligned else f"{operation}_unaligned"
 
@@ -57,7 +57,7 @@ class CudaMemory(Memory):
 
 
 def gather(w: Builder, array: str, places: list[c.CExpr], dtype: DType) -> Value:
-    """A vector of elements that are anywhere in an array; once in a scope."""
+    """Returns a vector of elements at any places of an array; once in a scope."""
     key = (array, ", ".join(map(expression, places)), len(places))
     if key not in w.block.known:
         items = tuple(c.Index(c.Id(array), x) for x in places)

@@ -1,4 +1,4 @@
-"""Text for the head of generated CUDA files: what has no name in CUDA C and one in the emulator too."""
+"""Text for the head of generated CUDA files: functions without a name in CUDA C, which the emulator has too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Helper functions of CUDA text: vector types of up to 16 bytes a load, mathematics by element, reductions over lanes and threads.
 
-Names are those of codegen/bodies/vectors.py, so that lowering is one; the definitions need no extension of any compiler.
+Names are those of codegen/bodies/vectors.py, so that there is one lowering; the definitions need no extension of any compiler.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ LANES_BITS(&) LANES_BITS(|)
 LANES_COMPARISON(<) LANES_COMPARISON(<=) LANES_COMPARISON(>) LANES_COMPARISON(>=) LANES_COMPARISON(==) LANES_COMPARISON(!=)
 LANES_UNARY(-) LANES_UNARY(~)"""
 
-# Of integers only: texts without them are those that older versions wrote.
+# Only for integers: texts without integers stay as older versions wrote them.
 _INTEGERS = "template <> struct mask_of<uint64_t> { typedef int64_t type; };\nLANES_BITS(^)"
 
 
-# Of small integers only.
+# Only for small integers.
 _SMALL_INTEGERS = "\n".join(
     f"template <> struct mask_of<{kind}{n}_t> {{ typedef int{n}_t type; }};"
     for n in (8, 16)
@@ -78,7 +78,7 @@ _SMALL_INTEGERS = "\n".join(
 
 
 class CudaHelpers(Helpers):
-    """In CUDA C++."""
+    """Helpers in CUDA C++."""
 
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
         return "", "printf", ()
@@ -163,7 +163,7 @@ class CudaHelpers(Helpers):
 
 
 def _counted(text: str) -> str:
-    """With what CUDA calls the functions that count bits, where its compiler reads it."""
+    """Returns a text with CUDA's names of bit-counting functions if CUDA's compiler reads it."""
     for ours, theirs in (
         ("popcountll", "__popcll("),
         ("popcount", "__popc("),
@@ -180,7 +180,7 @@ def _counted(text: str) -> str:
 
 
 def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
-    """A load or store of neighbours: of 16 or 8 bytes at once where they are aligned, else one by one."""
+    """Returns a load or store of neighbours: 16 or 8 bytes at once if they are aligned, otherwise one by one."""
     c, v = SCALAR_TYPES[dtype.name], f"{dtype.name}x{lanes}"
     what = operation.removesuffix("_unaligned")
     whole = _BUILT_IN.get((dtype.name, lanes)) if what == operation else None
@@ -206,7 +206,7 @@ def _move(name: str, operation: str, dtype: DType, lanes: int) -> str:
 
 
 def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
-    """Combines neighbours until one value is left."""
+    """Returns a fold that combines neighbours until one value is left."""
     step = OPS[operation].combine.replace("a", "x[l]").replace("b", "x[l + n]")
     return (
         f"{_INLINE} {c} {name}({v} x) {{\n"
@@ -217,7 +217,7 @@ def _fold(name: str, operation: str, c: str, v: str, lanes: int) -> str:
 
 
 def _atomic(name: str, operation: str, dtype: DType) -> str:
-    """Takes one more value into a sum, or least or greatest value, that several blocks share."""
+    """Returns an atomic update of a sum, or of a least or greatest value, that several blocks share."""
     c = SCALAR_TYPES[dtype.name]
     wide = "unsigned long long" if operation == "atomic_add" else "long long"
     # CUDA has no sum of signed ones, and its names for them are other types.
@@ -233,10 +233,11 @@ def _atomic(name: str, operation: str, dtype: DType) -> str:
 
 
 def _threads(name: str, operation: str, c: str) -> str:
-    """Reductions over threads whose numbers in the block differ in some digits; every thread takes part and gets the result.
+    """Returns a reduction over threads whose numbers in the block differ in some digits.
 
-    `warp_*` combines those that differ by `first`, 2 * `first`, ... below `end`; `block_*` those that differ by less than `count`
-    times `first`, through shared memory: `first` is at least a warp, so that warps differ and lanes do not.
+    Every thread takes part and gets the result. `warp_*` combines threads with a distance of `first`, 2 * `first`, ... below `end`.
+    `block_*` combines threads with a distance of less than `count` times `first`, through shared memory. There `first` is at least
+    a warp, so that warps differ and lanes do not.
     """
     scope, op = operation.split("_")
     combined = OPS[op].combine

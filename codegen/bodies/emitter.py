@@ -22,7 +22,7 @@ from ..text.types import mask_dtype, type_name
 from .memory import Memory, Value
 from .vectors import Prelude, math_function, operator
 
-# Of indices, which are as large as arrays at most.
+# Operators of indices, which do not overflow: they are at most as large as arrays.
 _OF_INDICES = {"add": "+", "sub": "-", "mul": "*"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -31,7 +31,7 @@ _LOCALITY = {PASSING_BY: c.Num("0"), 1: c.Num("3"), 2: c.Num("2")}
 
 
 class LineAhead(NamedTuple):
-    """The line that is so many elements further on, for a cache as in `Builder.ask`."""
+    """The cache line that is `elements` further on, for a prefetch into a cache as in `Builder.ask`."""
 
     elements: int
     cache: int
@@ -39,7 +39,7 @@ class LineAhead(NamedTuple):
 
 @dataclass
 class Block:
-    """One C scope: its statements, and the loads and stores whose values it still knows."""
+    """One C scope: its statements, and the loads and stores whose values are still valid."""
 
     statements: list[c.CStmt] = field(default_factory=list)
     known: dict[tuple[str, str, int], Value] = field(
@@ -48,7 +48,7 @@ class Block:
 
 
 class Builder:
-    """Where statements go, in nested scopes, and how C says expressions: what all writers of a text share, and no writer itself."""
+    """Builder of C text: statements in nested scopes, and expressions. All writers of a text share it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Builder:
         memory: Memory,
         knows_alignment: bool = False,
     ) -> None:
-        """`names`: the identifiers of arrays and scalars (see codegen/text/names.py). `knows_alignment`: ARE_ALIGNED is there."""
+        """`names`: identifiers of arrays and scalars (see codegen/text/names.py). `knows_alignment`: ARE_ALIGNED is defined."""
         self.knows_alignment, self.memory = knows_alignment, memory
         self.prelude, self.names = prelude, names
         self.blocks: list[Block] = [Block()]
@@ -79,7 +79,7 @@ class Builder:
 
     @contextmanager
     def scope(self) -> Iterator[Block]:
-        """A nested C scope; nothing that it loads is known outside."""
+        """Opens a nested C scope. Its loads are not reused outside."""
         self.blocks.append(Block())
         try:
             yield self.blocks[-1]
@@ -88,18 +88,18 @@ class Builder:
 
     @contextmanager
     def rounding(self, level: int) -> Iterator[None]:
-        """A scope whose sums (SUMS), and products too (ALL), are rounded each by itself; FREE changes nothing."""
+        """Scope whose sums (SUMS), and products too (ALL), are each rounded by themselves; FREE changes nothing."""
         before, self.level = self.level, max(self.level, level)
         yield
         self.level = before
 
     def exact(self, op: str, dtype: DType) -> str | None:
-        """The helper of a sum or product of floats that is not contracted, where this one must not be."""
+        """Returns the helper of a sum or product of floats that must not be contracted; None if it may be."""
         is_one = self.level == ALL if op == "mul" else self.level and op in ("add", "sub")
         return f"exact_{op}" if is_one and dtype in (DType.f32, DType.f64) else None
 
     def fresh(self, stem: str) -> str:
-        """A name that is not in use: `stem` made an identifier, or that with the first free number."""
+        """Returns an unused name: `stem` made an identifier, or that with the first free number."""
         name = stem = identifier(stem)
         while name in self.used:
             self.counters[stem] = self.counters.get(stem, 0) + 1
@@ -113,7 +113,7 @@ class Builder:
         return name
 
     def multiple_of(self, x: c.CExpr) -> int:
-        """What an index is known to be a multiple of, as far as powers of two go; 0 where it is 0."""
+        """Returns a known divisor of an index, as far as powers of two go; 0 if the index is 0."""
         match x:
             case c.Num(text):
                 return int(text)
@@ -128,18 +128,18 @@ class Builder:
         return 1
 
     def is_multiple(self, x: c.CExpr, n: int) -> bool:
-        """Whether an index is known to be a multiple of a power of two."""
+        """True if an index is surely a multiple of a power of two."""
         return self.multiple_of(x) % n == 0
 
     def fresh_family(self, stem: str) -> str:
-        """A name of which no name in use is a continuation after an underscore."""
+        """Returns an unused name that no name in use continues after an underscore."""
         name = self.fresh(stem)
         while any(other.startswith(f"{name}_") for other in self.used):
             name = self.fresh(stem)
         return name
 
     def forget(self, array: str) -> None:
-        """A store to `array` makes its earlier loads stale, in all scopes that are open."""
+        """Discards the loads of `array`, in all open scopes: a store makes them stale."""
         for block in self.blocks:
             for key in [k for k in block.known if k[0] == array]:
                 del block.known[key]
@@ -157,9 +157,9 @@ class Builder:
         ahead: LineAhead | None = None,
         hint: str = "",
     ) -> Value:
-        """One element, or `lanes` of them, `lane_stride` apart; each only once in a scope.
+        """Returns one element, or `lanes` of them, `lane_stride` apart; each is loaded only once in a scope.
 
-        Where `ahead` is given, memory is asked for that line first. `hint`: a value of LOAD_CACHE other than the default.
+        If `ahead` is given, its line is prefetched first. `hint`: a value of LOAD_CACHE other than the default.
         """
         if lane_stride == 0:
             lanes = 0
@@ -186,12 +186,15 @@ class Builder:
         return self.remember(key, array, Value(x, dtype, lanes))
 
     def ask(self, base: c.CExpr, index: c.CExpr, cache: int, *, is_stored: bool = False) -> None:
-        """Asks memory for the line of an element, for cache 1 or 2, or PASSING_BY; one that `is_stored` to is taken from others."""
+        """Prefetches the line of an element, for cache 1 or 2, or PASSING_BY.
+
+        With `is_stored` the line is taken from other cores.
+        """
         place, kind = c.Un("&", c.Index(base, index)), c.Num(str(int(is_stored)))
         self.write(c.Evaluate(c.Call(c.PREFETCH, (place, kind, _LOCALITY[cache]))))
 
     def knows(self, array: str, index: c.CExpr, lanes: int) -> bool:
-        """Whether this scope has the contiguous value at a place of an array."""
+        """True if this scope has the contiguous value at a place of an array."""
         return (array, expression(index), lanes) in self.block.known
 
     def remember(self, key: tuple[str, str, int], stem: str, value: Value) -> Value:
@@ -200,7 +203,7 @@ class Builder:
         return named
 
     def name(self, value: Value, stem: str) -> Value:
-        """The value under a name of its own."""
+        """Returns the value under a name of its own."""
         if isinstance(value.x, c.Id):
             return value
         name = self.fresh(f"{stem}_")
@@ -212,7 +215,7 @@ class Builder:
     def store(
         self, array: str, base: c.CExpr, index: c.CExpr, value: Value, dtype: DType, stream: bool
     ) -> None:
-        """Stores a value; a later load of the same element in this scope gets it without going to memory."""
+        """Stores a value. A later load of the same element in this scope reuses it."""
         value = self.name(self.converted(value, dtype), array)
         self.forget(array)
         place = c.Index(base, index)
@@ -228,7 +231,7 @@ class Builder:
     # --- values ---
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """The value in all lanes."""
+        """Returns the value in all lanes."""
         if value.lanes or not lanes:
             return value
         return Value(
@@ -244,7 +247,7 @@ class Builder:
         return Value(c.CastTo(type_name(dtype, 0), value.x), dtype)
 
     def cast(self, value: Value, source: DType, dtype: DType) -> Value:
-        """The value of an expression of type `source` in another type."""
+        """Returns the value of an expression of type `source` in another type."""
         if dtype is DType.bool_ and source is not DType.bool_:
             mask = mask_dtype(source) if value.lanes else DType.bool_
             zero = self.splat(Value(constant(0, source), source), value.lanes)
@@ -258,7 +261,7 @@ class Builder:
         return Value(c.Call(operation, (value.x,)), dtype, value.lanes)
 
     def combine(self, op: str, a: Value, b: Value) -> Value:
-        """`a op b` for the operators of reductions."""
+        """Returns `a op b` for the operators of reductions."""
         return self.binary(op, a, b, a.dtype)
 
     def evaluate(
@@ -266,8 +269,8 @@ class Builder:
     ) -> Value:
         """Translates an expression; `leaf` gives loads, loop indices, locals and the accumulator.
 
-        Where `ulp` is given, factors may be multiplied in another order than they are written in, and functions of vectors may err
-        by so many units in the last place.
+        If `ulp` is given, factors may be multiplied in another order than they are written in. Functions of vectors may then err by
+        so many units in the last place.
         """
         if (level := self.level_of(e)) > self.level:
             with self.rounding(level):
@@ -321,13 +324,13 @@ class Builder:
         return leaf(e)
 
     def level_of(self, e: ir.Expr) -> int:
-        """The level at which an expression is written: a step needs its sums as they are, and these their products."""
+        """Returns the rounding level of an expression: ALL if it must not be contracted, SUMS for a step, else FREE."""
         if isinstance(e, ir.Binary) and self.exact(e.op, e.dtype):
             return ALL
         return SUMS if is_step(e) else FREE
 
     def unary(self, op: str, x: Value, of: DType, dtype: DType, ulp: float | None = None) -> Value:
-        """`op x` for an `x` of type `of`; `ulp` as of `evaluate`."""
+        """Returns `op x` for an `x` of type `of`; `ulp` as of `evaluate`."""
         if op == "not":
             return Value(c.Un("~" if x.lanes else "!", x.x), x.dtype, x.lanes)
         if op == "neg" and operator("sub", dtype):
@@ -340,7 +343,7 @@ class Builder:
         return Value(c.Call(self.function(op, of, x.lanes, ulp), (x.x,)), result, x.lanes)
 
     def function(self, op: str, dtype: DType, lanes: int, ulp: float | None) -> str:
-        """The name of the function that computes `op` on values of a type; `ulp` as of `evaluate`."""
+        """Returns the name of the function that computes `op` on values of a type; `ulp` as of `evaluate`."""
         if not lanes:
             return math_function(op, dtype) or self.prelude.use(op, dtype, 0)
         if ulp is None:
@@ -362,7 +365,7 @@ class Builder:
         )
 
     def divided(self, op: str, x: Value, by: int, dtype: DType) -> Value:
-        """`x op by` for a division of integers by a constant."""
+        """Returns `x op by` for a division of integers by a constant."""
         name = self.prelude.divided(op, dtype, x.lanes, by) if x.lanes else None
         if name is None:
             return self.binary(op, x, Value(constant(by, dtype), dtype), dtype)
@@ -377,7 +380,7 @@ class Builder:
         return Value(c.Bin("&" if op == "and" else "|", sides[0].x, sides[1].x), widest, lanes)
 
     def as_mask(self, value: Value, dtype: DType, lanes: int) -> Value:
-        """A condition as a vector of 0 and -1 of `dtype`."""
+        """Returns a condition as a vector of 0 and -1 of `dtype`."""
         if value.lanes:
             return self.converted(value, dtype)
         is_compared = isinstance(value.x, c.Bin) and value.x.op in _COMPARE.values()
@@ -398,7 +401,7 @@ class Builder:
 
 
 def _factors(e: ir.Expr) -> list[ir.Expr]:
-    """What a product multiplies, from left to right."""
+    """Returns the factors of a product, from left to right."""
     if isinstance(e, ir.Binary) and e.op == "mul":
         return [
             x for side in (e.a, e.b) for x in (_factors(side) if _same_product(e, side) else [side])

@@ -1,7 +1,7 @@
-"""Checks of the indices that arrays hold, as C that runs before a tuned sequence and writes nothing.
+"""Bounds checks of the indices that arrays hold, as C that runs before a tuned sequence and writes nothing.
 
-The recorded calls are gone through as they stand, with all that decides about an index (loops, conditions, locals) and nothing
-else. What depends on an array that the sequence itself writes, or on a while loop, is not known before it has run: such indices
+The checks follow the recorded calls as they stand, with all that decides about an index (loops, conditions, locals) and nothing
+else. An index that depends on an array that the sequence itself writes, or on a while loop, is unknown before the run. Such indices
 are not checked.
 """
 
@@ -41,7 +41,7 @@ from .vectors import Prelude
 
 @dataclass(frozen=True)
 class IndexSite:
-    """One index that is looked at: which kernel and line of the user's, and what it indexes."""
+    """One checked index: the user's kernel and line, and the indexed array."""
 
     kernel: str
     where: ir.Location
@@ -51,7 +51,7 @@ class IndexSite:
     text: str
 
     def sentence(self, value: int) -> str:
-        """What is wrong with this value of it."""
+        """Returns the error message for a value of the index that is out of range."""
         return (
             f"the index {self.text} of {self.array} is {value} and must be from 0 to {self.extent - 1}"
             f" (axis {self.axis}; kernel {self.kernel}, line {self.where.line}); nothing was written"
@@ -62,8 +62,8 @@ class IndexSite:
 class IndexChecks:
     """C text with two functions of the argument vector that the sequence's entry takes.
 
-    `int64_t check_indices(void **args)` is 0 where all indices are in range. `int64_t find_index(void **args, int64_t *value)` is
-    1 more than the number of the first of `sites` that is not, with its value, or 0.
+    `int64_t check_indices(void **args)` is 0 if all indices are in range. `int64_t find_index(void **args, int64_t *value)` is 1
+    more than the number of the first of `sites` that is not, with its value, or 0.
     """
 
     text: str
@@ -71,7 +71,7 @@ class IndexChecks:
 
 
 def index_checks(recording: Recording, arguments: Sequence[Argument]) -> IndexChecks | None:
-    """The checks of a sequence; None where no index depends on what arrays or scalars hold."""
+    """Returns the checks of a sequence; None if no index depends on the contents of arrays or scalars."""
     prelude = Prelude(CHelpers())
     lines, sites = check_functions(recording, arguments, prelude)
     if not sites:
@@ -86,10 +86,10 @@ def check_functions(
     prelude: Prelude,
     plain_indices: bool = False,
 ) -> tuple[list[str], tuple[IndexSite, ...]]:
-    """The lines of the two functions, which use helpers of `prelude`, and what they look at; no lines where that is nothing.
+    """Returns the lines of the two functions, which use helpers of `prelude`, and the checked indices.
 
-    `plain_indices`: the code that they are for computes indices as longs, see `index_of`, else as the language does. One that
-    wraps around is then outside.
+    There are no lines if there is nothing to check. `plain_indices`: True if the checked code computes indices as longs, see
+    `index_of`; otherwise it does as the language does. An index that wraps around is then outside.
     """
     names = c_names([a.name for a in arguments], frozenset({"bad", "value"}))
     quick, exact = (
@@ -115,7 +115,10 @@ def check_functions(
 
 
 class CheckWriter:
-    """Writes the checks of all calls. Where `is_exact`, each ends the function; else those do that a later load relies on."""
+    """Writes the checks of all calls.
+
+    With `is_exact` each failed check ends the function, otherwise only those on which a later load relies.
+    """
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class CheckWriter:
         self.around = Around()
 
     def lines(self) -> list[str]:
-        """The statements of the function's body."""
+        """Returns the statements of the function's body."""
         for k, call in enumerate(self.recording.calls):
             arrays = {p.name: n for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
             params = {
@@ -182,7 +185,7 @@ class CheckWriter:
 
     @contextmanager
     def nested(self, head: str) -> Iterator[int]:
-        """A C block, which is taken back where nothing is written into it; where it begins."""
+        """Opens a C block, which is removed if it stays empty. Yields the number of its first line."""
         begin = len(self.out)
         self.line(head)
         self.depth += 1
@@ -197,7 +200,7 @@ class CheckWriter:
         self.out.append("    " * self.depth + text)
 
     def declare(self, body: tuple[ir.Stmt, ...]) -> None:
-        """Locals that some index, extent or condition depends on, and can be known."""
+        """Declares the locals on which some index, extent or condition depends, unless they are unknown."""
         needed: set[str] = set()
         values: dict[str, list[ir.Expr]] = {}
         for s in nested_statements(body):
@@ -287,9 +290,10 @@ class CheckWriter:
         self.proved, self.around = before, around
 
     def hoist(self, s: ir.For, inside: Around) -> set[tuple[str, int, ir.Expr]]:
-        """Checks before the loop what its index plus something constant indexes in every iteration; these indices.
+        """Hoists checks out of a loop, and returns the checked indices.
 
-        `inside`: what is known in the loop.
+        Each is the loop's index plus a loop-invariant part, and is accessed in every iteration. `inside`: the facts that hold in
+        the loop.
         """
         changing = {local_changed(x) for x in nested_statements(s.body)}
         inner = {x.loop for x in nested_statements(s.body) if isinstance(x, ir.For)} | {s.loop}
@@ -338,7 +342,10 @@ class CheckWriter:
         )
 
     def may_leave_unseen(self, array: str, axis: int, index: ir.Expr) -> bool:
-        """Whether an affine index may be outside: where data decide whether it is reached, nobody has looked before."""
+        """True if an affine index may be outside without an earlier check.
+
+        No check was possible before the run if data decide whether control reaches the index.
+        """
         x = to_affine(index)
         if self.around.is_known or x is None or not self.around.has(x):
             return False
@@ -367,7 +374,7 @@ class CheckWriter:
                 self.line(f"if ({test}) return 1;" if is_loaded else f"bad |= {test};")
 
     def index(self, e: ir.Expr) -> str:
-        """An index as the code computes it."""
+        """Returns an index as the code computes it."""
         return expression(self.index_value(e))
 
     def index_value(self, e: ir.Expr) -> c.CExpr:

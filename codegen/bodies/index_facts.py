@@ -1,4 +1,4 @@
-"""What is known of indices and locals before a sequence has run: on what they depend, and between what they are."""
+"""Facts about indices and locals before a sequence has run: their dependences and their ranges."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...kernels.tasks.bounds_check import Around
 
 
 class IndexFacts:
-    """Of the statements of one call after the other; `written` are the arrays that the sequence itself writes."""
+    """Facts about the statements of one call after the other; `written` are the arrays that the sequence itself writes."""
 
     def __init__(self, written: AbstractSet[str]) -> None:
         self.written = written
         self.ranges: dict[str, Range] = {}  # of loops
         self.data_loops: set[str] = set()  # whose extent depends on data
         self.unknown: set[str] = set()  # locals that are not known before the run
-        # Of integers that one statement alone sets, where that was gone through.
+        # Ranges of integer locals that only one statement sets, once it has been visited.
         self.of_locals: dict[str, Range] = {}
 
     def is_unknown(self, e: ir.Expr) -> bool:
-        """Whether it depends on what the sequence computes."""
+        """True if an expression depends on values that the sequence computes."""
         return any(
             (isinstance(x, ir.Load) and x.array in self.written)
             or (isinstance(x, ir.Local) and x.name in self.unknown)
@@ -33,12 +33,15 @@ class IndexFacts:
         )
 
     def depends_on_data(self, e: ir.Expr) -> bool:
-        """Whether it is no affine function of loops of constant extent: those are looked at where kernels are made."""
+        """True if an expression is no affine function of loops of constant extent.
+
+        Such functions are checked at the definition of kernels.
+        """
         form = to_affine(e)
         return form is None or any(loop in self.data_loops for loop, _ in form.terms)
 
     def unknown_locals(self, body: tuple[ir.Stmt, ...]) -> set[str]:
-        """Locals that some assignment makes unknown, or that are set where it is not known whether."""
+        """Returns the locals that some assignment makes unknown, or whose assignment itself may or may not happen."""
         self.unknown = set()
         while True:
             before = len(self.unknown)
@@ -62,7 +65,7 @@ class IndexFacts:
                     self.spread((*then, *orelse), unsure)
 
     def range_of(self, e: ir.Expr) -> Range:
-        """Values that an integer expression may have, at most: all of its type where it may wrap around."""
+        """Returns the range of an integer expression: all values of its type if it may wrap around."""
         return range_of(e, self._known)
 
     def _known(self, e: ir.Expr) -> Range | None:
@@ -75,7 +78,7 @@ class IndexFacts:
 
 
 def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.Expr, ...]]]:
-    """Array and indices of what the statements access whenever they run, but for loops and branches in them."""
+    """Yields array and indices of the accesses that the statements always make, without loops and branches in them."""
     for s in body:
         if isinstance(s, ir.For | ir.If | ir.While):
             continue
@@ -86,7 +89,7 @@ def always_accessed(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, tuple[ir.E
 
 
 def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
-    """What is added to the loop's index in `e`, a sum of both; None where it is no such sum."""
+    """Returns the term added to the loop's index in `e`; None if `e` is no sum of both."""
     match e:
         case ir.LoopIndex(name) if name == loop:
             return ir.Const(0, e.dtype)
@@ -98,13 +101,13 @@ def beside(e: ir.Expr, loop: str) -> ir.Expr | None:
 
 
 def stays(around: Around, index: ir.Expr, n: int) -> bool:
-    """Whether an index is an affine function of loops that is proved to be inside of an axis: that of a triangle, say."""
+    """True if an index is an affine function of loops that is proved to be inside of an axis, as that of a triangle."""
     x = to_affine(index)
     return x is not None and around.has(x) and not around.may_leave(x, n)
 
 
 def without_widening(e: ir.Expr) -> ir.Expr:
-    """An index before it was made a wider integer."""
+    """Returns an index before its conversion to a wider integer."""
     match e:
         case ir.Cast(x, dtype) if x.dtype.is_integer and x.dtype.size_bytes <= dtype.size_bytes:
             return x

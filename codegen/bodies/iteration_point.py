@@ -1,4 +1,4 @@
-"""Points of a task's iteration space as the emitter sees them: an index per loop, some of them vectors of neighbours."""
+"""Points of a task's iteration space during emission: an index per loop, some of them vectors of neighbours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNED = {ir.DType.i32, ir.DType.i64}
 
 @dataclass(frozen=True)
 class LoopIndexAt:
-    """`variable + offset`, or, where `lanes` > 0, the vector of that and its following neighbours."""
+    """`variable + offset`, or, if `lanes` > 0, the vector of that and its following neighbours."""
 
     variable: c.CExpr | None
     offset: int = 0
@@ -43,7 +43,7 @@ class Point:
         return next((name for name, at in self.index.items() if at.lanes), None)
 
     def at(self, loop: str) -> LoopIndexAt:
-        """The index of a loop of the task, or of a repeat around it: see `variable_of`."""
+        """Returns the index of a loop of the task, or of an outer (time) loop around it: see `variable_of`."""
         return self.index[loop] if loop in self.index else LoopIndexAt(c.Id(loop))
 
     def first_lane(self) -> Point:
@@ -55,14 +55,14 @@ class Point:
 
 
 def variable_of(loops: Mapping[str, c.CExpr], name: str) -> c.CExpr:
-    """The index of a loop: of those that are known here, else the step of a repeat, which a launch is given by its name."""
+    """Returns the index of a loop: its known variable, else the outer (time) step, which a launch receives by its name."""
     return loops[name] if name in loops else c.Id(name)
 
 
 def affine_at(
     axes: tuple[Affine | None, ...], strides: tuple[int, ...], point: Point
 ) -> tuple[c.CExpr, int]:
-    """The flat index of an affine access at a point (its first lane), and the stride from lane to lane."""
+    """Returns the flat index of an affine access at a point (its first lane), and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for axis, stride in zip(axes, strides, strict=True):
@@ -80,7 +80,7 @@ def affine_at(
 
 
 def affine_offset(axes: tuple[Affine | None, ...], strides: tuple[int, ...]) -> int:
-    """The flat index of an affine access where all loops are at 0."""
+    """Returns the flat index of an affine access with all loops at 0."""
     pairs = zip(axes, strides, strict=True)
     return sum(axis.const * stride for axis, stride in pairs if axis is not None)
 
@@ -97,8 +97,9 @@ def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def index_of(
     e: ir.Expr, loops: Mapping[str, c.CExpr], evaluate: Callable[[ir.Expr], c.CExpr]
 ) -> c.CExpr:
-    """An index as a `long`: where its parts have narrower types, compilers would have to think of sums that wrap around,
-    and see no stride. Such a sum is no index of any array.
+    """Returns an index as a `long`.
+
+    With narrower types compilers must consider sums that wrap around, and find no stride. Such a sum is no index of any array.
     """
     match e:
         case ir.LoopIndex(loop):

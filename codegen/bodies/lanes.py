@@ -1,13 +1,13 @@
-"""Runs iterations of a loop in lanes: one vector instruction for several of them, each with branches and indices of its own.
+"""SPMD vectorisation of a loop: lanes run several iterations at once, each with branches and indices of its own.
 
-After ISPC (Pharr, Mark, ispc: A SPMD Compiler for High-Performance CPU Programming, InPar 2012). What is uniform stays scalar;
-what varies is a vector with an element a lane. A mask says which lanes are live: a branch narrows it for its block, which is
-skipped where no lane is left, and a while loop goes on as long as one is. Elements side by side are loaded and stored as vectors,
-others gathered and scattered; updates of elements that lanes may share are made lane by lane. Each lane computes what the scalar
-loop computes, in the same order. Two things differ where `fast_math` allows them: sums may be reordered, and functions may be those
-of vectors (codegen/bodies/vector_functions.py).
+After ISPC (Pharr, Mark, ispc: A SPMD Compiler for High-Performance CPU Programming, InPar 2012). Uniform values stay scalar;
+varying values are vectors with an element a lane. A mask marks the live lanes. A branch narrows it for its block, which is skipped
+if no lane is left; a while loop runs as long as one is. Contiguous elements are loaded and stored as vectors, others gathered and
+scattered; updates of elements that lanes may share are made lane by lane. Each lane computes the same as the scalar loop, in the
+same order. `fast_math` permits two differences: sums may be reordered, and functions may be those of vectors
+(codegen/bodies/vector_functions.py).
 
-To write a loop: `refusal` of kernels/analysis/vectorisable.py says whether it can be done; `LaneWriter(...).loop(lo, hi)` gives the
+To write a loop: `refusal` of kernels/analysis/vectorisable.py tests if it is possible. `LaneWriter(...).loop(lo, hi)` gives the
 statements of the whole loop, `.whole(lo, hi)` those of iterations that fill all lanes, `.iterations(first, n)` those of one vector.
 """
 
@@ -32,7 +32,7 @@ from .lanes_values import BOOL, LaneValues, Place
 from .memory import Value
 
 __all__ = ["Iterations", "LaneScope", "LaneWriter", "Lanes"]
-# A branch of so many operations is done by all lanes rather than asked for: compilers then find what it has in common with others.
+# A branch of so many operations runs in all lanes without a test. Compilers then find what it has in common with others.
 _FEW_NODES = 256
 
 
@@ -47,7 +47,7 @@ class LaneWriter:
         self._is_free = is_free(body)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """The iterations from lo to hi, and what they sum up."""
+        """Returns the iterations from lo to hi, with their sums."""
         width = self.lanes.width
         self.w.blocks.append(Block())
         partial = self._begin_sums()
@@ -60,7 +60,10 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def iterations(self, first: c.CExpr, n: c.CExpr | None) -> tuple[c.CStmt, ...]:
-        """The iterations first, first + 1 and so on, n of them and at most one a lane; n is at least 1. None: as many as lanes."""
+        """Returns the iterations first, first + 1 and so on: n of them, at most one a lane.
+
+        n is at least 1; None: as many as lanes.
+        """
         self.w.blocks.append(Block())
         self.v.first, self.v.mask = first, self.v.everyone
         if n is not None:
@@ -68,7 +71,7 @@ class LaneWriter:
         return self._each()
 
     def _each(self) -> tuple[c.CStmt, ...]:
-        """The body, for the iterations from `first` on of the lanes in the mask."""
+        """Returns the body, for the iterations from `first` on of the lanes in the mask."""
         order = self.scope.iterations.order
         if order is not None:
             at = c.Un("&", c.Index(order, self.v.first))
@@ -81,7 +84,7 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def whole(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:
-        """The same of as many iterations as fill all lanes each time, which then need no mask."""
+        """Returns the same loop for ranges that fill all lanes each time, which then need no mask."""
         self.w.blocks.append(Block())
         partial = self._begin_sums()
         first = self.w.fresh(self.lanes.loop)
@@ -92,7 +95,7 @@ class LaneWriter:
         return tuple(self.w.blocks.pop().statements)
 
     def _begin_sums(self) -> dict[str, Value]:
-        """Each lane begins its own sum; what they add up to comes to the local afterwards."""
+        """Declares a partial sum in each lane. Returns the outer locals to which the partial sums are added afterwards."""
         outer = {name: self.scope.locals[name] for name in self.scope.sums}
         for name, op in self.scope.sums.items():
             dtype = outer[name].dtype
@@ -182,7 +185,7 @@ class LaneWriter:
         return self.scope.problem.array(array).dtype
 
     def _may_row(self, s: ir.Update) -> bool:
-        """Whether an update may be made with those of the elements beside its own."""
+        """True if an update may be combined with those of neighbouring elements."""
         around, dtype = self.scope.iterations, self._dtype(s.array)
         may = around.in_any_order or dtype.is_integer
         if not (may and not around.is_shared(s) and self.v.rows.has(dtype) and self._is_free(s)):
@@ -191,7 +194,7 @@ class LaneWriter:
         return place.offsets is not None or place.stride > 1  # else lanes are side by side
 
     def row(self, row: UpdateRow, s: ir.Update, values: dict[ir.Update, c.CExpr]) -> None:
-        """The updates of a row, once the values of all of them are known."""
+        """Writes the updates of a row, once the values of all of them are computed."""
         dtype = self._dtype(s.array)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
         values[s] = self.v.named(value, dtype, "part")
@@ -271,7 +274,10 @@ class LaneWriter:
         self.v.mask, self.v.is_live = outer, was_live
 
     def masked(self, body: tuple[ir.Stmt, ...], mask: c.CExpr) -> None:
-        """The statements for the lanes of a mask; skipped where there are none, if that pays or only then nothing goes wrong."""
+        """Writes the statements for the lanes of a mask.
+
+        They are skipped if there are no lanes, if that pays or if they are only safe with a live lane.
+        """
         self.v.mask = mask
         if not body:
             return
@@ -300,7 +306,7 @@ class LaneWriter:
         self.v.mask, self.v.is_live = outer, was_live
 
     def inner_loop(self, s: ir.For) -> None:
-        """All lanes are in the same iteration, as long as theirs last."""
+        """Writes an inner loop: all lanes are in the same iteration, as long as theirs last."""
         index = c.Id(self.w.fresh(s.loop))
         around = self.v.scalar.loops.get(s.loop)
         self.v.scalar.loops[s.loop] = index
@@ -356,7 +362,7 @@ class LaneWriter:
         self.w.write(c.Evaluate(call))
 
     def update(self, s: ir.Update) -> None:
-        """Lanes with elements of their own update them at once, others one after the other."""
+        """Writes an update: at once for lanes with elements of their own, otherwise lane by lane."""
         dtype = self.scope.problem.array(s.array).dtype
         place = self.v.place(s.array, s.indices)
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
@@ -387,7 +393,7 @@ class LaneWriter:
 
 
 def _is_cheap(body: tuple[ir.Stmt, ...]) -> bool:
-    """Whether a block is done for lanes that need it not sooner than it is asked whether any does. Nothing in it may go wrong."""
+    """True if a block costs no more than a test for lanes that need it, and is safe without such lanes."""
     nodes = 0
     for s in nested_statements(body):
         if not isinstance(s, ir.SetLocal | ir.UpdateLocal | ir.Store | ir.If):

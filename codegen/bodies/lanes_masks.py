@@ -1,8 +1,8 @@
 """Types of values in lanes, and masks; lanes_operations.py and lanes_memory.py hold the other helper functions of lanes.
 
-A *lane* is one iteration of a loop of which `width` run at once. What they hold of a type is a vector of GNU C where it fits into a
-register, else a structure of two halves, `lo` and `hi`. A mask has a bit a lane where there is AVX-512, else it is a vector of i32,
-0 or -1. Each helper is there in both forms, so that one text is for all machines: those without vectors of this size are slower.
+A *lane* is one iteration of a loop of which `width` run at once. The values of all lanes are a vector of GNU C if it fits into a
+register, otherwise a structure of two halves, `lo` and `hi`. A mask has a bit a lane with AVX-512, otherwise it is a vector of i32,
+0 or -1. Each helper exists in both forms, so that one text is for all machines: those without vectors of this size are slower.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ I32 = DType.i32
 
 
 class LaneMasks:
-    """Of loops that run `width` iterations at once on registers of `vector_bytes`; names of functions, which it makes available."""
+    """Types and masks of loops that run `width` iterations at once on registers of `vector_bytes`.
+
+    Its methods return names of functions, and make these available.
+    """
 
     def __init__(self, prelude: Prelude, width: int, vector_bytes: int, ulp: float | None) -> None:
         """`ulp`: the permitted error of functions; None: those of <math.h> are called lane by lane."""
@@ -48,11 +51,11 @@ class LaneMasks:
         return type(self)(self.prelude, self.width // 2, self.vector_bytes, self.ulp)
 
     def is_pair(self, dtype: DType) -> bool:
-        """Whether the values of the lanes take two registers."""
+        """True if the values of the lanes take two registers."""
         return dtype.size_bytes * self.width > self.vector_bytes
 
     def type(self, dtype: DType) -> str:
-        """The name of the type of values of all lanes; of bools a mask."""
+        """Returns the name of the type of values of all lanes; of bools a mask."""
         if dtype is DType.bool_:
             return self.mask
         if not self.is_pair(dtype):
@@ -84,14 +87,14 @@ class LaneMasks:
         return dtype.size_bytes * self.width
 
     def made(self, name: str, text: Callable[[], str]) -> str:
-        """The name of a helper, made available; `text` may ask for others."""
+        """Returns the name of a helper, and makes it available; `text` may use others."""
         if name not in self.prelude.defined:
             written = text()
             self.prelude.defined[name] = written
         return name
 
     def both(self, opening: str, avx512: str, other: str, avx2: str = "") -> str:
-        """A function whose body has a form for masks of bits and one for vectors of them."""
+        """Returns a function with a body for masks of bits and one for vectors of them."""
         lines = [f"static inline {opening} {{"]
         lines += ["#ifdef LANES_AVX512", f"    {avx512}"]
         if avx2:
@@ -146,7 +149,7 @@ class LaneMasks:
         return "unsigned" if self.width <= 32 else "uint64_t"
 
     def each(self) -> tuple[str, str]:
-        """The head of a loop over the live lanes of `m`, by the bits `left`, and the lane that it is at."""
+        """Returns the head of a loop over the live lanes of `m`, by the bits `left`, and its current lane."""
         head = f"for ({self.word} left = {self.bits()}(m); left; left &= left - 1)"
         return head, f"__builtin_ctz{'' if self.width <= 32 else 'll'}(left)"
 
@@ -179,7 +182,7 @@ class LaneMasks:
         )
 
     def any(self) -> str:
-        """`lane_any(m)`: whether a lane is live."""
+        """`lane_any(m)`: true if a lane is live."""
         n, bits = self.width, self.bits()
         name = f"lane_any_{n}"
         if self.is_pair(I32):
@@ -242,7 +245,7 @@ class LaneMasks:
         )
 
     def _half_of(self, dtype: DType, is_high: bool) -> str:
-        """Half of a vector of GNU C."""
+        """Returns the function that gives half of a vector of GNU C."""
         n, which = self.width, "hi" if is_high else "lo"
         whole, half = self._vectors(dtype)
         name = f"lane_{which}_{whole}"
@@ -258,7 +261,7 @@ class LaneMasks:
         )
 
     def _join(self, dtype: DType) -> str:
-        """A vector of GNU C of its halves."""
+        """Returns the function that joins the halves of a vector of GNU C."""
         whole, half = self._vectors(dtype)
         name, lanes = f"lane_join_{whole}", ", ".join(map(str, range(self.width)))
         return self.made(
@@ -276,7 +279,7 @@ class LaneMasks:
         return self.type(dtype), self.half.type(dtype)
 
     def lo(self, x: str, dtype: DType, is_high: bool = False) -> str:
-        """The text of one half of the value `x`."""
+        """Returns the text of one half of the value `x`."""
         if dtype is DType.bool_ and not self.is_pair(I32):
             return f"{self.part(is_high)}({x})"
         if dtype is DType.bool_:
@@ -288,7 +291,7 @@ class LaneMasks:
     def by_halves(
         self, name: str, dtype: DType, function: str, args: tuple[tuple[DType, str], ...]
     ) -> str:
-        """A function of values by that of half as many lanes."""
+        """Returns a function of values that calls the function for half as many lanes."""
         parameters = ", ".join(f"{self.type(d)} {x}" for d, x in args)
         halves = [
             f"{function}({', '.join(self.lo(x, d, is_high) for d, x in args)})"
@@ -299,7 +302,7 @@ class LaneMasks:
         return f"static inline {result} {name}({parameters}) {{ return {made}; }}"
 
     def joined(self, dtype: DType, lo: str, hi: str) -> str:
-        """The text of a value of two halves."""
+        """Returns the text of a value of two halves."""
         if dtype is DType.bool_ and not self.is_pair(I32):
             return f"{self._join_masks()}({lo}, {hi})"
         if dtype is not DType.bool_ and not self.is_pair(dtype):
@@ -320,11 +323,14 @@ class LaneMasks:
         )
 
     def has_registers(self, dtype: DType) -> bool:
-        """Whether vectors of all lanes are registers, whose elements instructions compare, blend, load and store by masks."""
+        """True if vectors of all lanes are registers with masked instructions.
+
+        These compare, blend, load and store their elements by masks.
+        """
         return dtype.size_bytes >= 4 and self.size(dtype) >= 16
 
     def intrinsic(self, dtype: DType, signed: bool = True) -> tuple[str, str]:
-        """Prefix and suffix of the intrinsics for a type. Without `signed` that of numbers without a sign is another one."""
+        """Returns prefix and suffix of the intrinsics for a type. Without `signed` unsigned types have a suffix of their own."""
         bits = 8 * dtype.size_bytes
         if dtype.is_float:
             suffix = "ps" if bits == 32 else "pd"

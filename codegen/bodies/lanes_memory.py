@@ -156,16 +156,16 @@ class LaneMemory:
         return self.m.made(name, lambda: self.m.both(opening, call, one))
 
     def _is_small(self, dtype: DType) -> bool:
-        """Whether gathers are made lane by lane: no instruction has elements of these sizes, or indices of half a register."""
+        """True if gathers are made lane by lane: no instruction has elements of these sizes, or indices of half a register."""
         return not (self.m.has_registers(dtype) and self.m.has_registers(I32))
 
     def _of_small(self, opening: str, one: str) -> str:
-        """A function that finds the indices of the lanes, `i`, in an array `at`: they may take more than a register."""
+        """Returns a function with the indices of the lanes, `i`, in an array `at`: they may take more than a register."""
         places = f"    int32_t at[{self.m.width}];\n    __builtin_memcpy(at, &i, sizeof at);\n"
         return f"static inline {opening} {{\n{places}{one}\n}}"
 
     def update(self, op: str, dtype: DType, atomic: bool) -> str:
-        """`update(p, m, i, x)`: p[i] op= x where m, one lane after the other; gives what the elements held before."""
+        """`update(p, m, i, x)`: p[i] op= x where m, one lane after the other; returns the old values of the elements."""
         v, t, i = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.type(I32)
         n = self.m.width
         name = f"lane_{'atomic_' if atomic else ''}{op}_at_{v}"

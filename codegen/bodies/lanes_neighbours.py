@@ -1,8 +1,7 @@
-"""Loads of elements near one another in lanes: each lane loads its row at once, and a transposition makes vectors of lanes of them.
+"""Load grouping in lanes: each lane loads its row of neighbouring elements at once, and a transposition makes lane vectors.
 
-In place of a gather for each element. Only what lies between two elements that the lane's iteration reads is read in lanes that are
-live, and the beginning of the array in others: nothing outside of it.
-See kernels/analysis/neighbour_loads.py and codegen/bodies/lanes_rows.py.
+This replaces a gather for each element. Live lanes read only from one element of their iteration to another one, other lanes the
+beginning of the array: nothing outside of it. See kernels/analysis/neighbour_loads.py and codegen/bodies/lanes_rows.py.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _Elements = Mapping[ir.Load, tuple[Near, int]]
 
 
 class NearLoads:
-    """The loads near one another of one block, which is written from its first statement to its last."""
+    """Neighbouring loads of one block, which is written from its first statement to its last."""
 
     def __init__(self, v: LaneValues, body: Sequence[ir.Stmt]) -> None:
         self.v, around = v, v.scope.iterations
@@ -32,7 +31,7 @@ class NearLoads:
         self._held: dict[Near, c.CExpr] = {}
 
     def before(self, at: int) -> None:
-        """What is loaded for a statement, and those behind it."""
+        """Writes the grouped loads of a statement. Statements behind it reuse them."""
         found: dict[ir.Load, c.CExpr] = {}
         for load, (near, k) in self.of[at].items():
             if near not in self._held:
@@ -47,7 +46,7 @@ class NearLoads:
         return self.v.scope.problem.array(array).dtype
 
     def _may(self, load: ir.Load) -> bool:
-        """Whether an element would be gathered, out of an array that is in one piece."""
+        """True if an element would be gathered, out of an array that is in one piece."""
         shape, dtype = self._shape(load.array), self._dtype(load.array)
         if load.array in self.v.scope.iterations.tiles or prod(shape) < row_length(dtype):
             return False
@@ -57,7 +56,7 @@ class NearLoads:
         return place.offsets is not None or place.stride not in (0, 1)
 
     def _loaded(self, near: Near) -> c.CExpr:
-        """The vectors of the elements, in an array that compilers keep in registers."""
+        """Returns the vectors of the elements, in an array that compilers put in registers."""
         if near.group.place not in self._places:
             self._places[near.group.place] = self._placed(near.group)
         array, dtype = near.group.load.array, self._dtype(near.group.load.array)
@@ -69,7 +68,10 @@ class NearLoads:
         return name
 
     def _placed(self, group: Group) -> c.CExpr:
-        """The index of the first element of each lane's group, as many 64-bit numbers; 0 in lanes that are not live."""
+        """Returns the index of the first element of each lane's group, as 64-bit numbers.
+
+        It is 0 in lanes that are not live.
+        """
         name = c.Id(self.v.w.fresh("at"))
         self.v.w.write(c.Declare("int64_t", name.name, None, self.v.lanes.width))
         first = self.v.flat_offsets(group.load.array, group.load.indices, -group.before)

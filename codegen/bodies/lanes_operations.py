@@ -51,7 +51,7 @@ class LaneOperations:
         )
 
     def compare(self, op: str, dtype: DType) -> str:
-        """`op(a, b)`: the mask of lanes where it holds."""
+        """`op(a, b)`: the mask of lanes in which it holds."""
         v = self.m.type(dtype)
         name = f"lane_{op}_{v}"
         if not (self.m.is_pair(dtype) or self.m.has_registers(dtype)):
@@ -156,7 +156,10 @@ class LaneOperations:
         )
 
     def operation(self, op: str, dtype: DType) -> str:
-        """The function of an operation of kernels/ir/ops.py that gives no bools, or of an exact one; comparisons are `compare`."""
+        """Returns the function of an operation of kernels/ir/ops.py that gives no bools, or of an exact one.
+
+        Comparisons are `compare`.
+        """
         row = OPS[op.removeprefix("exact_")]
         result = row.result(dtype)
         args = tuple((dtype, x) for x in ("ab" if row.arity == 2 else "x"))
@@ -185,7 +188,7 @@ class LaneOperations:
         return self.m.prelude.use(op, dtype, self.m.width)
 
     def _infix(self, op: str, dtype: DType, sign: str) -> str:
-        """A function of what is an operator of C."""
+        """Returns the function of an operator of C."""
         v = self.m.type(dtype)
         name, is_binary = f"lane_{op}_{v}", OPS[op].arity == 2
         given, made = (f"{v} a, {v} b", f"a {sign} b") if is_binary else (f"{v} x", f"{sign}x")
@@ -235,7 +238,10 @@ class LaneOperations:
         )
 
     def _division(self, op: str, dtype: DType) -> str:
-        """Of integers of at most 32 bits in doubles, which hold their quotients: by zero it is 0, as of scalars."""
+        """Returns a division of integers of at most 32 bits, in doubles, which hold their quotients.
+
+        By zero it is 0, as of scalars.
+        """
         v, f64 = self.m.type(dtype), DType.f64
         name = f"lane_{op}_{v}"
 
@@ -285,14 +291,14 @@ class LaneOperations:
 
 
 def _wider(dtype: DType) -> DType:
-    """A type of twice the size at least that holds the numbers of another one."""
+    """Returns a type of at least twice the size that holds the numbers of another one."""
     if dtype.is_float:
         return DType.f64
     return I32 if dtype.size_bytes < 4 else DType.i64
 
 
 def _sign(op: str, dtype: DType) -> str | None:
-    """How C spells an operation on vectors, where it has an operator for it."""
+    """Returns the operator of C for an operation on vectors; None if there is none."""
     if op == "neg" and dtype.is_float:
         return "-"
     return "~" if op == "bit_not" else operator(op, dtype)

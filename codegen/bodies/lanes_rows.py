@@ -1,4 +1,4 @@
-"""Rows: elements next to one another that each lane updates or loads, the numbers of a vector of particles for one node of a grid.
+"""Rows: contiguous elements that each lane updates or loads, such as a grid node's numbers for a vector of particles.
 
 Values of lanes are vectors over lanes, rows are vectors along memory: a transposition in registers makes one of the other.
 """
@@ -33,17 +33,20 @@ class UpdateRow:
 
 
 def row_length(dtype: DType) -> int:
-    """Elements of the longest row that is one vector."""
+    """The number of elements of the longest row that is one vector."""
     return max(1, _GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
 def _longest(dtype: DType) -> int:
-    """Iterations of the longest loop along rows that is written out: those of a line of a cache."""
+    """The number of iterations of the longest loop along rows that is unrolled: those of a cache line."""
     return _LINE_BYTES // dtype.size_bytes if row_length(dtype) > 1 else 0
 
 
 def is_free(body: tuple[ir.Stmt, ...]) -> Callable[[ir.Update], bool]:
-    """Which updates of a body may be made later in it: nothing else touches their arrays, and all are made by one operator."""
+    """Returns a test for updates of a body that may be made later in it.
+
+    Nothing else accesses their arrays, and all use one operator.
+    """
     every = tuple(nested_statements(body))
     loaded = {x.array for s in every for e in children(s) for x in _loads(e)}
     written = {s.array for s in every if isinstance(s, ir.Store | ir.Update)}
@@ -66,7 +69,7 @@ def written_out(
     may_row: Callable[[ir.Update], bool],
     dtype_of: Callable[[str], DType],
 ) -> tuple[ir.Stmt, ...]:
-    """The statements with loops along a row as their iterations."""
+    """Returns the statements with loops along a row unrolled."""
     found: list[ir.Stmt] = []
     for s in body:
         match s:
@@ -82,7 +85,7 @@ def written_out(
 
 
 def _is_along(u: ir.Update, loop: str) -> bool:
-    """Whether an update goes from an element to the next with each iteration of a loop."""
+    """True if an update goes from an element to the next with each iteration of a loop."""
 
     def reads(e: ir.Expr) -> bool:
         return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
@@ -101,7 +104,7 @@ def _loads(e: ir.Expr) -> Iterator[ir.Load]:
 
 
 def _at(u: ir.Update, loop: str, k: int) -> ir.Update:
-    """An update in one iteration of a loop."""
+    """Returns an update in one iteration of a loop."""
 
     def there(e: ir.Expr) -> ir.Expr:
         if isinstance(e, ir.LoopIndex) and e.loop == loop:
@@ -116,9 +119,10 @@ def update_rows(
     may_row: Callable[[ir.Update], bool],
     dtype_of: Callable[[str], DType],
 ) -> dict[int, UpdateRow]:
-    """Rows of the updates of a block, by the places of their statements in it; none of them is in two.
+    """Returns the rows of the updates of a block, by the places of their statements in it.
 
-    Values are known at each statement, updates are made at the last one of a row: nothing in between may change the place.
+    No update is in two rows. Values are computed at each statement, and updates are made at the last one of a row: nothing in
+    between may change the place.
     """
     groups: dict[_Key, dict[int, int]] = {}
     for at, s in enumerate(body):
@@ -142,7 +146,7 @@ def update_rows(
 
 
 def _runs(numbers: Sequence[int], most: int) -> list[list[int]]:
-    """Numbers that follow one another, at most so many."""
+    """Returns runs of consecutive numbers, each of at most `most`."""
     found: list[list[int]] = []
     for n in numbers:
         if found and n == found[-1][-1] + 1 and len(found[-1]) < most:
@@ -159,13 +163,13 @@ class LaneRows:
         self.m = m
 
     def has(self, dtype: DType) -> bool:
-        """Whether vectors of lanes are made of groups in which instructions exchange elements."""
+        """True if vectors of lanes are made of groups in which instructions exchange elements."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).has(dtype)
         return self.m.has_registers(dtype)
 
     def can_load(self, dtype: DType) -> bool:
-        """Whether vectors of lanes, and those of their indices, are made of such groups."""
+        """True if vectors of lanes, and those of their indices, are made of such groups."""
         if self.m.is_pair(dtype) or self.m.is_pair(I32):
             return self.m.width > 1 and LaneRows(self.m.half).can_load(dtype)
         return self.m.has_registers(dtype) and self.m.has_registers(I32)
@@ -243,7 +247,7 @@ class LaneRows:
     def load(self, dtype: DType, n_rows: int) -> str:
         """`load(p, at, x)`: x[k] = p[at[l] + k] in each lane l, which loads its row at once.
 
-        Places are read again for each row: those of all lanes in registers, which compilers try, take them most of their time.
+        Places are read again for each row. Compilers try to put those of all lanes in registers, which takes most of their time.
         """
         v, t, n = self.m.type(dtype), SCALAR_TYPES[dtype.name], self.m.width
         name = f"lane_row{n_rows}_{v}"
@@ -275,7 +279,7 @@ class LaneRows:
         return self.m.made(name, text)
 
     def _row_of_one(self, dtype: DType, n: int) -> str:
-        """`row(p)`: p[0] to p[n - 1] in 16 bytes, with what need not be read as 0."""
+        """`row(p)`: p[0] to p[n - 1] in 16 bytes. Elements that need not be read are 0."""
         group, t = row_length(dtype), SCALAR_TYPES[dtype.name]
         kind = self.m.prelude.vector_type(dtype, group)
         name = f"lane_near{n}_{kind}"
@@ -297,7 +301,7 @@ class LaneRows:
         return self.m.made(name, lambda: f"{opening}\n{one}\n}}")
 
     def _side_by_side(self, dtype: DType, parts: Sequence[str]) -> str:
-        """Vectors of 16 bytes as one."""
+        """Returns vectors of 16 bytes, joined into one."""
         if len(parts) == 1:
             return parts[0]
         half = len(parts) // 2
@@ -310,7 +314,10 @@ class LaneRows:
         return masks.joined(dtype, lo, hi)
 
     def _transposed(self, dtype: DType, rows: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Vectors that hold the row of each lane in one piece, and where each begins in them; a row that lacks repeats the last."""
+        """Returns vectors that hold the row of each lane in one piece, and the begin of each lane's row in them.
+
+        A missing row repeats the last.
+        """
         n, group = self.m.width, row_length(dtype)
         x = [*rows, *[rows[-1]] * (len(rows) % 2)]
         held = [[(k, lane) for lane in range(n)] for k in range(len(x))]
@@ -330,7 +337,7 @@ class LaneRows:
         return x, [flat.index((0, lane)) for lane in range(n)]
 
     def _mix(self, dtype: DType, lanes: Sequence[int], size: int, half: int) -> str:
-        """A function that puts a vector together of the elements of two."""
+        """Returns a function that builds a vector from the elements of two."""
         v, mask = self.m.type(dtype), self.m.prelude.vector_type(mask_dtype(dtype), self.m.width)
         items = ", ".join(map(str, lanes))
         name = f"lane_mix{size}_{'hi' if half else 'lo'}_{v}"
@@ -344,7 +351,7 @@ class LaneRows:
         )
 
     def _pieces(self, op: str, dtype: DType, n_rows: int) -> Iterator[str]:
-        """The statements that update the row at `q` by the one at `r`: by pairs or fours, never beyond its end."""
+        """Yields the statements that update the row at `q` by the one at `r`: by pairs or fours, never beyond its end."""
         prelude, first = self.m.prelude, 0
         while first < n_rows:
             n = 4 if n_rows - first >= 4 else 2 if n_rows - first >= 2 else 1
@@ -361,7 +368,10 @@ class LaneRows:
 
 
 def _two(m: LaneMasks, dtype: DType) -> str:
-    """`two(lo, hi)`: a vector of 32 bytes of its halves, by one instruction: gcc clears the upper half of the first for others."""
+    """`two(lo, hi)`: a vector of 32 bytes of its halves, by one instruction.
+
+    For others gcc clears the upper half of the first.
+    """
     v, half = m.type(dtype), m.half.type(dtype)
     name, joined = f"lane_two_{v}", m.joined(dtype, "lo", "hi")
     wide = "_mm256_castsi128_si256((__m128i)lo)"
@@ -376,7 +386,10 @@ def _two(m: LaneMasks, dtype: DType) -> str:
 
 
 def _interleaved(n: int, group: int, size: int, half: int) -> list[int]:
-    """Of two vectors of n lanes, in each group: pieces of one half of the first and of the second in turn, by their numbers."""
+    """Returns the lane numbers of an interleaving of two vectors of n lanes, group by group.
+
+    Pieces of one half of the first and of the second vector alternate.
+    """
     return [
         start + half * (group // 2) + piece * size + k + vector * n
         for start in range(0, n, group)

@@ -1,4 +1,4 @@
-"""What is known around a loop that runs in lanes, to those who write it (codegen/bodies/lanes.py)."""
+"""Emission context around a loop that runs in lanes (codegen/bodies/lanes.py)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FREE = Rounding(False)
 
 @dataclass(frozen=True)
 class Iterations:
-    """What is not as a loop says: numbers of iterations, and where what they update is.
+    """Order of a loop's iterations and places of their updates, if these differ from the loop's own.
 
-    `order`: an array with the numbers (i32) of the iterations, which then do not follow one another; `kept`: arrays of what locals
-    are set to, by number. `is_shared`: updates that are atomic. `tiles`: arrays of which a part is elsewhere. `in_any_order`:
-    whether sums of floats may be made in another order. `loads_rows`: whether elements near one another are loaded at once.
+    `order`: an array with the numbers (i32) of the iterations, which then are not consecutive; `kept`: arrays with the values of
+    locals, by number. `is_shared`: True for updates that are atomic. `tiles`: arrays of which a part is elsewhere. `in_any_order`:
+    True if sums of floats may be reordered. `loads_rows`: True if neighbouring elements are loaded at once.
     """
 
     order: c.CExpr | None = None
@@ -35,11 +35,11 @@ class Iterations:
 
 @dataclass(frozen=True)
 class LaneScope:
-    """What is known around a loop that runs in lanes.
+    """Emission context around a loop that runs in lanes.
 
     `array_of`: the C expression of an array's first element. `loops`, `locals`: the values of loop indices and locals from outside,
-    which are uniform; `extents` are the lengths of loops, the one in lanes too, where they are constants. `sums`: locals from
-    outside that the loop reduces into and does not read. `ulp`: the permitted error of functions, see LaneMasks.
+    which are uniform; `extents` are the lengths of loops, the one in lanes too, if they are constants. `sums`: locals from outside
+    that the loop reduces into and does not read. `ulp`: the permitted error of functions, see LaneMasks.
     """
 
     problem: Problem

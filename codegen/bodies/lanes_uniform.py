@@ -1,7 +1,7 @@
-"""What is the same in all lanes of a loop, and which values fit into 32 bits.
+"""Uniformity analysis: values that are the same in all lanes of a loop, and integers that fit into 32 bits.
 
-A value is *uniform* where all lanes that are live have the same, else it *varies*. A local is uniform where each value that it
-takes is, and it is always set for all lanes that may read it.
+A value is *uniform* if all live lanes have the same, otherwise it *varies*. A local is uniform if each of its values is, and if it
+is always set for all lanes that may read it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Path = tuple[int, ...]  # of blocks, outermost first
 
 @dataclass(frozen=True)
 class _Touch:
-    """A place where a local is read or changed: the blocks around it."""
+    """An access to a local: the blocks around it."""
 
     path: _Path
     is_set: bool
@@ -53,7 +53,7 @@ class _Change:
 
 
 class Uniformity:
-    """Of the `body` of a loop `lane` that runs in lanes; `sums` are locals from outside that the lanes add to."""
+    """Uniformity in the `body` of a loop `lane` that runs in lanes; `sums` are locals from outside to which the lanes add."""
 
     def __init__(self, lane: str, body: tuple[Stmt, ...], sums: frozenset[str]) -> None:
         self.lane, self.sums = lane, sums
@@ -73,7 +73,7 @@ class Uniformity:
                 self.varying.add(change.name)
 
     def varies(self, e: Expr) -> bool:
-        """Whether lanes may have different values of an expression."""
+        """True if lanes may have different values of an expression."""
         match e:
             case LoopIndex(loop):
                 return loop == self.lane
@@ -84,12 +84,15 @@ class Uniformity:
         return any(map(self.varies, children(e)))
 
     def is_whole(self, s: Stmt) -> bool:
-        """Whether a change of a local needs no mask: what it leaves in lanes that are not live is read by none."""
+        """True if a change of a local needs no mask: nothing reads the values that it leaves in lanes that are not live."""
         return id(s) in self._whole and local_changed(s) not in self.sums
 
 
 def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
-    """Whether nothing reads the local outside of the innermost block that only some lanes may enter, which sets it first."""
+    """True if nothing reads the local outside of the innermost block that only some lanes may enter.
+
+    That block sets the local first.
+    """
     owner = touches[0].path
     for t in touches[1:]:
         n = 0
@@ -101,7 +104,7 @@ def _is_whole(touches: list[_Touch], masked: _Path) -> bool:
 
 
 class _Reader:
-    """Collects where locals are touched, in the order of the text."""
+    """Collects the accesses to locals, in the order of the text."""
 
     def __init__(self, of: Uniformity) -> None:
         self.varies = of.varies
@@ -140,7 +143,7 @@ class _Reader:
 
 
 def affine_locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
-    """Locals of the top level of a body that are set once, to functions of loop indices alone."""
+    """Returns the locals of a body's top level that are set once, to functions of loop indices alone."""
     changed = [local_changed(s) for s in nested_statements(body)]
     return {
         s.name: s.value
@@ -153,7 +156,7 @@ def affine_locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
 
 
 def looks_up(e: Expr) -> bool:
-    """Whether an expression has indices that may be outside in lanes that are not live."""
+    """True if an expression has indices that may be outside in lanes that are not live."""
     return any(
         isinstance(x, Load) or (isinstance(x, LocalElement) and not isinstance(x.index, Const))
         for x in walk(e)
@@ -165,12 +168,12 @@ def looks_up(e: Expr) -> bool:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The least and greatest values of integer expressions; `extents` are those of loops, where they are known."""
+    """The least and greatest values of integer expressions; `extents` are those of loops, if they are known."""
 
     extents: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, e: Expr) -> tuple[int, int] | None:
-        """The range of an expression; None where nothing is known."""
+        """Returns the range of an expression; None if it is unknown."""
         found = self._of(e)
         if found is None or not e.dtype.is_integer:
             return None
@@ -216,7 +219,7 @@ class Ranges:
         return None
 
     def narrowed(self, e: Expr) -> Expr | None:
-        """An i64 expression as one of i32 with the same value; None where 32 bits may not hold it, or what it is made of."""
+        """Returns an i64 expression as one of i32 with the same value; None if 32 bits may not hold it, or its parts."""
         if e.dtype is I32:
             return e
         found = self.of(e)

@@ -1,4 +1,4 @@
-"""Expressions and elements of arrays in lanes: what `LaneWriter` (codegen/bodies/lanes.py) writes statements with."""
+"""Expressions and elements of arrays in lanes, for the statements of `LaneWriter` (codegen/bodies/lanes.py)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
 
 @dataclass(frozen=True)
 class Place:
-    """An element a lane: `base` of the first lane, then `stride` apart, and `offsets` (i32) more, where there are any."""
+    """An element a lane: `base` of the first lane, then `stride` apart, and `offsets` (i32) more, if there are any."""
 
     base: c.CExpr
     stride: int
@@ -38,7 +38,11 @@ class Place:
 
 @dataclass(frozen=True)
 class _Index:
-    """A uniform `base` within `reach` (None: not known), `stride` times the number of the lane, `offsets` by their last 32 bits."""
+    """An index in parts.
+
+    They are a uniform `base` within `reach` (None: unknown), `stride` times the number of the lane, and `offsets` by their last 32
+    bits.
+    """
 
     base: c.CExpr
     stride: int
@@ -47,12 +51,12 @@ class _Index:
 
 
 def _keeps_apart(reach: tuple[int, int] | None, n_elements: int) -> bool:
-    """Whether the way from a base to any element of an array surely fits into 32 bits."""
+    """True if the distance from a base to any element of an array surely fits into 32 bits."""
     return reach is not None and reach[1] <= 2**31 and n_elements - reach[0] <= 2**31
 
 
 class LaneValues:
-    """Values of the body of a loop of `lanes`, at the mask that is in force."""
+    """Values of the body of a loop of `lanes`, under the mask in force."""
 
     def __init__(
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
@@ -100,14 +104,14 @@ class LaneValues:
         return c.Call(self.m.any(), (mask,))
 
     def splat(self, value: Value) -> Value:
-        """The value in all lanes."""
+        """Returns the value in all lanes."""
         if value.lanes:
             return value
         function = self.m.of_bool() if value.dtype is BOOL else self.ops.splat(value.dtype)
         return Value(c.Call(function, (value.x,)), value.dtype, self.lanes.width)
 
     def converted(self, value: Value, dtype: DType) -> Value:
-        """The value in another type, as `Builder.cast`."""
+        """Returns the value in another type, as `Builder.cast`."""
         if value.dtype is dtype:
             return value
         if not value.lanes:
@@ -123,7 +127,7 @@ class LaneValues:
         return Value(c.Call(self.ops.convert(dtype, value.dtype), (value.x,)), dtype, width)
 
     def evaluate(self, e: ir.Expr) -> Value:
-        """The value of an expression: scalar where it is uniform."""
+        """Returns the value of an expression: scalar if it is uniform."""
         if not self.varies(e):
             return self.w.evaluate(e, self._uniform_leaf)
         if (level := self.w.level_of(e)) > self.w.level:
@@ -188,7 +192,7 @@ class LaneValues:
         return Value(c.Call(self.ops.compare(op, x.dtype), (x.x, y.x)), BOOL, x.lanes)
 
     def logical(self, op: str, a: ir.Expr, b: ir.Expr) -> Value:
-        """The second operand is only looked at where the first one does not decide."""
+        """Returns `a op b`. Look-ups of `b` are masked: only lanes that `a` does not decide make them."""
         x = self.splat(self.evaluate(a))
         outer, was_live = self.mask, self.is_live
         if looks_up(b):
@@ -249,14 +253,14 @@ class LaneValues:
         return Place(c.Num("0"), found.stride, self._from_nowhere(first, total))
 
     def flat_offsets(self, array: str, indices: tuple[ir.Expr, ...], more: int) -> c.CExpr:
-        """The index of an element of each lane, and so many more, in an array as it lies."""
+        """Returns the index of an element of each lane, plus `more`, in an array as it is stored."""
         found, _ = self._flat(array, indices)
         first = c.add(found.base, c.number(more))
         offsets = self.lane_offsets(Place(first, found.stride, self._total(found)))
         return offsets if first == c.Num("0") else self._from_nowhere(first, offsets)
 
     def _flat(self, array: str, indices: tuple[ir.Expr, ...]) -> tuple[_Index, int]:
-        """A place as one index, and how many elements there are."""
+        """Returns a place as one index, and the number of elements."""
         info, tile = self.scope.problem.array(array), self.scope.iterations.tiles.get(array)
         found = _Index(c.Num("0"), 0, (), (0, 0))
         strides = row_strides(info.shape if tile is None else tile.shape)
@@ -276,7 +280,7 @@ class LaneValues:
         return self._index_op("add", base, offsets)
 
     def _split(self, e: ir.Expr) -> _Index:
-        """An index in parts. Sums that wrap around are no index of any array."""
+        """Returns an index in parts. Sums that wrap around are no index of any array."""
         if not self.varies(e):
             return _Index(self.scalar_index(e), 0, (), self.ranges.of(e))
         match e:
@@ -328,7 +332,7 @@ class LaneValues:
         return c.Call(self.ops.operation(op, I32), (a, b))
 
     def in_32_bits(self, e: ir.Expr) -> c.CExpr:
-        """The last 32 bits of an integer that varies."""
+        """Returns the last 32 bits of an integer that varies."""
         narrow = self.ranges.narrowed(e)
         if narrow is not None:
             return self.evaluate(narrow).x
@@ -348,7 +352,7 @@ class LaneValues:
         return c.Un("&", c.Index(held, place.base))
 
     def lane_offsets(self, place: Place) -> c.CExpr:
-        """How far each lane's element is from the first one's base."""
+        """Returns the distance of each lane's element from the first one's base."""
         if place.stride == 0:
             return self._whole(0) if place.offsets is None else place.offsets
         steps: c.CExpr = c.Call(self.ops.iota(I32), (c.Num("0"),))
@@ -371,13 +375,13 @@ class LaneValues:
         return Value(c.Call(self.memory.gather(dtype), args), dtype, width)
 
     def side_by_side(self, at: c.CExpr, dtype: DType) -> c.CExpr:
-        """An element a lane, from `at` on."""
+        """Returns contiguous elements, one a lane, from `at` on."""
         if self.mask is self.everyone:
             return c.Call(self.memory.load_all(dtype), (at,))
         return c.Call(self.memory.load(dtype), (self.mask, at))
 
     def uniform_load(self, e: ir.Load) -> Value:
-        """An element for all lanes; 0 where none is live, whose index may be outside of the array."""
+        """Returns an element for all lanes; 0 if none is live, since its index may be outside of the array."""
         place = self.place(e.array, e.indices)
         dtype = self.scope.problem.array(e.array).dtype
         x: c.CExpr = c.Index(self.scope.array_of(e.array), place.base)
@@ -386,7 +390,10 @@ class LaneValues:
         return Value(x, dtype)
 
     def elements_of(self, held: Value, index: ir.Expr) -> tuple[c.CExpr, c.CExpr]:
-        """Where a local array begins, and how far from there each lane's element is. Vectors of lanes lie one behind the other."""
+        """Returns the start of a local array, and the distance of each lane's element from it.
+
+        Vectors of lanes are stored one behind the other.
+        """
         place = c.Un("&", c.Index(c.CastTo(f"{type_name(held.dtype, 0)} *", held.x), c.Num("0")))
         offsets = self.in_32_bits(index)
         if held.lanes:

@@ -1,4 +1,4 @@
-"""How elements and vectors are moved between memory and registers, and what is in a register."""
+"""Memory accesses: moves of elements and vectors between memory and registers, and values in registers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Emitter(Protocol):
 
 
 class Memory(ABC):
-    """How elements and vectors are moved between memory and registers."""
+    """Memory accesses of a target: moves of elements and vectors between memory and registers."""
 
     reserved: frozenset[str] = frozenset()  # names that a text keeps for itself besides RESERVED
 
@@ -67,7 +67,7 @@ class Memory(ABC):
     def alignment(
         self, w: Emitter, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
-        """What a store around the caches is told besides its place and value."""
+        """Returns the arguments of a store around the caches besides its place and value."""
 
     @abstractmethod
     def assignment(self, place: c.CExpr, x: c.CExpr, stream: bool) -> c.CStmt:
@@ -75,7 +75,10 @@ class Memory(ABC):
 
 
 class CMemory(Memory):
-    """Of a CPU: there are no hints for loads, only vectors are streamed, and what is not aligned needs no other operation."""
+    """Memory accesses of a CPU.
+
+    There are no hints for loads, only vectors are streamed, and unaligned accesses need no other operation.
+    """
 
     def element(self, base: c.CExpr, index: c.CExpr, hint: str) -> c.CExpr:
         return c.Index(base, index)
@@ -90,7 +93,7 @@ class CMemory(Memory):
         stride: int,
         hint: str,
     ) -> c.CExpr:
-        """In a helper: compilers take seconds over long lists of indices."""
+        """Returns the call of a helper: compilers take seconds over long lists of indices."""
         place = c.Un("&", c.Index(base, index))
         return c.Call(w.prelude.use("gather", dtype, lanes), (place, c.number(stride)))
 
@@ -105,7 +108,7 @@ class CMemory(Memory):
     def alignment(
         self, w: Emitter, base: c.CExpr, index: c.CExpr, value: Value
     ) -> tuple[c.CExpr, ...]:
-        """Whether its vector is known to be aligned where ARE_ALIGNED says so of arrays.
+        """Returns ARE_ALIGNED if a vector is aligned as soon as arrays are, otherwise 0.
 
         A test at each store takes the place of loads in the core's window, and fewer of these are under way.
         """

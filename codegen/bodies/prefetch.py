@@ -1,7 +1,7 @@
 """Software prefetch for loops over lists: each row of the current block prefetches one row of a later block.
 
-All at once they would be more than a core can wait for: a 7-point stencil on leaves of 8^3, 2.1 million cells, on Zen 3 took 0.46
-to 0.53 ns a cell without, as long where they were all asked for first, and 0.34 to 0.40 so.
+All prefetches at once would be more than a core can have under way. On Zen 3 a 7-point stencil on leaves of 8^3 (2.1 million cells)
+took 0.46 to 0.53 ns a cell without prefetches, and as long with all of them first. This way it took 0.34 to 0.40.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LATER = "later block"  # no local of a program has such a name
 
 
 def declare(prefetch: BlockPrefetch, v: BodyValues, local: str) -> None:
-    """Gives the number of a later block a variable beside that of the current one."""
+    """Declares a variable for the number of a later block, beside that of the current one."""
     if local == prefetch.blocks.own and _LATER not in v.locals:
         v.declare(_LATER, prefetch.blocks.number.dtype, f"{local}_later")
 
@@ -32,14 +32,17 @@ def advance(prefetch: BlockPrefetch, v: BodyValues, local: str) -> Iterator[c.CS
 
 
 def before(prefetch: BlockPrefetch, v: BodyValues, loop: str) -> Iterator[c.CStmt]:
-    """Prefetches in front of a loop over a row; none where lanes keep the number of the block to themselves."""
+    """Yields prefetches in front of a loop over a row; none if the number of the block is private to lanes."""
     for row in prefetch.blocks.rows:
         if row.loop == loop and _LATER in v.locals:
             yield from _lines(v, row)
 
 
 def _lines(v: BodyValues, row: Row) -> Iterator[c.CStmt]:
-    """The lines that begin in a row. Blocks begin where lines do, or a row asks for the line before its own."""
+    """Yields prefetches of the lines that begin in a row.
+
+    Blocks begin at line boundaries; otherwise a row prefetches the line before its own.
+    """
     info = v.problem.array(row.array)
     size = info.dtype.size_bytes
     of_line = LINE_BYTES // size

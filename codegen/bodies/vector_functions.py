@@ -66,7 +66,7 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class _Format:
-    """Constants of a floating-point format, as C spells them."""
+    """Constants of a floating-point format, as C literals."""
 
     suffix: str  # of a literal
     mantissa: int  # bits
@@ -125,7 +125,7 @@ static inline V SCALE(V y, I n) {
 
 
 def _horner(x: str, coefficients: str, suffix: str) -> str:
-    """The text of a polynomial in `x`; its coefficients, the constant one first."""
+    """Returns the text of a polynomial in `x`; its coefficients, the constant one first."""
     *others, text = (c + suffix for c in coefficients.split())
     for c in reversed(others):
         text = f"({text} * {x} + {c})"
@@ -163,7 +163,7 @@ _SLOW = """\
 
 
 def _of_exponent(f: _Format, x: str) -> str:
-    """Text that takes a positive normal number apart: x = 2^k (1 + g) with sqrt(1/2) <= 1 + g < sqrt(2)."""
+    """Returns text that decomposes a positive normal number: x = 2^k (1 + g) with sqrt(1/2) <= 1 + g < sqrt(2)."""
     return f"""\
     const I b = (I){x} - {f.root_half}, e = (I)((U)(b + (((I){{0}} + {f.bias}) << {f.mantissa})) >> {f.mantissa}) - {f.bias};
     const V k = (V)(e + {f.magic_bits}) - {f.magic};
@@ -193,7 +193,10 @@ def _log2_end(f: _Format, high: str, low: str) -> str:
 
 
 def _trigonometric(f: _Format, function: str, limit: str, parts: str, s: str, c: str) -> str:
-    """On |x| reduced by multiples of pi / 2, which `parts` add up to; products of all but the last with n are exact."""
+    """Returns a sine or cosine of |x| reduced by multiples of pi / 2.
+
+    `parts` add up to pi / 2; products of all but the last with n are exact.
+    """
     first, *others = (p + f.suffix for p in parts.split())
     steps = "".join(f"    w = n * {p}; a = r - w; low += (r - a) - w; r = a;\n" for p in others)
     is_sine = function == "sin"
@@ -226,7 +229,7 @@ static inline V tanh@(V x) {{
 
 
 def _erf(f: _Format, top: str, middle: str, p: str, q: str) -> str:
-    """Below 1 a polynomial in x^2; above it 1 - exp(-x^2) Q(t) / (1 + 2x) with t = (x - c) / (x + c)."""
+    """erf(x): below 1 a polynomial in x^2; above it 1 - exp(-x^2) Q(t) / (1 + 2x) with t = (x - c) / (x + c)."""
     return f"""\
 static inline V erf@(V x) {{
     const I sign = (I)x & {f.sign};
@@ -239,7 +242,7 @@ static inline V erf@(V x) {{
 
 
 def _pow(f: _Format, most: str, range_of_exp: str, two_thirds: str, u: str, p: str) -> str:
-    """exp(y log x) with the logarithm, the product and what exp reduces in two parts each.
+    """exp(y log x) with the logarithm, the product and the reduced argument of exp in two parts each.
 
     log(1 + g) = 2 s + 2/3 s^3 + s^5 U(s^2) with s = g / (2 + g). Names with an h have half of the bits, so products of two are
     exact.
@@ -368,7 +371,7 @@ POLYNOMIALS: dict[tuple[str, DType], Polynomial] = {
 
 
 def permitted_ulp(plan: Plan, task: TaskPlan) -> float | None:
-    """The permitted error of a task's functions of vectors; None: they are those of <math.h>, lane by lane."""
+    """Returns the permitted error of a task's functions of vectors; None: they are those of <math.h>, lane by lane."""
     if not task.task.fast_math:
         return None
     return ULP1 if plan.choice("accuracy", task.index) == "ULP1" else ULP4
@@ -381,7 +384,7 @@ def has_vector_function(op: str, dtype: DType) -> bool:
 
 
 def vector_function(prelude: Prelude, op: str, dtype: DType, lanes: int, ulp: float) -> str:
-    """The name of the function that computes `op` on a vector with an error of at most `ulp`, made available.
+    """Returns the name of the function that computes `op` on a vector with an error of at most `ulp`, made available.
 
     `op` has a vector function (`has_vector_function`). Functions of <math.h> are taken to be within every `ulp`.
     """
@@ -402,7 +405,7 @@ def vector_function(prelude: Prelude, op: str, dtype: DType, lanes: int, ulp: fl
 def _of_libmvec(
     name: str, op: str, dtype: DType, lanes: int, other: str, registers: tuple[str, str]
 ) -> str:
-    """The text of a call of libmvec where the compiler has registers of this size, else of `other`."""
+    """Returns a call of libmvec if the compiler has registers of this size, otherwise of `other`."""
     letter, feature = registers
     v, n = f"{dtype.name}x{lanes}", OPS[op].arity
     symbol = f"_ZGV{letter}N{lanes}{'v' * n}_{math_function(op, dtype)}"
@@ -417,7 +420,7 @@ def _of_libmvec(
 
 
 def _polynomial(prelude: Prelude, op: str, dtype: DType, lanes: int) -> str:
-    """The name of a function of POLYNOMIALS, made available with what it calls."""
+    """Returns the name of a function of POLYNOMIALS, made available with the functions that it calls."""
     vector = prelude.vector_type(dtype, lanes)
     name = f"{op}_{vector}_inline"
     if name in prelude.defined:
@@ -435,7 +438,7 @@ def _polynomial(prelude: Prelude, op: str, dtype: DType, lanes: int) -> str:
 
 
 def _spelled(prelude: Prelude, text: str, op: str, dtype: DType, lanes: int) -> str:
-    """A text of this table for one vector type."""
+    """Returns a text of this table for one vector type."""
     prelude.defined.setdefault("IN_ORDER", _IN_ORDER)
     text = f"IN_ORDER {text}".replace("{\n", "{\n    KEEPS_ORDER\n", 1)
     of = F32 if dtype is DType.f32 else F64

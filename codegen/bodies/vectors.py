@@ -1,7 +1,7 @@
 """Helper functions that generated text may call: vector types, element-wise mathematics, reductions over lanes.
 
-Each helper is named `<operation>_<type>`, e.g. `load_f32x16` or `min_f64`; the emitter notes the names it uses and `prelude`
-writes down exactly those, with what they need themselves.
+Each helper is named `<operation>_<type>`, e.g. `load_f32x16` or `min_f64`. The emitter records the names it uses, and `Prelude`
+writes exactly those helpers, with their own prerequisites.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHIFTS = {"shl": "<<", "shr": ">>", "bit_shr": ">>"}
 
 
 def operator(op: str, dtype: DType) -> str | None:
-    """The operator of C that does what `op` does to values of a type; None where a helper does.
+    """Returns the operator of C that does `op` on values of a type; None if a helper does it.
 
     Sums of signed integers wrap around, which C leaves undefined, and C computes with small ones as int. Halves are computed in
     float and rounded once an operation.
@@ -37,11 +37,11 @@ def _is_plain(op: str, dtype: DType) -> bool:
 
 
 class Helpers(ABC):
-    """How one member of the C family spells vector types and helper functions."""
+    """Vector types and helper functions in one member of the C family."""
 
     @abstractmethod
     def vector_type(self, dtype: DType, lanes: int) -> dict[str, str]:
-        """The definitions of a vector type and of what it rests on, by name."""
+        """Returns the definitions of a vector type and of its prerequisites, by name."""
 
     @abstractmethod
     def function(
@@ -53,23 +53,26 @@ class Helpers(ABC):
         lanes: int,
         other: DType | None,
     ) -> str:
-        """The definition of a helper; what it needs itself it takes from the prelude."""
+        """Returns the definition of a helper, which takes its prerequisites from the prelude."""
 
     def of_vectors(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, ulp: float
     ) -> str:
-        """The name of the function that computes an operation on vectors and errs by at most `ulp`."""
+        """Returns the name of the function that computes an operation on vectors with an error of at most `ulp`."""
         return prelude.use(operation, dtype, lanes)
 
     def divided(
         self, prelude: Prelude, operation: str, dtype: DType, lanes: int, by: int
     ) -> str | None:
-        """The name of the function that divides the integers of a vector by a constant; None where there is none for that."""
+        """Returns the name of the function that divides the integers of a vector by a constant; None if there is none."""
         return None
 
     @abstractmethod
     def printing(self) -> tuple[str, str, tuple[str, ...]]:
-        """What declares a function that prints in one of printf's formats, its name, and what it takes before the format."""
+        """Returns the declaration and the name of a function that prints in one of printf's formats.
+
+        Its arguments before the format are the third part.
+        """
 
 
 # The first assertion that fails leaves its message in `ks_message`, which is empty otherwise; bodies look at `ks_stopped` before
@@ -88,7 +91,7 @@ static void ks_fail(const char *format, ...) {{
 
 
 class Prelude:
-    """Collects helpers and writes their definitions, each after what it uses."""
+    """Collects helpers and writes their definitions, each behind its prerequisites."""
 
     def __init__(self, helpers: Helpers) -> None:
         self.helpers = helpers
@@ -112,7 +115,7 @@ class Prelude:
         return self.helpers.of_vectors(self, operation, dtype, lanes, ulp)
 
     def divided(self, operation: str, dtype: DType, lanes: int, by: int) -> str | None:
-        """Makes a division of vectors by a constant available, and returns its name; None where there is none for that."""
+        """Makes a division of vectors by a constant available, and returns its name; None if there is none."""
         return self.helpers.divided(self, operation, dtype, lanes, by)
 
     def vector_type(self, dtype: DType, lanes: int) -> str:
@@ -124,14 +127,14 @@ class Prelude:
         return name
 
     def printing(self) -> tuple[str, tuple[str, ...]]:
-        """Makes what prints in a format available, and returns its name and what it takes before the format."""
+        """Makes a function like printf available. Returns its name and its arguments before the format."""
         definition, name, first = self.helpers.printing()
         if definition:
             self.defined.setdefault("ks_printing", definition)
         return name, first
 
     def failing(self) -> str:
-        """Makes what ends a call available and returns its name; see FAILING."""
+        """Makes the function that ends a call available, and returns its name; see FAILING."""
         self.printing()
         self.defined.setdefault("ks_fail", FAILING)
         for name in ("ks_stopped", "ks_message"):
@@ -140,7 +143,7 @@ class Prelude:
 
     @property
     def may_fail(self) -> bool:
-        """Whether a call may end early."""
+        """True if a call may end early."""
         return "ks_fail" in self.defined
 
     def text(self) -> str:
@@ -150,7 +153,7 @@ class Prelude:
 def scalar_helper(
     prelude: Prelude, name: str, operation: str, dtype: DType, other: DType | None = None
 ) -> str:
-    """The definition of an operation on scalars."""
+    """Returns the definition of an operation on scalars."""
     c = SCALAR_TYPES[dtype.name]
     result = SCALAR_TYPES[OPS[operation].result(dtype).name] if operation in OPS else c
     one = f"static inline {result} {name}({c} x) {{"
@@ -174,7 +177,10 @@ def scalar_helper(
 
 
 def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
-    """In float, rounded once: as if it had been computed in halves, for + - * / and the square root."""
+    """Returns an operation on halves: in float, rounded once.
+
+    For + - * / and the square root this equals a computation in halves.
+    """
     operation = operation.removeprefix("exact_")  # nothing is contracted with what is converted
     if operation in ("add", "sub", "mul", "div"):
         return f"{two} return (_Float16)((float)a {INFIX[operation]} (float)b); }}"
@@ -192,8 +198,9 @@ def _of_half(prelude: Prelude, operation: str, one: str, two: str) -> str:
 
 
 def _with_near(dtype: DType, found: str, too_far: str) -> str:
-    """Text of // and % where multiply-adds are instructions and the quotient is small: its floor q may be one too large, and
-    a - q * b is exact then. Nothing is found of infinities and of what is no number.
+    """Returns text of // and % for machines with multiply-add instructions, if the quotient is small.
+
+    Its floor q may be one too large, and a - q * b is exact then. Infinities and NaNs are left to the text behind it.
     """
     f, c = "f" if dtype is DType.f32 else "", SCALAR_TYPES[dtype.name]
     most = "0x1p22f" if dtype is DType.f32 else "0x1p51"
@@ -209,9 +216,10 @@ def _with_near(dtype: DType, found: str, too_far: str) -> str:
 
 
 def exact(operation: str, opening: str, dtype: DType, lanes: int) -> str:
-    """A sum, difference or product that compilers do not contract with others. clang contracts within a statement only, others
-    look through functions: a sum of barriers is no part of a multiply-add, but gcc forgets them where it makes vectors by itself;
-    a product that is a multiply-add already is none either.
+    """Returns a sum, difference or product that compilers do not contract with others.
+
+    clang contracts within a statement only, others look through functions. A sum of barriers is no part of a multiply-add, but gcc
+    forgets them in loops that it vectorises by itself. A product that is a multiply-add already is none either.
     """
     sign = INFIX[operation]
     plain = f"    return a {sign} b;\n"
@@ -266,7 +274,7 @@ def _of_floats(prelude: Prelude, operation: str, one: str, two: str, dtype: DTyp
 
 
 def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
-    """An atomic update of an element that gives its old value."""
+    """Returns an atomic update of an element that gives its old value."""
     opening = f"static inline {c} {name}({c} *place, {c} b) {{\n"
     if not dtype.is_float and operation in ("add", "bit_and", "bit_or", "bit_xor"):
         built_in = f"__atomic_fetch_{operation.removeprefix('bit_')}"
@@ -282,7 +290,7 @@ def _fetching(name: str, operation: str, c: str, dtype: DType) -> str:
 
 
 def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DType) -> str:
-    """What C leaves undefined wraps around: computed without a sign, in 32 bits at least."""
+    """Returns an operation that wraps around if C leaves it undefined: computed without a sign, in 32 bits at least."""
     c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
     u = own if dtype.size_bytes >= 4 else "uint32_t"
     n_bits = 8 * dtype.size_bytes
@@ -324,8 +332,9 @@ def _of_integers(prelude: Prelude, operation: str, one: str, two: str, dtype: DT
 
 
 def _division(operation: str, dtype: DType) -> str:
-    """A division of integers that is defined for all of them, as NumPy defines it: by zero it gives 0, and the least integer
-    divided by -1 wraps. The instruction itself ends the process in both cases.
+    """Returns a division of integers that is defined for all of them, as in NumPy.
+
+    By zero it gives 0, and the least integer divided by -1 wraps. The instruction itself ends the process in both cases.
     """
     is_quotient = operation in ("floordiv", "raw_div")
     plain = "a / b" if is_quotient else "a % b"
@@ -342,7 +351,7 @@ def _division(operation: str, dtype: DType) -> str:
 
 
 def _power(dtype: DType) -> str:
-    """By repeated squares, modulo what the type holds; see `power` of kernels/ir/op_semantics.py."""
+    """Returns a power by repeated squares, modulo the type's range; see `power` of kernels/ir/op_semantics.py."""
     c, own = SCALAR_TYPES[dtype.name], SCALAR_TYPES[unsigned(dtype).name]
     u = own if dtype.size_bytes >= 4 else "uint32_t"
     negative = "    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
@@ -358,13 +367,13 @@ def _power(dtype: DType) -> str:
 
 
 def math_function(operation: str, dtype: DType) -> str | None:
-    """The C library function of an operation on floating-point scalars."""
+    """Returns the C library function of an operation on floating-point scalars; None if there is none."""
     if dtype not in (DType.f32, DType.f64) or operation not in OPS or not OPS[operation].c:
         return None
     return OPS[operation].c + ("f" if dtype is DType.f32 else "")
 
 
 def uses_math(text: str) -> bool:
-    """Whether a text in C needs <math.h>."""
+    """True if a text in C needs <math.h>."""
     names = "|".join((*(op.c for op in OPS.values() if op.c), "fma", "copysign"))
     return re.search(rf"\b(({names})f?|NAN|INFINITY)\b", text) is not None

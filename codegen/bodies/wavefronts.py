@@ -1,6 +1,6 @@
-"""A sweep by wavefronts: tiles of its skewed nest, diagonal by diagonal, those of one diagonal shared out to the threads of a team.
+"""Wavefront sweep: tiles of a skewed nest, diagonal by diagonal; the threads of a team share the tiles of each diagonal.
 
-A thread has the same rows of tiles in every diagonal, so that what it wrote last is in its caches.
+A thread has the same rows of tiles in every diagonal, so that its latest writes are in its caches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Write = Callable[[tuple[ir.Stmt, ...]], tuple[c.CStmt, ...]]
 
 
 def wavefront(w: Builder, v: BodyValues, wave: Wave, write: Write) -> tuple[c.CStmt, ...]:
-    """What each thread of a team runs. `write` gives the statements of an iteration, with its locals, for the indices in `v`."""
+    """Returns the statements that each thread of a team runs.
+
+    `write` gives the statements of an iteration, with its locals, for the indices in `v`.
+    """
     names = ("diagonal", "tile", "first", "last", "row_begin", "row_end", "begin", "end")
     diagonal, tile, first, last, row, row_end, begin, end = (c.Id(w.fresh(x)) for x in names)
     tid, n_threads, zero, one = c.Id("tid"), c.Id("n_threads"), c.Num("0"), c.Num("1")
@@ -65,7 +68,7 @@ def _tile(
     ends: tuple[c.CExpr, c.CExpr, c.CExpr, c.CExpr],
     write: Write,
 ) -> tuple[c.CStmt, ...]:
-    """The iterations of a tile of these rows and skewed indices."""
+    """Returns the iterations of a tile of these rows and skewed indices."""
     row, row_end, begin, end = ends
     sweep = wave.sweep
     i, j = c.Id(w.fresh(sweep.outer.partition("@")[0])), c.Id(w.fresh(sweep.inner.loop))

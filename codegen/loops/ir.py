@@ -6,26 +6,26 @@
     Late    ::= the loop around it, Node*                            for the iteration of that loop before the present one
     Alone   ::= n, Node*                                             for the first n threads of those that are here
     InBlocks ::= task, Loop                                          the iterations of the loop, sorted by block: one colour of
-                                                                     blocks after another, between which its threads meet
-    Barrier ::=                                                      all threads of a team, or of a block of a GPU, meet
+                                                                     blocks after another; its threads synchronise in between
+    Barrier ::=                                                      all threads of a team, or of a block of a GPU, synchronise
     Phase   ::= Body                                                 one register tile of a task
               | JoinedBodies                                         of several tasks with bodies of statements, as one body
               | FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
               | PackBlock | PackFirstBlock | OpenBlock | PackRest    blocks of operands
-              | StartCopies | AwaitCopies | AdvanceCopies            blocks that travel into shared memory by themselves
+              | StartCopies | AwaitCopies | AdvanceCopies            asynchronous copies of blocks into shared memory
               | ClearCopies | AddCopies                              of arrays that each thread updates a copy of
               | CountIterations | StartBlocks | SortIterations       a counting sort of iterations by block
 
-What a loop's `schedule` means:
+Values of a loop's `schedule`:
 
     SEQUENTIAL  every thread that is here runs all iterations
     BLOCKED     each thread of the team runs a contiguous part of them
     CYCLIC      the threads of the team take them in turn
-    GUIDED      a thread takes a part of those that are left when it is done with its last one
-    BALANCED    each thread runs a contiguous part, of which the rows are as much work as those of others
-    GRID        each block of a GPU runs one
+    GUIDED      each thread takes a part of the remaining ones whenever it has finished its last part
+    BALANCED    each thread runs a contiguous part, whose rows are as much work as those of other parts
+    GRID        each block of a GPU runs one of them
 
-codegen/loops/verify.py says which trees are well formed, codegen/loops/text.py is how they are printed.
+codegen/loops/verify.py defines well-formed trees, codegen/loops/text.py prints them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from ...kernels.ir.kernel import Expr, Stmt
 from ...space.backbone import MID, OUTER, Operand
 from ..plan.plan import LoopPlan, Member, TaskPlan
 
-# Numbers that one thread adds up: a team is no sooner done with so few, since it has to meet first.
+# Numbers that one thread adds up: a team is no faster with so few, since it has to synchronise first.
 _FEW = 2048
 
 
 class Schedule(Enum):
-    """Who runs the iterations of a loop."""
+    """Schedules of a loop: the threads or blocks that run its iterations."""
 
     SEQUENTIAL = auto()
     BLOCKED = auto()
@@ -59,7 +59,7 @@ OF_TEAMS = (Schedule.BLOCKED, Schedule.CYCLIC, Schedule.GUIDED, Schedule.BALANCE
 
 
 class Runs(Enum):
-    """Who runs a launch."""
+    """Executors of a launch."""
 
     ONE_THREAD = auto()
     TEAM = auto()  # of threads of a CPU
@@ -67,7 +67,7 @@ class Runs(Enum):
 
 
 class Tails(Enum):
-    """What a loop does with register tiles that its end cuts."""
+    """Treatments of register tiles that the end of a loop cuts."""
 
     ROWS_BEHIND = (
         auto()
@@ -79,7 +79,7 @@ class Tails(Enum):
 
 
 class Owner(Enum):
-    """Who has the accumulators of a reduction."""
+    """Owners of the accumulators of a reduction."""
 
     REGISTERS = auto()
     THREAD = auto()  # each thread an array of its own
@@ -92,15 +92,16 @@ class Owner(Enum):
 
 @dataclass(frozen=True)
 class Body:
-    """One register tile of the task."""
+    """Computes one register tile of the task."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class JoinedBodies:
-    """Bodies of these tasks, one after the other in each iteration of loops that they share, as the body of the first: what they
-    have in common is computed once.
+    """Computes the bodies of these tasks, one after the other in each iteration of loops that they share, as the body of the first.
+
+    Common values are computed once.
     """
 
     tasks: tuple[int, ...]
@@ -113,56 +114,56 @@ class JoinedBodies:
 
 @dataclass(frozen=True)
 class FillSums:
-    """Memory accumulators take the neutral element."""
+    """Sets memory accumulators to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class PrefetchSums:
-    """Memory is asked for the memory accumulators that a register tile is added to."""
+    """Prefetches the memory accumulators that a register tile is added to."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class ResetSums:
-    """Register accumulators take the neutral element."""
+    """Sets register accumulators to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class FlushSums:
-    """Register accumulators are added to memory accumulators, or stored as partial results of this thread or block."""
+    """Adds register accumulators to memory accumulators, or stores them as partial results of this thread or block."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class ReduceThreads:
-    """The accumulators of the threads of a block that share a result are combined; all of them get it."""
+    """Combines the accumulators of the threads of a block that share a result; all of them get it."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class FinishSums:
-    """Finished values are stored."""
+    """Stores finished values."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class CombineSums:
-    """Partial results of all threads are combined, finished and stored."""
+    """Combines, finishes and stores the partial results of all threads."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class PackBlock:
-    """A block of an operand is packed: by the threads that are here, each for itself or all together."""
+    """Packs a block of an operand: by the present threads, each for itself or all together."""
 
     task: int
     operand: Operand
@@ -170,7 +171,7 @@ class PackBlock:
 
 @dataclass(frozen=True)
 class PackFirstBlock:
-    """Before the loop from block to block of an operand that is double-buffered: its first block is packed."""
+    """Packs the first block of a double-buffered operand, before the loop from block to block."""
 
     task: int
     operand: Operand
@@ -178,7 +179,7 @@ class PackFirstBlock:
 
 @dataclass(frozen=True)
 class OpenBlock:
-    """At the head of that loop: which half of the buffer holds the present block, and what there is to pack of the next one."""
+    """Determines, at the head of that loop, the half of the buffer with the present block, and the part of the next one to pack."""
 
     task: int
     operand: Operand
@@ -186,7 +187,7 @@ class OpenBlock:
 
 @dataclass(frozen=True)
 class PackRest:
-    """At its end: the slices of the next block that are left are packed."""
+    """Packs the remaining slices of the next block, at the end of that loop."""
 
     task: int
     operand: Operand
@@ -194,7 +195,7 @@ class PackRest:
 
 @dataclass(frozen=True)
 class Copy:
-    """An operand of a task of which blocks travel into shared memory, `stages` of them at a time."""
+    """An operand of a task whose blocks are copied into shared memory asynchronously, `stages` of them at a time."""
 
     task: int
     operand: Operand
@@ -203,7 +204,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class StartCopies:
-    """Before the loop from tile to tile: the copies of its first tiles start."""
+    """Starts the copies of the first tiles, before the loop from tile to tile."""
 
     copies: tuple[Copy, ...]
     holder: Loop  # without its nodes
@@ -215,7 +216,7 @@ class StartCopies:
 
 @dataclass(frozen=True)
 class AwaitCopies:
-    """The copies of this iteration's tile have arrived, as far as this thread made them; a barrier follows."""
+    """Waits for the copies of this iteration's tile, as far as this thread made them; a barrier follows."""
 
     copies: tuple[Copy, ...]
     holder: Loop
@@ -227,7 +228,7 @@ class AwaitCopies:
 
 @dataclass(frozen=True)
 class AdvanceCopies:
-    """The copies of the last tile for which there is room start: behind the barrier nobody uses what was there."""
+    """Starts the copies of the last tile for which there is room. Behind the barrier no thread uses the old contents."""
 
     copies: tuple[Copy, ...]
     holder: Loop
@@ -239,35 +240,35 @@ class AdvanceCopies:
 
 @dataclass(frozen=True)
 class ClearCopies:
-    """A thread's copies of the arrays that a task scatters to take the neutral element."""
+    """Sets a thread's copies of the arrays that a task scatters to, to the neutral element."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class AddCopies:
-    """The copies of all threads are combined with the arrays, of which each thread takes a part."""
+    """Combines the copies of all threads with the arrays, of which each thread takes a part."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class CountIterations:
-    """Each thread finds the blocks of its part of the iterations, and counts them."""
+    """Each thread determines the blocks of its part of the iterations, and counts them."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class StartBlocks:
-    """One thread adds the counts up to where each block begins, and each thread's part of it."""
+    """One thread adds the counts up to the begin of each block, and of each thread's part of it."""
 
     task: int
 
 
 @dataclass(frozen=True)
 class SortIterations:
-    """Each thread puts its part of the iterations to their blocks."""
+    """Each thread sorts its part of the iterations into their blocks."""
 
     task: int
 
@@ -286,7 +287,7 @@ Phase = Body | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
 
 @dataclass(frozen=True)
 class Strips:
-    """A loop runs in strips of `length` iterations, and packs a slice of each of these operands of tasks at the head of each."""
+    """Strips of a loop: `length` iterations each. At the head of a strip, a slice of each of these operands of tasks is packed."""
 
     length: int
     packs: tuple[tuple[int, Operand], ...]
@@ -294,9 +295,11 @@ class Strips:
 
 @dataclass(frozen=True)
 class Within:
-    """A loop leaves out what lies wholly outside of cuts of its one task, whose other loops are around it or take all values.
+    """Iteration-domain constraints of a loop: it leaves out iterations wholly outside of the cuts of its one task. The other loops
+    of the task are around it or take all values.
 
-    Where `splits`, all loops of the task's branch have begun: where no iteration of a register tile is outside, none is tested.
+    With `splits`, all loops of the task's branch have begun. A register tile without an iteration outside is then computed without
+    tests.
     """
 
     cuts: tuple[Cut, ...]
@@ -305,11 +308,11 @@ class Within:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of the launch. `step` iterations of the source loop pass with each iteration of this one.
+    """A loop of the launch. Each iteration of it covers `step` iterations of the source loop.
 
-    Where there are `ends`, it ends at the largest of these values, which a run computes before it begins, or at `extent`.
-    Where `is_last`, only the last of them is run: what a late task has left to do. `unit`: of a BLOCKED loop, the iterations of the
-    source loop that threads are given multiples of.
+    With `ends`, it ends at the largest of these values, which a run computes before it begins, and at `extent` at the latest. With
+    `is_last`, only its last iteration runs, for the rest of a retimed task. `unit`, of a BLOCKED loop: threads get multiples of so
+    many iterations of the source loop.
     """
 
     members: tuple[Member, ...]
@@ -336,7 +339,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Late:
-    """What runs for the iteration of `loop` (without its nodes) before the present one, if there is one."""
+    """Nodes that run for the previous iteration of `loop` (given without its nodes), if there is one."""
 
     loop: Loop
     children: tuple[Node, ...]
@@ -344,7 +347,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Alone:
-    """What the first `n_threads` of the threads that are here run, while the others go on to what is behind it."""
+    """Nodes that only the first `n_threads` of the present threads run. The others continue behind it."""
 
     n_threads: int
     children: tuple[Node, ...]
@@ -352,10 +355,11 @@ class Alone:
 
 @dataclass(frozen=True)
 class InBlocks:
-    """The iterations of a task's loop, its only child, block by block as they were sorted; as many at once as the loop steps over.
+    """A sorted loop: runs the iterations of a task's loop, its only child, block by block in sorted order, and as many at once as
+    the loop's step.
 
-    Blocks of one colour are shared out by what is in them, and worked on before those of the next: the threads meet in between.
-    A block's tiles, where there are any, are cleared before its iterations and added to their arrays behind them.
+    Blocks of one colour are distributed by their contents, and run before those of the next. The threads synchronise in between. A
+    block's tiles, if it has any, are cleared before its iterations and added to their arrays behind them.
     """
 
     task: int
@@ -365,22 +369,23 @@ class InBlocks:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of the launch, or of a block of a GPU, meet."""
+    """All threads of the launch, or of a block of a GPU, synchronise."""
 
 
 Node = Loop | Late | Alone | InBlocks | Barrier | Phase
 
 
-# --- what a launch knows besides ---
+# --- other parts of a launch ---
 
 
 @dataclass(frozen=True)
 class AccumulatorPlan:
-    """Where a reduction is accumulated.
+    """Placement of a reduction's accumulators.
 
-    `extents` gives, for each loop that indexes the result, how much of it is live at once: the whole loop, a tile (`MID` level
-    inside the reduction) or a register tile. There are `n_partials` arrays of partial results. Those `in_result` are elements of
-    the result itself, and finished as they are. Of `padded` loops the register tile that the end cuts is computed whole.
+    `extents` gives, for each loop that indexes the result, the part that is live at once. It is the whole loop, a tile (`MID` level
+    inside the reduction) or a register tile. There are `n_partials` arrays of partial results. With `in_result`, accumulators are
+    elements of the result itself, and finished as they are. For `padded` loops the register tile that the end cuts is computed
+    whole.
     """
 
     owner: Owner
@@ -394,23 +399,23 @@ class AccumulatorPlan:
 
     @property
     def has_room(self) -> bool:
-        """Whether its array has room for whole register tiles, of which the last may reach beyond the end of a loop."""
+        """True if the array has room for whole register tiles. The last of them may reach beyond the end of a loop."""
         return self.owner is Owner.THREAD and not self.in_result
 
     @property
     def overhangs(self) -> frozenset[str]:
-        """The padded loops beyond whose ends the array has no room: what lies there is left out when it is flushed."""
+        """The padded loops beyond whose ends the array has no room. The flush leaves out elements there."""
         return frozenset() if self.has_room else self.padded
 
     @property
     def is_small(self) -> bool:
-        """Whether one thread combines partial results: sharing them out costs more."""
+        """True if one thread combines partial results: distributing them costs more."""
         return self.n_partials * prod(self.extents.values()) < _FEW
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of a slice along one loop: so many, a number of iterations apart."""
+    """Cache lines of a slice along one loop: `count` lines, `apart` iterations from one to the next."""
 
     count: int
     apart: int
@@ -418,7 +423,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class InStrips:
-    """The lines of a slice and for which cache they are asked, and the iterations of the innermost loop in a strip."""
+    """Lines of a slice, the cache that they are prefetched into, and the iterations of the innermost loop in a strip."""
 
     across: Lines
     along: Lines
@@ -428,11 +433,11 @@ class InStrips:
 
 @dataclass(frozen=True)
 class DoubleBuffer:
-    """An operand of two loops of which the next block is packed while the present one is used, a block for each iteration of the
-    outer dim of `holder`.
+    """Double buffer of an operand of two loops: the next block is packed while the present one is used. There is a block for each
+    iteration of the outer level of `holder`.
 
-    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `in_strips` is None
-    where there is no loop around an innermost one: then the next block is packed when the present one has been used.
+    A block has `chunks` slices for each register tile of `across`; each has `chunk` iterations of `along`. `in_strips` is None if
+    there is no loop around an innermost one. The next block is then packed after the present one has been used.
     """
 
     holder: str
@@ -445,7 +450,7 @@ class DoubleBuffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch; `after`: what one thread does when its team is done."""
+    """One launch. `after`: nodes that one thread runs after the team has ended."""
 
     tasks: tuple[int, ...]  # in the order of their bodies
     nodes: tuple[Node, ...]
@@ -463,12 +468,12 @@ class Launch:
 
 
 def loop_of(loop: Loop, task: int) -> str:
-    """The loop of a task that a node stands for; "" where it is none of the task's."""
+    """Returns the loop of a task that a node stands for; "" if it is none of the task's."""
     return next((m.loop for m in loop.members if m.task == task), "")
 
 
 def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple[list[Loop], int]]:
-    """Each body with the loops around it, outermost first."""
+    """Yields the loops around each body, outermost first, with the task of the body."""
     for n in nodes:
         match n:
             case Loop():
@@ -483,7 +488,7 @@ def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple
 
 
 def loops_in(nodes: Sequence[Node]) -> Iterator[Loop]:
-    """All loops, outer ones before inner ones, but not what is late: that stands a second time in a loop of its own."""
+    """Yields all loops, outer ones before inner ones, except retimed ones (`Late`): these occur again in a loop of their own."""
     for n in nodes:
         if isinstance(n, Loop):
             yield n
@@ -498,7 +503,7 @@ def has_parallel(node: Node) -> bool:
 
 
 def phases_of(node: Node) -> Iterator[Phase]:
-    """The phases in a node, in order."""
+    """Yields the phases in a node, in order."""
     match node:
         case Loop() | Late() | Alone() | InBlocks():
             for c in node.children:
@@ -510,7 +515,7 @@ def phases_of(node: Node) -> Iterator[Phase]:
 
 
 def last_loop_plan(loop: Loop, tasks: tuple[TaskPlan, ...], member: Member) -> LoopPlan | None:
-    """The loop plan of a member if `loop` is its innermost loop, so that register tiles start at its index."""
+    """Returns the loop plan of a member if `loop` is its innermost loop, so that register tiles start at its index; else None."""
     p = tasks[member.task].loop(member.loop)
     innermost = MID if p.has_mid_loop else OUTER
     return p if loop.level == innermost else None

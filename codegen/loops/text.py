@@ -1,4 +1,4 @@
-"""The loop IR as text: one line a node, in the order in which it runs. Stable, so that golden files can hold it."""
+"""Text of the loop IR: one line a node, in the order in which nodes run. Stable, so that golden files can hold it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .ir import (
 
 
 def show_launch(launch: Launch, plan: Plan) -> str:
-    """A launch: who runs it, where its sums are, its nodes."""
+    """Returns the text of a launch: its executor, its accumulators, its nodes."""
     who = {Runs.ONE_THREAD: "one thread", Runs.TEAM: "a team", Runs.GRID: "a grid"}
     lines = [f"launch of {who[launch.runs]}"]
     for t, sums in launch.accumulators.items():
@@ -93,7 +93,7 @@ def _loop(plan: Plan, n: Loop) -> str:
 
 
 def _words(node: Node) -> str:
-    """The name of a phase as words."""
+    """Returns the name of a phase as words."""
     name = type(node).__name__
     return "".join(f" {x.lower()}" if x.isupper() else x for x in name).strip()
 

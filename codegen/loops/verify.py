@@ -1,4 +1,4 @@
-"""What makes a tree of the loop IR well formed. Holds after every pass; a tree that is not is a bug of the pass."""
+"""Verifier of the loop IR. A tree is well formed after every pass; an ill-formed one is a bug of the pass."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from .ir import (
 
 
 class IllFormedError(AssertionError):
-    """A tree of the loop IR says something that no launch can mean."""
+    """Raised for a tree of the loop IR that no launch corresponds to."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A phase with what is around it, outermost first."""
+    """A phase with the nodes around it, outermost first."""
 
     phase: Phase
     around: tuple[Loop | Late | Alone | InBlocks, ...]
@@ -58,7 +58,7 @@ class _Place:
 
 
 def verify(launch: Launch, plan: Plan) -> None:
-    """Raises IllFormedError with the first thing that is wrong with a launch."""
+    """Raises IllFormedError with the first fault of a launch."""
     nodes = (*launch.nodes, *launch.after)
     _lists(nodes, ())
     places = list(_places(nodes, ()))
@@ -90,7 +90,7 @@ def _places(
 
 
 def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
-    """Loops, barriers and what few threads run, list by list."""
+    """Verifies loops, barriers and nodes of few threads, list by list."""
     for before, n in zip((None, *nodes), nodes, strict=False):
         match n:
             case Loop():
@@ -123,7 +123,7 @@ def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
 def _in_blocks(
     task: int, n_colours: int, children: Sequence[Node], around: tuple[Node, ...]
 ) -> None:
-    """The loop is the task's alone, and where its threads meet nobody has parted."""
+    """Verifies that the loop is the task's alone, and that no thread has parted where its threads synchronise."""
     is_own = (
         len(children) == 1
         and isinstance(children[0], Loop)
@@ -165,7 +165,7 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
 
 
 def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
-    """Each task has one body, and another one where it is late, each inside all of its loops once."""
+    """Verifies that each task has one body, and another one if it is retimed, each inside all of its loops once."""
     found = [p for p in places if isinstance(p.phase, Body)]
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
@@ -203,7 +203,9 @@ _STEPS = {
 
 
 def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
-    """The phases of a reduction come in order, each once, and, where this is all of it, those that its sums need are there."""
+    """Verifies that the phases of a reduction come in order, each once. With `is_whole`, the phases that its accumulators need must
+    exist.
+    """
     for t, sums in launch.accumulators.items():
         kinds = [type(p.phase) for p in places if p.phase.task == t and isinstance(p.phase, _SUMS)]
         if not kinds:
@@ -220,7 +222,9 @@ def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
 
 
 def _blocks(launch: Launch, places: Sequence[_Place]) -> None:
-    """Blocks of operands are packed before the body that uses them, and travel with a barrier between."""
+    """Verifies that blocks of operands are packed before the body that uses them. Asynchronous copies start before their loop, and
+    advance at its head.
+    """
     bodies = {p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, Body)}
     kinds: dict[tuple[int, str], list[type[Phase]]] = {}
     for k, place in enumerate(places):

@@ -1,7 +1,7 @@
-"""Barriers of a launch: placed where a hazard between two threads needs one, nowhere else.
+"""Barrier placement: a launch gets a barrier where a hazard between two threads needs one, nowhere else.
 
-Every array and buffer that threads share is touched by phases. Two touches of the same one, of which one writes, are a hazard,
-unless both are made by the same thread in the order of the tree: `by` names who makes a touch.
+Phases touch the arrays and buffers that threads share. Two touches of one array are a hazard if at least one of them writes. Two
+touches by the same thread are no hazard, since they are in the order of the tree. `by` names the threads that make a touch.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from ..loops.ir import (
 )
 from ..plan.plan import Plan, TaskPlan
 
-_ONE_THREAD = "one thread"  # of a team: it alone runs what is in no parallel loop
+_ONE_THREAD = "one thread"  # of a team: it alone runs the nodes outside of parallel loops
 _OWN_PART = "own part"  # of a thread: no other thread touches it
-_COPIERS = "copiers"  # what a block copies, its threads copy in the same way each time
+_COPIERS = "copiers"  # the threads of a block divide a copy in the same way each time
 
 
 @dataclass(frozen=True)
 class Touch:
-    """A read or write of what threads share. Two of them with a name in `by` in common are in order without a barrier."""
+    """A read or write of shared data. Two touches with a common name in `by` are in order without a barrier."""
 
     array: str
     is_write: bool
@@ -59,26 +59,31 @@ class Touch:
 
 @dataclass(frozen=True)
 class Threads:
-    """Which loops all threads go through together, so that barriers may stand in them, and what a node in no such loop touches."""
+    """The threads of a team or block, for barrier placement. `enter` is true for loops that all threads run together, so that
+    barriers may stand in them. `touches` returns the touches of a node that is no such loop.
+    """
 
     enter: Callable[[Loop], bool]
     touches: Callable[[Node], Sequence[Touch]]
 
 
 def place_team_barriers(launch: Launch, plan: Plan) -> Launch:
-    """Barriers of a team of a CPU. A thread alone needs none."""
+    """Places the barriers for a team of a CPU. A single thread needs none."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_placed(of_team(launch, plan), launch.nodes, is_loop=False))
 
 
 def place_block_barriers(launch: Launch, plan: Plan) -> Launch:
-    """Barriers of the blocks of a GPU. The iterations of one task are shared out to threads in one way: they never have to wait."""
+    """Places the barriers for the blocks of a GPU.
+
+    All iterations of one task are distributed to threads in the same way, so they need no barrier among themselves.
+    """
     return replace(launch, nodes=_placed(of_block(plan), launch.nodes, is_loop=False))
 
 
 def of_team(launch: Launch, plan: Plan) -> Threads:
-    """The threads of a CPU's team."""
+    """Returns the threads of a CPU's team."""
     return Threads(
         lambda loop: not loop.is_parallel and has_parallel(loop),
         lambda node: list(_team_touches(launch, plan, node)),
@@ -86,12 +91,12 @@ def of_team(launch: Launch, plan: Plan) -> Threads:
 
 
 def of_block(plan: Plan) -> Threads:
-    """The threads of a block of a GPU."""
+    """Returns the threads of a block of a GPU."""
     return Threads(lambda loop: True, lambda node: list(_block_touches(plan, node)))
 
 
 def _placed(threads: Threads, nodes: Sequence[Node], is_loop: bool) -> tuple[Node, ...]:
-    """The nodes with barriers; `is_loop`: the end of the list is followed by its beginning."""
+    """Returns the nodes with barriers. With `is_loop`, the end of the list is followed by its beginning."""
     placed: list[Node] = []
     pending: list[Touch] = []
     for n in nodes:
@@ -114,7 +119,8 @@ def _conflict(before: Sequence[Touch], behind: Sequence[Touch]) -> bool:
 
 
 def _reached(threads: Threads, nodes: Sequence[Node], step: int = 1) -> tuple[list[Touch], bool]:
-    """What is touched up to the first barrier, from the front or the back, and whether there is one.
+    """Returns the touches up to the first barrier, and True if there is one. A `step` of 1 searches from the front, -1 from the
+    back.
 
     Each loop runs at least once.
     """
@@ -132,11 +138,13 @@ def _reached(threads: Threads, nodes: Sequence[Node], step: int = 1) -> tuple[li
     return found, False
 
 
-# --- what is touched ---
+# --- touches of nodes ---
 
 
 def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
-    """What the threads of a team share: arrays, blocks that they pack together, and sums of the team."""
+    """Yields the touches of data that the threads of a team share: arrays, blocks that they pack together, and accumulators of the
+    team.
+    """
     alone = frozenset([_ONE_THREAD]) if _is_serial(plan, node) else frozenset[str]()
     on_chip = {(f.consumer, f.array) for t in plan.tasks for f in (*t.registers, *t.shared)}
     for p in phases_of(node):
@@ -168,7 +176,7 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
 
 
 def _scatter_touches(p: Phase, task: TaskPlan, alone: frozenset[str]) -> Iterator[Touch]:
-    """What a sort of iterations, or what is done to copies, touches besides; a body updates the copies of its thread."""
+    """Yields the additional touches of a counting sort and of private copies. A body updates the copies of its own thread."""
     own, t = alone | {_OWN_PART}, task.index
     match p:
         case CountIterations():
@@ -196,7 +204,7 @@ def _scatter_touches(p: Phase, task: TaskPlan, alone: frozenset[str]) -> Iterato
 
 
 def _is_serial(plan: Plan, node: Node) -> bool:
-    """Whether one thread of a team alone runs a node that is in no parallel loop."""
+    """True if one thread of a team runs the node alone, for a node that is in no parallel loop."""
     match node:
         case Loop():
             return not has_parallel(node)
@@ -213,7 +221,7 @@ def _is_serial(plan: Plan, node: Node) -> bool:
 
 
 def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
-    """What the threads of a block of a GPU share: arrays, values in shared memory and blocks of operands there."""
+    """Yields the touches of data that the threads of a GPU's block share: arrays, and values and operand blocks on chip."""
     on_chip = {
         (f.consumer, f.array): kind
         for t in plan.tasks
@@ -252,19 +260,19 @@ def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
 
 
 def _is_map(p: Phase, task: TaskPlan) -> bool:
-    """Whether a phase computes what its task stores."""
+    """True if a phase computes the values that its task stores: the body of a task that is no reduction."""
     return isinstance(p, Body) and not task.task.is_reduction
 
 
 def _reads(p: Phase, task: TaskPlan) -> Iterator[str]:
-    """The arrays of the sequence that a body, or what finishes a reduction, reads."""
+    """Yields the arrays of the sequence that a body reads, or the end of a reduction."""
     in_finish = isinstance(p, FinishSums | CombineSums)
     if isinstance(p, Body) or in_finish:
         yield from dict.fromkeys(a.array for a, late in task_reads(task.task) if late == in_finish)
 
 
 def _places(p: Phase, task: TaskPlan, array: str) -> Iterable[str]:
-    """Where a phase reads an array: in memory, and in blocks of the operands that hold its accesses."""
+    """Returns the places where a phase reads an array: memory, and the blocks of operands that hold its accesses."""
     if not isinstance(p, Body):
         return (array,)
     reads = (a for a, late in task_reads(task.task) if a.array == array and not late)
@@ -273,7 +281,7 @@ def _places(p: Phase, task: TaskPlan, array: str) -> Iterable[str]:
 
 
 def _writes(p: Phase, task: TaskPlan) -> Iterator[str]:
-    """The arrays of the sequence that it writes."""
+    """Yields the arrays of the sequence that a phase writes."""
     if isinstance(p, FinishSums | CombineSums) or _is_map(p, task):
         if not task.task.is_structured:
             yield from sorted(arrays_written(task.task))
@@ -289,30 +297,30 @@ def accumulator_name(task: int) -> str:
 
 
 def block_name(task: int, site: str) -> str:
-    """Of the block of an operand that all threads of a team pack."""
+    """Name of an operand's block that all threads of a team pack."""
     return f"block of {site} of task {task}"
 
 
 def counts_name(task: int) -> str:
-    """Of how many iterations of each thread are in each block."""
+    """Name of the numbers of iterations that each thread has in each block."""
     return f"counts of task {task}"
 
 
 def order_name(task: int) -> str:
-    """Of the iterations of a task in the order of their blocks, and where each block begins."""
+    """Name of a task's iterations in the order of their blocks, with the start of each block."""
     return f"order of task {task}"
 
 
 def copies_name(task: int) -> str:
-    """Of what each thread of a team has of the arrays that a task scatters to."""
+    """Name of the private copies, for each thread of a team, of the arrays that a task scatters to."""
     return f"copies of task {task}"
 
 
 def shared_name(array: str) -> str:
-    """Of a value in the shared memory of a block."""
+    """Name of a value in the shared memory of a block."""
     return f"shared value of {array}"
 
 
 def copy_name(task: int, site: str) -> str:
-    """Of a block of an operand in shared memory."""
+    """Name of an operand's block in shared memory."""
     return f"copy of {site} for task {task}"

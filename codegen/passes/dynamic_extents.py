@@ -1,4 +1,7 @@
-"""Loops of which only a run knows the length, over lists say, end where it says: so threads share out what there is."""
+"""Dynamic loop ends: a loop whose length is computed at run time, over a list for example, ends there.
+
+So threads share out only the iterations that exist.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ..plan.plan import Plan
 
 
 def end_loops(launch: Launch, plan: Plan) -> Launch:
-    """Each loop one by one whose bodies all say where it ends has these ends. A merged one goes on to the last of them."""
+    """Sets the ends of each loop of step 1 whose bodies all define its end. A merged loop ends at the last of them."""
     return replace(launch, nodes=_ended(launch.nodes, plan))
 
 

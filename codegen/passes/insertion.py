@@ -1,4 +1,4 @@
-"""How passes put phases beside loops and bodies."""
+"""Insertion of phases around loops and bodies, as passes use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPENING = (StartCopies, PackFirstBlock, FillSums, PrefetchSums, ResetSums)
 
 @dataclass
 class Beside:
-    """What comes before a loop, at its head, at its end, and after it."""
+    """Phases to insert before a loop, at its head, at its end, and after it."""
 
     before: list[Node] = field(default_factory=list)
     head: list[Node] = field(default_factory=list)
@@ -31,23 +31,25 @@ class Beside:
 
 
 class Notes:
-    """What a pass puts beside loops, and before and after the bodies of tasks; noted first, placed in one go."""
+    """Insertions of a pass, around loops and around the bodies of tasks. They are collected first, and placed in one traversal."""
 
     def __init__(self, order: Sequence[int]) -> None:
-        """`order`: of the tasks of the launch."""
+        """`order` is the order of the launch's tasks."""
         self.loops: dict[Member, Beside] = {}
         self.bodies: dict[int, Beside] = {}
         self.order = order
 
     def at(self, loop: Loop) -> Beside:
-        """Of a loop, which any of its members names."""
+        """Returns the insertions of a loop. The first of its members identifies it."""
         return self.loops.setdefault(loop.members[0], Beside())
 
     def at_body(self, task: int) -> Beside:
         return self.bodies.setdefault(task, Beside())
 
     def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """The nodes with what was noted. Before a loop phases are in the order of their tasks, of each those that pack first."""
+        """Returns the nodes with all insertions. Phases before a loop are sorted by task, and those that pack come first in each
+        task.
+        """
         made: list[Node] = []
         for n in nodes:
             match n:
@@ -72,7 +74,7 @@ class Notes:
 
 
 def _opening_at_end(made: list[Node]) -> list[Node]:
-    """Takes the phases from the end of a list that belong to the loop that follows."""
+    """Removes the phases from the end of a list that belong to the loop that follows, and returns them."""
     k = len(made)
     while k and isinstance(made[k - 1], _OPENING):
         k -= 1

@@ -1,4 +1,4 @@
-"""Bodies of statements that follow one another in the same loops become one, in which equal values are computed once."""
+"""Joins the bodies of consecutive statements in the same loops, so that global value numbering computes equal values once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from ..plan.plan import Plan
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:
-    """Bodies next to each other whose iterations are the same, in tiles of one size, are one body; one alone in vectors is, too."""
+    """Joins adjacent bodies that have the same iterations, in tiles of the same size. A single body is joined too if it is
+    vectorised.
+    """
     nodes = _joined(plan, launch.nodes, ())
     return replace(launch, nodes=nodes, after=_joined(plan, launch.after, ()))
 
@@ -73,7 +75,9 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
 def _same_iterations(
     plan: Plan, first: int, t: int, around: tuple[Loop, ...]
 ) -> dict[str, str] | None:
-    """The loops of a task as those of another, where both have bodies of statements for the same iterations; None where not."""
+    """Maps the loops of task `t` to those of task `first`, if both have bodies of statements for the same iterations; else returns
+    None.
+    """
     a, b = plan.tasks[first], plan.tasks[t]
     if a.task.body is None or b.task.body is None or not b.loops or len(a.loops) != len(b.loops):
         return None
@@ -81,7 +85,7 @@ def _same_iterations(
         return None
     if plan.choice("accuracy", first) != plan.choice("accuracy", t):
         return None
-    # Updates, inner loops and sweeps may be written in ways of their own, and what is read may be in blocks.
+    # Updates, inner loops and sweeps may have variants of their own, and reads may go to packed blocks.
     own = (t.scatters or t.ranges or t.wave is not None or t.activates or t.copies for t in (a, b))
     if any(own):
         return None
@@ -111,7 +115,7 @@ def _same_iterations(
 
 
 def _same_ways(plan: Plan, tasks: Sequence[int]) -> bool:
-    """Whether all that is decided of the insides of bodies is the same, as of one body."""
+    """True if the decisions for the insides of the bodies agree, as in one body: unroll factors and prefetch distances."""
     copies = {value for t in tasks for _, value in plan.places("unrolled", t)}
     ahead = {value for t in tasks if (value := plan.choice("prefetch_distance", t))}
     return len(copies) < 2 and len(ahead) < 2
@@ -136,11 +140,11 @@ def _dtypes(problem: Problem) -> dict[str, DType]:
 
 
 def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> tuple[Stmt, ...]:
-    """The statements with other names for loops of their task, and names that are not `taken` for what begins in them."""
+    """Returns the statements with the loops of their task renamed. Names that begin in them are replaced if they are `taken`."""
     names = {("loop", loop): other for loop, other in loops.items()}
 
     def fresh(kind: str, name: str) -> str:
-        """The new name of a loop or local of this body."""
+        """Returns the new name of a loop or local of this body."""
         if (kind, name) not in names:
             k, new = 1, name
             while new in taken:

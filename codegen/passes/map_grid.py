@@ -1,7 +1,7 @@
-"""Loops of a GPU: some are over blocks, and of the threads of a block as many run a node as its task has.
+"""Maps loops to a GPU: some become blocks of a grid, and each node runs on as many threads of a block as its task has.
 
-What loops and tests depend on is the same for all threads of a block, but for the tests around straight-line code: so barriers are
-always met by all.
+Conditions of loops and tests are the same for all threads of a block, except the tests around straight-line code. So all threads
+reach every barrier.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ALL, _ANY = -1, 0  # threads of a node: all of the block, or any that need it
 
 
 def map_grid(launch: Launch, plan: Plan) -> Launch:
-    """Outer dims that the plan shares out are the blocks of a grid; all threads of a block run everything else."""
+    """Maps parallel outer loop levels to the blocks of a grid. All threads of a block run everything else."""
     nodes = scheduled(launch.nodes, plan, lambda p: Schedule.GRID)
     return replace(launch, nodes=nodes, runs=Runs.GRID)
 
 
 def share_block(launch: Launch, plan: Plan) -> Launch:
-    """Runs of nodes for which a block has more threads than their tasks are left to the first of them."""
+    """Restricts nodes to the first threads of a block, where the block has more threads than their tasks."""
     n_threads = prod(block_shape([plan.tasks[t] for t in launch.tasks]))
 
     def wanted(node: Node) -> int | None:
@@ -70,10 +70,10 @@ def _threads_of(plan: Plan, node: Node) -> int:
 
 
 def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
-    """Threads of a launch's blocks along x, y and z, as many axes as it takes.
+    """Returns the threads of a launch's blocks along x, y and z, with as many axes as needed.
 
-    An axis is a loop that is shared out to threads, where every task takes its loops in the same sizes; some may take the first of
-    them only. Where they do not, there are more than three, or fewer threads than a warp, the threads are all along x.
+    An axis is a loop that is distributed to threads. All tasks must have these loops in the same sizes, but some may have only the
+    first of them. If the sizes differ, or there are more than three axes or fewer threads than a warp, all threads are along x.
     """
     sizes = [tuple(task.loop(name).mid for name in task.threads) for task in tasks]
     widest = max(sizes, key=prod)
@@ -84,11 +84,11 @@ def block_shape(tasks: Sequence[TaskPlan]) -> tuple[int, ...]:
 
 
 def blocks_along(p: LoopPlan) -> int:
-    """How many blocks share out a loop."""
+    """The number of blocks that share a loop."""
     return -(-p.loop.extent // p.tile)
 
 
 def partial_blocks(task: TaskPlan) -> int:
-    """How many partial results the blocks leave of each element."""
+    """The number of partial results that the blocks leave for each element."""
     reduced = [p for p in task.loops if p.is_parallel and p.loop.is_reduction]
     return prod(map(blocks_along, reduced)) if task.partials else 1

@@ -1,4 +1,4 @@
-"""Loops of a CPU's team of threads, and what is left to one of them when the team is done."""
+"""Maps loops to a CPU's team of threads, and leaves some nodes to one thread, in the team or after it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNEVEN = 1.02
 
 
 def map_team(launch: Launch, plan: Plan) -> Launch:
-    """Outer dims that the plan shares out go to the threads of a team: in blocks, or in turn."""
+    """Distributes parallel outer loop levels to the threads of a team, by the schedule of the plan."""
 
     def schedule(p: LoopPlan) -> Schedule:
         return Schedule[p.schedule]
@@ -46,7 +46,7 @@ def map_team(launch: Launch, plan: Plan) -> Launch:
 def scheduled(
     nodes: Sequence[Node], plan: Plan, schedule: Callable[[LoopPlan], Schedule]
 ) -> tuple[Node, ...]:
-    """The nodes with a schedule for each loop that the plan shares out."""
+    """Returns the nodes with a schedule for each loop that the plan distributes."""
     made: list[Node] = []
     for n in nodes:
         if isinstance(n, Loop):
@@ -60,10 +60,10 @@ def scheduled(
 
 
 def share_evenly(launch: Launch, plan: Plan) -> Launch:
-    """What threads are given multiples of where a loop is shared out in blocks: a tile, or less.
+    """Sets the unit of each loop that is distributed in blocks: threads get multiples of it.
 
-    It is the least that has whole register tiles of all tasks, and whole lines along vectors, where whole tiles would leave the
-    busiest thread with clearly more.
+    The unit is a tile. If whole tiles give the busiest thread clearly more iterations, by 2 %, a smaller unit replaces it. That is
+    the least number with whole register tiles of all tasks, and whole cache lines along vectors.
     """
 
     def shared(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -97,7 +97,7 @@ def _unit(launch: Launch, plan: Plan, loop: Loop) -> int:
 
 
 def end_team(launch: Launch, plan: Plan) -> Launch:
-    """Small combinations at the end need no barrier of their own: the end of the team is one."""
+    """Moves small combinations at the end of a launch behind the team. The end of the team replaces their barrier."""
     nodes = launch.nodes
     k = len(nodes)
     while k and _is_small_combination(plan, launch, nodes[k - 1]):
@@ -108,7 +108,7 @@ def end_team(launch: Launch, plan: Plan) -> Launch:
 
 
 def _is_small_combination(plan: Plan, launch: Launch, node: Node) -> bool:
-    """Whether one thread combines partial results."""
+    """True if the node combines partial results that are so few that one thread does it."""
     if not isinstance(node, CombineSums):
         return False
     finish = plan.tasks[node.task].task.finish
@@ -125,14 +125,14 @@ def _is_small_combination(plan: Plan, launch: Launch, node: Node) -> bool:
 
 
 def leave_alone(launch: Launch, plan: Plan) -> Launch:
-    """Runs of nodes that one thread of a team does alone."""
+    """Puts runs of nodes under `Alone` that one thread of a team does alone."""
     if not launch.is_parallel:
         return launch
     return replace(launch, nodes=_left_alone(launch, plan, launch.nodes))
 
 
 def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Of nodes that all threads reach together."""
+    """Returns the nodes, which all threads reach together, with serial runs of them under `Alone`."""
 
     def is_alone(node: Node) -> bool:
         match node:
@@ -166,8 +166,9 @@ def grouped(
     threads_of: Callable[[Node], int | None],
     entered: Callable[[Loop], Loop],
 ) -> tuple[Node, ...]:
-    """Runs of nodes for the same few threads, put under `Alone`. `threads_of` is None where all threads run a node; if that is a
-    loop, it becomes what is `entered`.
+    """Puts runs of nodes for the same few threads under `Alone`.
+
+    `threads_of` is None where all threads run a node. If that is a loop, `entered` replaces it.
     """
     made: list[Node] = []
     run: list[Node] = []

@@ -1,4 +1,4 @@
-"""Plan to loop IR: the loops of one launch with the bodies of its tasks inside, and nothing else yet."""
+"""Converts a plan to the loop IR: the loops of one launch with the bodies of its tasks inside, without other phases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..plan.plan import Plan, PlannedBody, PlannedNode
 
 
 def nests(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
-    """The loops of one launch, all of them sequential."""
+    """Returns the loops of one launch, all of them sequential."""
     nodes = tuple(_converted(plan, r) for r in roots)
     return Launch(tuple(task for _, task in paths(nodes)), nodes)
 

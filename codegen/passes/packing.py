@@ -1,10 +1,10 @@
-"""Where blocks of operands are packed, and how two of one take turns: the next block is cut into slices, and a few are packed
-with each register tile that uses the present block.
+"""Packing of operand blocks: places it, and double-buffers blocks, so that the next block is packed while the present one is used.
 
-A slice has the elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of
-the innermost loop, whose arithmetic leaves loads and stores time to spare, and its lines are asked for a register tile earlier:
-where elements are far apart each is a line of its own, and so many loads that miss would hold up everything behind them. Inside of
-a strip there is no place for it: it would ask in each iteration whether there is something to do.
+The next block is cut into slices, and a few are packed with each register tile that uses the present block. A slice has the
+elements of one register tile along one loop and a chunk of them along the other. It is packed between two strips of the innermost
+loop, whose arithmetic leaves loads and stores time to spare. Its lines are prefetched a register tile earlier. Elements that are
+far apart have a line each, and so many loads that miss would stall everything behind them. Nothing is packed inside of a strip:
+each iteration would have to test for work.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ from ..plan.plan import Member, Plan
 from ..text.facts import PASSING_BY
 from .insertion import Notes
 
-_AT_ONCE = 8  # lines, where the loop is long enough: more would wait for one another
-# Iterations: what shorter ones ask, pack and count would take as long as what they compute.
+_AT_ONCE = 8  # lines, where the loop is long enough: more would queue up
+# Iterations: in shorter strips prefetching, packing and counting would take as long as computing.
 _LEAST_STRIP = 8
 
 
 def place_blocks(launch: Launch, plan: Plan) -> Launch:
-    """Packs blocks of operands at the heads of the innermost loops that choose them; where there are two, the next one early."""
+    """Places the packing of operand blocks at the heads of the innermost loops that select them. Of two blocks, the next one is
+    packed early.
+    """
     notes, buffers = Notes(launch.tasks), {}
     strips: dict[Member, Strips] = {}
     for loops, t in paths(launch.nodes):
@@ -72,7 +74,7 @@ def place_blocks(launch: Launch, plan: Plan) -> Launch:
 
 
 def place_block_copies(launch: Launch, plan: Plan) -> Launch:
-    """On a GPU: copies into shared memory, made by all threads of a block; those in several stages travel by themselves."""
+    """Places copies into shared memory on a GPU, made by all threads of a block. Copies in several stages are asynchronous."""
     notes = Notes(launch.tasks)
     travelling: dict[Loop, list[Copy]] = {}
     for loops, t in paths(launch.nodes):
@@ -93,13 +95,13 @@ def place_block_copies(launch: Launch, plan: Plan) -> Launch:
 
 
 def _holder(loops: Sequence[Loop], t: int, operand: Operand) -> int:
-    """The innermost of the loops that choose a block."""
+    """Returns the index of the innermost loop that selects a block."""
     chosen = (n.level == OUTER and loop_of(n, t) in operand.loops for n in loops)
     return max(k for k, here in enumerate(chosen) if here)
 
 
 def _stripped(nodes: Sequence[Node], strips: Mapping[Member, Strips]) -> tuple[Node, ...]:
-    """The nodes with loops in strips."""
+    """Returns the nodes with strips set on their loops."""
     return tuple(
         replace(n, children=_stripped(n.children, strips), strips=strips.get(n.members[0]))
         if isinstance(n, Loop)
@@ -111,7 +113,9 @@ def _stripped(nodes: Sequence[Node], strips: Mapping[Member, Strips]) -> tuple[N
 def double_buffer(
     plan: Plan, nodes: Sequence[Loop], k: int, t: int, operand: Operand
 ) -> DoubleBuffer:
-    """For the loop `nodes[k]`, at whose head blocks are packed, of the loops around the body of task `t`."""
+    """Returns the double buffer of an operand for the loop `nodes[k]`, at whose head blocks are packed. `nodes` are the loops
+    around the body of task `t`.
+    """
     task, inside = plan.tasks[t], nodes[k + 1 :]
     array = plan.problem.array(operand.access.array)
     strides = flat_strides(operand.access, array)
@@ -127,7 +131,7 @@ def double_buffer(
         n_steps = iterations(plan, nodes[-1])
         size = array.dtype.size_bytes
         by_row = _lines(rows.inner, strides[across] * size)
-        # What is packed with a register tile, so that each has about as much to do, and then what is packed between two strips.
+        # The part that is packed with a register tile (about the same for each), then the part between two strips.
         chunk = -(-columns.tile // max(1, n_tiles // rows.mid))
         by_column = _lines(chunk, strides[along] * size)
         n_parts = -(-by_column.count // max(1, _AT_ONCE // by_row.count))
@@ -152,13 +156,13 @@ def double_buffer(
 
 
 def iterations(plan: Plan, node: Loop) -> int:
-    """How many iterations a loop has in a whole tile."""
+    """The number of iterations of a loop in a whole tile."""
     first = node.members[0]
     p = plan.tasks[first.task].loop(first.loop)
     return -(-node.extent // node.step) if node.level == OUTER else p.mid
 
 
 def _lines(n: int, stride_bytes: int) -> Lines:
-    """The lines of `n` elements that are so many bytes apart."""
+    """Returns the cache lines of `n` elements that are so many bytes apart."""
     apart = max(1, LINE_BYTES // max(1, abs(stride_bytes)))
     return Lines(-(-n // apart), apart)

@@ -1,4 +1,4 @@
-"""The passes of each kind of target, in order: a target is a list."""
+"""Pass pipelines: the list of passes for each kind of target, in order."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SyntaxPass = Callable[[tuple[c.CStmt, ...], tuple[c.Parameter, ...]], tuple[c.CS
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes in order: of the loop IR, and then of the C syntax of a function's body with these parameters.
+    """A pass pipeline: passes on the loop IR, then passes on the C syntax of a function's body with these parameters.
 
-    `apart_bytes`, a multiple of ALIGNMENT_BYTES, lie behind what each thread of a team has for itself in the workspace.
+    `apart_bytes` of the workspace, a multiple of ALIGNMENT_BYTES, follow the private buffers of each thread of a team.
     """
 
     loops: tuple[Pass, ...]
@@ -43,11 +43,11 @@ class Passes:
 
     @property
     def are_of_grids(self) -> bool:
-        """Whether they make kernels of a GPU."""
+        """True if the passes make kernels of a GPU."""
         return map_grid in self.loops
 
     def without(self, *left_out: Pass | SyntaxPass) -> Passes:
-        """The same but for some passes that a program is right without."""
+        """Returns the pipeline without some passes. Programs must be correct without these."""
         loops = tuple(p for p in self.loops if p not in left_out)
         return replace(self, loops=loops, syntax=tuple(p for p in self.syntax if p not in left_out))
 
@@ -85,7 +85,7 @@ _verifies = False
 
 
 def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
-    """The launch after all passes. Inside `verifying` it is verified after each of them."""
+    """Returns the launch after all passes. Inside `verifying` it is verified after each of them."""
     for make in passes:
         launch = make(launch, plan)
         if _verifies:
@@ -94,18 +94,18 @@ def run(passes: Sequence[Pass], launch: Launch, plan: Plan) -> Launch:
 
 
 def loops_of(plan: Plan, roots: tuple[PlannedNode, ...], target: Target) -> Launch:
-    """The loop IR of one launch of a plan, as it is written down."""
+    """Returns the loop IR of one launch of a plan after all passes of the target."""
     return run(PASSES[target.kind].loops, nests(plan, roots), plan)
 
 
 def launches_of(plan: Plan, target: Target) -> tuple[Launch, ...]:
-    """The loop IR of all launches of a plan."""
+    """Returns the loop IR of all launches of a plan."""
     return tuple(loops_of(plan, roots, target) for roots in plan.launches)
 
 
 @contextmanager
 def verifying() -> Iterator[None]:
-    """While this lasts, every pass leaves a well-formed tree, or raises what is wrong with it."""
+    """Context manager that verifies the tree after every pass. An ill-formed tree raises an error with its first fault."""
     global _verifies
     before, _verifies = _verifies, True
     try:

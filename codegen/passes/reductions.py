@@ -1,8 +1,8 @@
-"""Where reductions begin and end: phases beside loops, and where sums are kept in between.
+"""Reductions: places the phases that begin and end them, and decides where accumulators are in between.
 
-A reduction is initialised just before its outermost reduction loop and finished just after it. Where some loop that indexes the
-result runs inside that reduction loop, the results of all its iterations are live at once: they are kept in memory, and
-registers hold only the part that the innermost reduction loops work on. On a GPU all sums are in registers.
+A reduction is initialised just before its outermost reduction loop and finished just after it. If a loop that indexes the result
+runs inside that reduction loop, the results of all its iterations are live at once. They are then accumulated in memory, and
+registers hold only the part that the innermost reduction loops work on. On a GPU all accumulators are in registers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .insertion import Notes
 
 
 def place_sums(launch: Launch, plan: Plan) -> Launch:
-    """Phases of reductions on a CPU: accumulators are in registers, or in memory."""
+    """Places the phases of reductions on a CPU, with accumulators in registers or in memory."""
     notes, accumulators = Notes(launch.tasks), {}
     for loops, t in paths(launch.nodes):
         task = plan.tasks[t]
@@ -73,14 +73,15 @@ def place_sums(launch: Launch, plan: Plan) -> Launch:
         made = replace(made, in_result=_is_in_result(launch, plan, task, made))
         accumulators[t] = replace(made, padded=_padded(plan, task, made))
     for beside in notes.loops.values():
-        # Partial results first: they are what the barrier before the combinations waits for.
+        # Partial results first: the barrier before the combinations synchronises them.
         beside.after.sort(key=lambda p: isinstance(p, CombineSums))
     return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
 
 
 def place_block_sums(launch: Launch, plan: Plan) -> Launch:
-    """Phases of reductions on a GPU: threads of a block reduce together; what blocks leave is combined by a launch of its own, or
-    added to one result of all.
+    """Places the phases of reductions on a GPU. The threads of a block reduce together.
+
+    A launch of its own combines the results of blocks, or the blocks add to one result of all.
     """
     notes, accumulators = Notes(launch.tasks), {}
     for loops, t in paths(launch.nodes):
@@ -114,7 +115,7 @@ def _owner(task: TaskPlan, in_memory: bool, is_of_team: bool) -> Owner:
 
 
 def _levels(loops: Sequence[Loop], task: TaskPlan, r: int) -> dict[str, int]:
-    """Per loop of the result, the outermost of its levels that runs inside the reduction, whose outermost loop is `loops[r]`."""
+    """Returns, for each loop of the result, the outermost of its levels inside the reduction, which begins with `loops[r]`."""
     levels = {}
     for p in task.loops:
         if p.loop.is_reduction:
@@ -133,10 +134,12 @@ def _extents(task: TaskPlan, levels: dict[str, int]) -> dict[str, int]:
 
 
 def _padded(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]:
-    """Loops of the result whose last register tile may run past the end. Legal if every operand that they index is packed with
-    padding, and what is computed of elements that nobody packed goes where there is room for it, or is dropped at the flush.
+    """Returns the loops of the result whose last register tile may run past the end.
 
-    Not where a register tile is all that is live: the finish may read registers of a producer that is cut.
+    This is legal if every operand that they index is packed with padding. Values computed from elements that were not packed then
+    go where there is room for them, or are dropped at the flush.
+
+    No loop is padded if only a register tile is live: the finish may read registers of a producer that is cut.
     """
     if not made.has_room and (not made.in_memory or made.flushes_at_body):
         return frozenset()
@@ -150,10 +153,10 @@ def _padded(plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> frozenset[str]
 
 
 def _is_in_result(launch: Launch, plan: Plan, task: TaskPlan, made: AccumulatorPlan) -> bool:
-    """Whether results are summed up where they are stored.
+    """True if results are accumulated where they are stored.
 
-    So they are where they lie there as they would in an array of their own, which needs no room beyond the end of a loop, and
-    where nothing else looks at the array meanwhile.
+    The result must have the layout of an accumulator array, which needs no room beyond the end of a loop. No other task of the
+    launch may access the array.
     """
     target = task.task.target
     array = plan.problem.array(target.array)

@@ -1,4 +1,4 @@
-"""What scatters need beside their loops: copies of arrays a thread, and iterations that are sorted by block."""
+"""Scatters: places the phases for private copies of arrays, and the counting sort of iterations by block."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from ..plan.plan import Plan, TaskPlan
 
 
 def place_scatters(launch: Launch, plan: Plan) -> Launch:
-    """Copies are cleared before the outermost loop around their task and added up behind it; the loop of a task that is sorted runs
-    in blocks, behind the sort.
+    """Places the phases of scatters.
+
+    Copies are cleared before the outermost loop around their task and added up behind it. The loop of a sorted task runs in blocks,
+    behind the sort.
     """
     if not any(plan.tasks[t].scatters for t in launch.tasks):
         return launch

@@ -1,4 +1,4 @@
-"""Where values are in memory while a launch runs: buffers in the workspace, how they are laid out, and the workspace itself."""
+"""Storage of values while a launch runs: buffers in the workspace, their layouts, and the workspace itself."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ APART_BYTES = 4096
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array in the workspace. `is_private`: one copy a thread, `stride_bytes` from one to the next, of which the last
-    `apart_bytes` are nobody's.
+    """An array in the workspace.
+
+    If `is_private`, each thread has a copy, `stride_bytes` from one to the next. The last `apart_bytes` of each stride are unused.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Buffer:
 
 @dataclass
 class Workspace:
-    """Lays buffers out one after another, those that each thread has for itself apart from all others."""
+    """Allocates buffers one after another, with the private buffers of threads apart from all others."""
 
     n_threads: int
     apart_bytes: int = APART_BYTES
@@ -63,7 +64,7 @@ def aligned(size_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class AccumulatorLayout:
-    """Memory accumulators: loops in the order of the target's axes, so that vectors stay contiguous."""
+    """Layout of accumulators in memory: loops in the order of the target's axes, so that vectors stay contiguous."""
 
     strides: dict[str, int]
     n_elements: int
@@ -82,10 +83,10 @@ class AccumulatorLayout:
 
 @dataclass(frozen=True)
 class CopyLayout:
-    """A packed block: mid steps in the order of the loops, then register tiles, the vector dim last.
+    """Layout of a packed block: mid steps in the order of the loops, then register tiles, with the vector loop last.
 
-    `outer_strides[loop]` is the distance in elements per iteration from one mid step to the next, divided by the iterations of a
-    step, so that it multiplies an index; `inner_strides[loop]` the distance inside a register tile.
+    `outer_strides[loop]` is the distance in elements from one mid step to the next, divided by the iterations of a step, so that it
+    multiplies an index. `inner_strides[loop]` is the distance inside a register tile.
     """
 
     order: tuple[str, ...]
@@ -115,9 +116,9 @@ class CopyLayout:
 
 @dataclass(frozen=True)
 class WindowLayout:
-    """A block with its border, as the array has it: rows along the axis whose elements are neighbours.
+    """Layout of a block with its border, as in the array: rows along the axis whose elements are neighbours.
 
-    `strides` by loop, in the order of memory; `least` are the constants of the first element's index.
+    `strides` are by loop, in the order of memory. `least` are the axes of the first access, whose constants are the least.
     """
 
     strides: dict[str, int]
@@ -137,14 +138,14 @@ class WindowLayout:
         return WindowLayout(order, extents, operand.access.axes, n)
 
     def beyond(self, axes: tuple[Affine | None, ...]) -> int:
-        """How far an access with these axes lies from the first one of an iteration, in elements of the block."""
+        """The distance, in elements of the block, from the first access of an iteration to an access with these axes."""
         return sum(self.strides[name] * k for name, k in steps_between(self.least, axes).items())
 
 
 def steps_between(
     least: tuple[Affine | None, ...], axes: tuple[Affine | None, ...]
 ) -> dict[str, int]:
-    """By loop, the steps from an access to another one that differs in constants only."""
+    """Returns, by loop, the steps from an access to another one that differs in constants only."""
     found: dict[str, int] = {}
     for x, y in zip(least, axes, strict=True):
         assert x is not None
@@ -155,7 +156,8 @@ def steps_between(
 
 @dataclass(frozen=True)
 class SharedLayout:
-    """A thread's own copy of a value: per axis its extent, and the level whose index it is relative to (None: the whole axis).
+    """Layout of a thread's own copy of a value. Each axis has an extent, and the level whose index it is relative to (None: the
+    whole axis).
 
     `axes` index it in terms of the loops of the task that fills it.
     """
@@ -186,7 +188,7 @@ class SharedLayout:
         array: ArrayInfo,
         merged: dict[tuple[Flow, str], int],
     ) -> SharedLayout:
-        """For the readers at the ends of `flows`, all of one array of one task.
+        """Returns the layout for the readers at the ends of `flows`, all of one array of one task.
 
         `merged[flow, loop of the producer]` is the innermost level at which the consumer shares that loop.
         """
@@ -210,8 +212,11 @@ class SharedLayout:
 
 @dataclass(frozen=True)
 class SortMemory:
-    """Of a counting sort: the block of each iteration, how many each thread has of each block, the iterations in order, where in
-    that order each block begins, and locals kept from one computation of their iteration to the next.
+    """Buffers of a counting sort.
+
+    `blocks` has the block of each iteration, `counts` the number of iterations of each thread in each block, and `order` the sorted
+    iterations. `starts` has the begin of each block in that order. `kept` has locals from one computation of their iteration to the
+    next.
     """
 
     blocks: Buffer
@@ -223,7 +228,7 @@ class SortMemory:
 
 @dataclass(frozen=True)
 class ScatterMemory:
-    """What the updates of a task's scatters go to, by array: copies of it, or tiles, each with the name of a tile's origin."""
+    """Targets of the updates of a task's scatters, by array: private copies, or tiles, each with the name of a tile's origin."""
 
     copies: dict[str, Buffer]
     tiles: dict[str, tuple[Buffer, str]]
@@ -231,7 +236,7 @@ class ScatterMemory:
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """What other threads look at, too."""
+        """The buffers that other threads access too."""
         s = self.sort
         of_sort = () if s is None else (s.blocks, s.counts, s.order, s.starts, *s.kept.values())
         return (*self.copies.values(), *of_sort)
@@ -240,7 +245,7 @@ class ScatterMemory:
 def merged_levels(
     plan: Plan, matches: dict[tuple[int, str, int], set[tuple[int, str, int]]]
 ) -> dict[tuple[Flow, str], int]:
-    """For each flow and loop of its producer, the innermost level at which the consumer shares that loop."""
+    """Returns, for each flow and loop of its producer, the innermost level at which the consumer shares that loop."""
     found: dict[tuple[Flow, str], int] = {}
     for flow in plan.flows:
         for p, q in flow.pairs:
@@ -254,7 +259,7 @@ def merged_levels(
 
 
 def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
-    """True if a temporary is stored by some task, or is filled or named by a body: also by a branch that is never taken."""
+    """True if a temporary is stored by some task, or is filled or named by a body, even in a branch that is never taken."""
     named: set[str] = set()
     for t in plan.tasks:
         if t.is_stored or not t.task.is_structured:
@@ -265,7 +270,7 @@ def _is_in_memory(plan: Plan, array: ArrayInfo) -> bool:
 
 
 def place_temporaries(plan: Plan, workspace: Workspace) -> tuple[tuple[ArrayInfo, int], ...]:
-    """The temporaries that are in memory, each with its offset in the workspace."""
+    """Allocates the temporaries that are in memory, and returns each with its offset in the workspace."""
     placed = []
     for array in plan.problem.arrays:
         if array.role == "temp" and _is_in_memory(plan, array):

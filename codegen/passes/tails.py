@@ -1,4 +1,4 @@
-"""What loops do with register tiles that their ends cut."""
+"""Tails of loops: chooses the treatment of register tiles that the end of a loop cuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..plan.plan import Plan
 
 
 def cut_rows(launch: Launch, plan: Plan) -> Launch:
-    """On a CPU cut tiles are behind the loop, where its last iteration is known to come last."""
+    """Puts the cut tiles of a CPU's loop behind it, if its last iteration runs last. Else a test in the loop detects them."""
 
     def tails(loop: Loop) -> Tails:
         comes_anywhere = loop.schedule in (Schedule.CYCLIC, Schedule.GUIDED) or loop.is_last
@@ -20,7 +20,9 @@ def cut_rows(launch: Launch, plan: Plan) -> Launch:
 
 
 def cut_elements(launch: Launch, plan: Plan) -> Launch:
-    """On a GPU rows are a thread's own and few: a version for them alone would only make kernels longer."""
+    """Tests each element of cut tiles on a GPU. Rows there belong to one thread and are few: a separate version would only make
+    kernels longer.
+    """
     return replace(launch, nodes=_cut(launch.nodes, lambda loop: Tails.ELEMENTS_TESTED))
 
 

@@ -1,4 +1,4 @@
-"""Loops of a CPU that leave out the tiles in which a task does nothing (kernels/analysis/domain_bounds.py)."""
+"""Triangular domains: loops of a CPU leave out the tiles in which a task does nothing (kernels/analysis/domain_bounds.py)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CUT = (Schedule.SEQUENTIAL, Schedule.BLOCKED, Schedule.CYCLIC)
 
 
 def cut_to_triangles(launch: Launch, plan: Plan) -> Launch:
-    """Loops of one task over no more than the tiles of a triangle. Of one that threads share out, what is left is shared out where
-    a step of a repeat alone says what that is.
+    """Restricts loops of one task to the tiles of its triangle. A parallel loop is restricted before it is distributed, by
+    constraints on its own index and on steps of outer (time) loops only.
 
-    Not those around which barriers are placed, which count on a loop to run at least once, nor those of a task whose operands are
-    packed ahead: each iteration packs a part of what another needs.
+    Loops around barriers are left alone: barrier placement assumes that a loop runs at least once. So are the loops of a task whose
+    operands are packed ahead: each iteration packs a part that another one needs.
     """
     cuts = {t: cuts_of(plan.tasks[t].task) for t in launch.tasks}
     ahead = {t for t, _ in launch.buffers}
@@ -78,7 +78,7 @@ def _within(
         cuts, above = tuple(c for c in cuts if c.loops <= steps | {name}), steps
     else:
         above = above | steps
-    # A result of which no term is there is stored, too: a loop of results leaves out only what is no term of the sums above it.
+    # A result without any term is stored, too: a loop of results leaves out only what is no term of reductions above it.
     summed = {x.name for x in task.loops if x.is_reduction}
     unknown = summed - above - {name} if name not in summed else set()
     here = tuple(
@@ -95,7 +95,7 @@ def _within(
 
 
 def _meets(nodes: Sequence[Node]) -> bool:
-    """Whether threads meet in these nodes, or run them for an iteration that is over."""
+    """True if the nodes contain a barrier, or run for a previous iteration (`Late`)."""
     return any(
         isinstance(n, Barrier | Late) or (isinstance(n, Loop | Alone) and _meets(n.children))
         for n in nodes

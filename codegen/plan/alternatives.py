@@ -1,4 +1,4 @@
-"""Bodies that have several forms: the one that was decided on."""
+"""Selects the decided variant of each body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Choices = Mapping[str, Mapping[Any, str]]  # by kind and site
 
 
 def with_bodies(problem: Problem, choices: Choices) -> Problem:
-    """The problem with each body as it was decided."""
+    """Returns the problem with the decided variant of each body."""
     tasks = tuple(_task(task, t, choices) for t, task in enumerate(problem.tasks))
     return problem if tasks == problem.tasks else replace(problem, tasks=tasks)
 

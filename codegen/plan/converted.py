@@ -1,4 +1,4 @@
-"""Plans on parts of trees of sparse fields that lie otherwise than the program has them: launches of their own convert these."""
+"""Applies the decided layouts of sparse fields: adds launches that convert on entry and back on exit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONVERTERS = 128
 
 
 def with_parts(plan: Plan, target: Target) -> Plan:
-    """The plan on parts of trees as they were decided."""
+    """Returns the plan on the decided layouts of parts of trees."""
     parts, kind = plan.problem.parts, KINDS[target.kind]
     at_once = kind.converted_at_once
     how = {site.name: value for site, value in plan.of_trees("directory")}
@@ -50,7 +50,7 @@ def with_parts(plan: Plan, target: Target) -> Plan:
 
 
 def _in_layouts(plan: Plan, after: LaidOut, target: Target) -> Plan:
-    """The plan on parts of trees that lie otherwise, converted by launches of their own, which all threads share out."""
+    """Returns the plan on parts of trees in other layouts. Launches of their own, which all threads share, convert them."""
     every = after.problem.tasks
     moved = [replace(p, task=t) for p, t in zip(plan.tasks, every, strict=False)]
     in_blocks = KINDS[target.kind].mid_dims_have_threads
@@ -73,14 +73,14 @@ def _in_layouts(plan: Plan, after: LaidOut, target: Target) -> Plan:
 
 
 def _in_threads(t: int, task: Task) -> TaskPlan:
-    """A body whose one loop goes over blocks of threads."""
+    """Returns the plan of a body whose one loop goes over blocks of threads."""
     (loop,) = task.loops
     plan = LoopPlan(loop, True, _CONVERTERS, 1, is_vector=False, has_lanes=False, is_thread=True)
     return TaskPlan(t, task, (plan,), False, True, (), (), (), threads=(loop.name,))
 
 
 def _shared_out(t: int, task: Task, cores: int) -> TaskPlan:
-    """A body whose one loop the threads share out in equal parts."""
+    """Returns the plan of a body whose one loop the threads share in equal parts."""
     loops = tuple(
         LoopPlan(x, cores > 1, 1, 1, is_vector=False, has_lanes=False) for x in task.loops
     )

@@ -1,5 +1,6 @@
-"""How one kernel runs that is called by itself: its top-level statements in program order, each loop of them by one thread or
-shared out to a team. Records only: who decides is above, and codegen/lower_kernel.py writes what was decided.
+"""Plan of a standalone kernel: its top-level statements in program order. One thread runs a loop, or a team shares it.
+
+Records only: callers decide, and codegen/lower_kernel.py writes the decisions.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from .schedules import BlockPrefetch, Lanes, Wave
 
 @dataclass(frozen=True)
 class Sum:
-    """A reduction of a loop into one element that no iteration reads: each thread has a local of its own for it.
+    """A reduction of a loop into one element that no iteration reads. Each thread accumulates in a local of its own.
 
-    `array` is "" where it is a reduction into a local of the kernel, which then has the name `local`.
+    `array` is "" for a reduction into a local of the kernel, which then has the name `local`.
     """
 
     op: ReduceOp
@@ -28,10 +29,11 @@ class Sum:
 
 @dataclass(frozen=True)
 class Share:
-    """How the threads of a team share a loop out, by a value of the choice `schedule`; BALANCED: by the `rows` of its iterations.
+    """Work partition of a loop among the threads of a team, by a value of the choice `schedule`. BALANCED divides by the `rows` of
+    iterations.
 
-    `threads_from`: from so many iterations on a team is asked for. `unit`: threads begin at multiples of so many of them.
-    `copied`: arrays that every thread but the first adds to in a copy of its own; the copies are added to the array at the end.
+    `threads_from`: the number of iterations from which on a team runs the loop. `unit`: threads begin at multiples of it. `copied`:
+    arrays that every thread but the first adds to in a private copy. The copies are added to the array at the end.
     """
 
     threads_from: int = 0
@@ -43,12 +45,11 @@ class Share:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """A top-level loop. `levels` of its nest of loops, one directly in the other, are shared out as one where it `is_shared`.
+    """A top-level loop. If `is_shared`, the outer `levels` loops of its nest, one directly in the other, are distributed as one.
 
-    `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other
-    threads update. `lanes`: the loop of the nest whose iterations run several at once, if any does; `ranges`: loops inside of
-    it that do. `copies`: how often the body of a loop is written out, where compilers do not decide it. `prefetch`: for what later
-    iterations touch.
+    `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other threads
+    update too. `lanes`: the vectorised loop of the nest, if there is one; `ranges`: vectorised loops inside of it. `copies`: unroll
+    factors of loops, where compilers do not decide them. `prefetch`: prefetch of blocks that later iterations access.
     """
 
     loop: For
@@ -66,7 +67,7 @@ class LoopStep:
 
 @dataclass(frozen=True)
 class WaveStep:
-    """A sweep that runs by wavefronts, by as many as `threads`, and where it begins."""
+    """A sweep that runs by wavefronts on `threads` threads, and the place in the source where it begins."""
 
     wave: Wave
     threads: int
@@ -75,7 +76,9 @@ class WaveStep:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """What runs, in order; statements that are no loops are run by the caller. `cores`: most threads of a team."""
+    """The steps of a kernel, in order. The caller runs statements that are no loops. `cores` is the largest number of threads of a
+    team.
+    """
 
     ir: KernelIR
     steps: tuple[Stmt | LoopStep | WaveStep, ...]
@@ -83,7 +86,7 @@ class KernelPlan:
 
 
 def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """The first `levels` loops of a nest, outermost first, and the statements in the last of them."""
+    """Returns the first `levels` loops of a nest, outermost first, and the statements in the last of them."""
     loops = [loop]
     while len(loops) < levels:
         (inner,) = loops[-1].body

@@ -1,7 +1,7 @@
-"""A complete candidate in plain records: per task its loops and options, per launch its forest of merged loops.
+"""Plan of a complete candidate in plain records: loops and options of each task, a forest of merged loops for each launch.
 
-codegen/plan/reading.py makes them. Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns the forests into
-the loop IR.
+codegen/plan/reading.py makes plans. Nothing is chosen here and no code is shaped yet; codegen/passes/nests.py turns the forests
+into the loop IR.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Site = int | Dim | Operand | Flow | TreePart | tuple[int, str]
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """How one loop of one task is tiled: `tile` iterations an outer step, `inner` iterations a mid step."""
+    """Tiling of one loop of one task: `tile` iterations an outer step, `inner` iterations a mid step."""
 
     loop: Loop
     is_parallel: bool
@@ -40,7 +40,7 @@ class LoopPlan:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether each thread runs one part of equal length."""
+        """True if each thread runs one part of equal length."""
         return self.schedule == "BLOCKED"
 
     @property
@@ -49,17 +49,19 @@ class LoopPlan:
 
     @property
     def spread(self) -> int:
-        """How far apart the copies of a register tile are, in vectors or elements: the threads lie between them."""
+        """The copy stride of a register tile, in vectors or elements: the number of threads between two copies, else 1."""
         return self.mid if self.is_thread else 1
 
     @property
     def reach(self) -> int:
-        """Iterations that begin at one index of the innermost loop: a register tile, or one of each thread."""
+        """The tile extent: iterations that begin at one index of the innermost loop. They fill a register tile, or one of each
+        thread.
+        """
         return self.inner * self.spread
 
     @property
     def divides(self) -> bool:
-        """Whether every register tile of this loop is full."""
+        """True if every register tile of this loop is full."""
         return self.loop.extent % self.reach == 0
 
     @property
@@ -69,7 +71,7 @@ class LoopPlan:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A read whose lines are asked for so many iterations of the loop between them ahead, into cache 1 or 2."""
+    """A read whose lines are prefetched: the prefetch distance in iterations of the loop of `prefetch`, and the cache, 1 or 2."""
 
     prefetch: Prefetch
     iterations: int
@@ -82,7 +84,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class ScatterPlan:
-    """How the updates of a scatter are made; `blocks`: those that iterations are sorted by, computed as `placing` says."""
+    """Method of a scatter's updates. Iterations are sorted by `blocks`, where it has any; `placing` gives their computation."""
 
     scatter: Scatter
     how: int  # a value of SCATTER, not SERIAL
@@ -96,7 +98,7 @@ class ScatterPlan:
 
     @property
     def arrays_read(self) -> tuple[str, ...]:
-        """What the sort reads."""
+        """The arrays that the sort of iterations reads."""
         assert self.placing is not None
         values = (
             *self.placing.conditions,
@@ -116,7 +118,9 @@ class TaskPlan:
     copies: tuple[Operand, ...]
     registers: tuple[Flow, ...]  # flows out of this task through registers
     shared: tuple[Flow, ...]  # flows out of this task through a thread's own array
-    kept: tuple[Flow, ...] = ()  # what it read and keeps in a thread's own array for others
+    kept: tuple[
+        Flow, ...
+    ] = ()  # values that it read and stores in a thread's own array for other tasks
     prefetches: tuple[Ahead, ...] = ()
     asks_for_sums: bool = False
     stages: dict[str, int] = field(default_factory=dict)  # blocks of each operand, by its site
@@ -137,12 +141,12 @@ class TaskPlan:
         return next(p for p in self.loops if p.loop.name == name)
 
     def copy_of(self, access: Access) -> Operand | None:
-        """The operand in whose blocks the task reads what an access has."""
+        """Returns the operand in whose blocks the task reads an access; None if there is none."""
         return next((o for o in self.copies if o.holds(access)), None)
 
     @property
     def sort(self) -> ScatterPlan | None:
-        """By whose blocks its iterations are sorted, if they are."""
+        """The scatter by whose blocks iterations are sorted; None if they are not sorted."""
         return next((x for x in self.scatters if x.blocks is not None), None)
 
     @property
@@ -151,12 +155,12 @@ class TaskPlan:
 
     @property
     def partials(self) -> bool:
-        """Whether threads or blocks reduce into partial results of their own."""
+        """True if threads or blocks reduce into partial results of their own."""
         return self.is_split and not self.is_atomic
 
     @property
     def is_split(self) -> bool:
-        """Whether a reduction is shared out to threads or blocks."""
+        """True if a reduction is distributed to threads or blocks."""
         return any(p.is_parallel and p.loop.is_reduction for p in self.loops)
 
     @property
@@ -165,34 +169,34 @@ class TaskPlan:
 
     @property
     def is_of_team(self) -> bool:
-        """Whether all threads of a team run its body together, and meet in it."""
+        """True if all threads of a team run the task's body together, and synchronise in it."""
         return self.wave is not None or self.compaction != "SERIAL"
 
     @property
     def activates(self) -> bool:
-        """Whether its body may make cells active."""
+        """True if the task's body may activate cells."""
         return self.task.body is not None and self.task.body.trees.activates
 
     @property
     def states(self) -> frozenset[str]:
-        """States of trees that its threads change at once, by atomic updates."""
+        """The states of trees that threads of the task change at once, by atomic updates."""
         body = self.task.body
         return body.trees.shared if body is not None and self.is_parallel else frozenset()
 
     @property
     def n_threads(self) -> int:
-        """Threads of a block that share this task."""
+        """The number of threads of a block that share this task."""
         return prod(p.mid for p in self.loops if p.is_thread)
 
     @property
     def has_tree(self) -> bool:
-        """Whether the threads of a block reduce together."""
+        """True if the threads of a block reduce together."""
         return any(p.is_thread and p.loop.is_reduction for p in self.loops)
 
 
 @dataclass(frozen=True)
 class Member:
-    """One dim in a merged loop: which loop of which task, at which level."""
+    """One loop level in a merged loop: a loop of a task, at a level."""
 
     task: int
     loop: str
@@ -201,7 +205,7 @@ class Member:
 
 @dataclass(frozen=True)
 class PlannedLoop:
-    """Merged dims with what is inside, in order; absent dims are gone."""
+    """Merged loop levels with their children in order. Absent levels are left out."""
 
     members: tuple[Member, ...]
     children: tuple[PlannedNode, ...]
@@ -217,43 +221,43 @@ PlannedNode = PlannedLoop | PlannedBody
 
 @dataclass(frozen=True)
 class Plan:
-    """A complete candidate, read: `launches` are lists of root nodes in the order in which they run."""
+    """The plan of a complete candidate: `launches` are lists of root nodes, in the order in which they run."""
 
     problem: Problem
     tasks: tuple[TaskPlan, ...]
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
     cores: int  # of the target
-    # Values by kind and by what has them, of the kinds that only their own passes read (`Variables.of_tasks` and so on).
+    # Values by kind and site, of the kinds that only their own passes read (`Variables.of_tasks` and so on).
     choices: Mapping[str, Mapping[Site, str]] = field(default_factory=dict)
 
     def choice(self, kind: str, site: Site) -> str:
-        """The value of a choice by its name; "" where the site has none."""
+        """Returns the value of a choice by its name; "" where the site has none."""
         return self.choices.get(kind, {}).get(site, "")
 
     def places(self, kind: str, task: int) -> list[tuple[str, str]]:
-        """The places in a task's body that have a choice, by name, each with the name of its value."""
+        """Returns the places in a task's body that have a choice, by name, each with the name of its value."""
         sites = self.choices.get(kind, {}).items()
         return [
             (site[1], value) for site, value in sites if isinstance(site, tuple) and site[0] == task
         ]
 
     def of_trees(self, kind: str) -> Iterator[tuple[TreePart, str]]:
-        """The parts of trees that are not as the program has them, with how they are."""
+        """Yields the parts of trees that differ from the program in a choice, each with the name of its value."""
         for site, value in self.choices.get(kind, {}).items():
             if isinstance(site, TreePart):
                 yield site, value
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
-        """Runs of launches that run several times, outer ones first."""
+        """The runs of launches that are repeated, outer ones first."""
         first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
         return repeats_of([self.problem.tasks[t].repeats for t in first])
 
     def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
-        """Whether all that a task reads along a loop is packed, in blocks that have room for whole register tiles.
+        """True if all reads of a task along a loop are packed, in blocks that have room for whole register tiles.
 
-        Floating-point numbers only: dividing integers by what happens to be there would be a fault.
+        Floating-point numbers only: an integer division by arbitrary contents of that room could fault.
         """
         assert task.task.value is not None
         every = map(access_of, loads(task.task.value))
@@ -265,7 +269,7 @@ class Plan:
 
 
 def tasks_of(node: PlannedNode) -> list[int]:
-    """Tasks whose bodies are in a node, in order."""
+    """Returns the tasks whose bodies are in a node, in order."""
     if isinstance(node, PlannedBody):
         return [node.task]
     return [t for c in node.children for t in tasks_of(c)]

@@ -1,4 +1,4 @@
-"""Complete candidates read into plans (plan.py): all decisions, by what they are about. Nothing is chosen here."""
+"""Reads complete candidates into plans (plan.py): all decisions, by the task or place that has them. Nothing is chosen here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .schedules import Wave
 
 
 def read_plan(candidate: Candidate) -> Plan:
-    """The plan of a complete candidate; an incomplete one is a bug of the caller."""
+    """Returns the plan of a complete candidate; an incomplete one is a bug of the caller."""
     assert candidate.is_complete, "only a complete candidate can be lowered"
     space, choices = candidate.space, _choices(candidate)
     problem = with_bodies(space.problem, choices)
@@ -60,7 +60,9 @@ def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:
 def _prefetches(
     candidate: Candidate, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]
 ) -> tuple[Ahead, ...]:
-    """Of reads in vectors, where they lie: neither of what is packed nor of what a task before kept."""
+    """Returns the prefetches of vectorised reads from memory, except of packed operands and of values that an earlier task stored
+    for it.
+    """
     space = candidate.space
     how = candidate.value(space.variables.prefetch[t]) if t in space.variables.prefetch else None
     if how in (None, ch.NO_PREFETCH):
@@ -181,7 +183,7 @@ def _ranges(candidate: Candidate, t: int) -> dict[str, int]:
 
 
 def _threads(candidate: Candidate, t: int) -> tuple[str, ...]:
-    """The loops of a task that are shared out to threads, in the order in which they vary from thread to thread."""
+    """Returns the loops of a task that are distributed to threads, in the order in which they vary from thread to thread."""
     space = candidate.space
     mids = [space.backbone.dim(t, loop.name, MID) for loop in space.problem.tasks[t].loops]
     names = [d.loop.name for d in mids if candidate.value(space.variables.kind[d]) == ch.THREAD]
@@ -251,7 +253,7 @@ def _launches(
 
 
 def _launches_of(candidate: Candidate, component: range) -> list[list[int]]:
-    """The tasks of each launch of a component, increasing; the launches in no order of time."""
+    """Returns the tasks of each launch of a component, increasing. The launches are in no order of time."""
     backbone = candidate.space.backbone
     found: dict[int, list[int]] = {}  # by the first task
     first: dict[int, int] = {}
@@ -264,7 +266,7 @@ def _launches_of(candidate: Candidate, component: range) -> list[list[int]]:
 
 
 def _named(node: Node, objects: Sequence[int]) -> Node:
-    """The same tree of the objects that these numbers stand for."""
+    """Returns the same tree with each number replaced by its object."""
     children = tuple(_named(child, objects) for child in node.children)
     return Node(tuple(objects[x] for x in node.objects), children)
 

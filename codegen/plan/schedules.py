@@ -12,8 +12,8 @@ from ...kernels.analysis.wavefronts import Sweep
 class Wave:
     """Tiles of `rows` outer iterations and `columns` skewed inner indices.
 
-    Inside of a tile iterations run `along_diagonals`: of all rows those of one skewed index, which need nothing of one another;
-    else row by row.
+    If `along_diagonals`, a tile runs diagonal by diagonal: the iterations of all rows with one skewed index are independent. Else
+    it runs row by row.
     """
 
     sweep: Sweep
@@ -23,7 +23,7 @@ class Wave:
 
     @property
     def n_rows(self) -> int:
-        """Of tiles."""
+        """The number of rows of tiles."""
         return -(-self.sweep.extent // self.rows)
 
     @property
@@ -42,7 +42,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPrefetch:
-    """A prefetch of the blocks of the iteration that is `distance` places further on in the list."""
+    """A prefetch of the blocks of a later iteration: `distance` places further on in the list."""
 
     blocks: Blocks
     distance: int

@@ -1,4 +1,4 @@
-"""What both kinds of lowering say of a plan in one way: where temporaries are, and the decisions in words."""
+"""Summary of a plan for both kinds of lowering: the names in it, and its decisions in words."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SCATTERS = {
 
 
 def named_in(problem: Problem) -> list[str]:
-    """Names of arrays, scalars and steps, all different."""
+    """Returns the names of arrays, scalars and steps, all different."""
     named = [a.name for a in problem.arrays] + [p.name for p in problem.scalars]
     return named + [r.index for r in problem.repeats]
 
 
 def sentence(plan: Plan, t: int) -> str:
-    """What a task computes, for people."""
+    """Returns the formula of a task, for people."""
     task = plan.tasks[t].task
     if task.value is None:
         return task.name
@@ -40,7 +40,9 @@ def sentence(plan: Plan, t: int) -> str:
 
 
 def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
-    """The decisions in words, for the header of the text; `parallel` is the word for outer dims that are shared out."""
+    """Returns the decisions in words, for the header of the text. `parallel` is the word for outer loop levels that are
+    distributed.
+    """
     lines = []
     for r in plan.repeats:
         some = (
@@ -110,5 +112,5 @@ def _how_packed(task: TaskPlan, o: Operand) -> str:
 
 
 def launch_tasks(plan: Plan, k: int) -> list[int]:
-    """Tasks of a launch, in order."""
+    """Returns the tasks of a launch, in order."""
     return [t for root in plan.launches[k] for t in tasks_of(root)]

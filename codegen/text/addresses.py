@@ -1,6 +1,6 @@
-"""Addresses that neighbours share: elements at constant distances from one another are reached from a pointer to the first of them.
+"""Shared addresses: elements at constant distances from one another are accessed from a pointer to the first of them.
 
-Compilers find the same out, expression by expression, and take up to a sixth of their time for it:
+Compilers find these addresses too, expression by expression, and take up to a sixth of their time for it:
 experiments/results/compile_flags.md.
 """
 
@@ -20,8 +20,10 @@ _Terms = tuple[tuple[c.CExpr, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """The array and the terms of an index (what is multiplied, and by how much): with another constant each, elements lie at
-    constant distances, as long as variables are what they are. Equal ones are one.
+    """The array and the terms of an index (factors, with their coefficients), without its constant.
+
+    Elements at one place with other constants are at constant distances, as long as variables are unchanged. Equal places are one
+    object.
     """
 
     array: str
@@ -29,12 +31,12 @@ class _Place:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Of what it depends on."""
+        """The identifiers that the address depends on."""
         return frozenset(identifiers((c.Id(self.array), *(x for x, _ in self.terms)))[0])
 
     @cached_property
     def is_loaded(self) -> bool:
-        """Whether its index comes from memory."""
+        """True if its index comes from memory."""
         return any(_loads(x) for x, _ in self.terms)
 
 
@@ -50,14 +52,15 @@ _Pointers = dict[_Place, _Pointer]
 def share_addresses(
     body: tuple[c.CStmt, ...], parameters: tuple[c.Parameter, ...]
 ) -> tuple[c.CStmt, ...]:
-    """The body of a function with these parameters, with a pointer wherever one scope reaches two elements or more at constant
-    distances. What is read, written and computed stays as it is, and in its order.
+    """Returns the body of a function with a pointer for each place of which one scope accesses two or more elements.
+
+    Reads, writes and computations, and their order, are unchanged.
     """
     return _Sharing(body, parameters).scope(body, {})
 
 
 class _Sharing:
-    """What is known of one function."""
+    """State of the transformation of one function."""
 
     def __init__(self, body: tuple[c.CStmt, ...], parameters: tuple[c.Parameter, ...]) -> None:
         self.types = {p.name: p.type for p in parameters if p.type.endswith("*")}  # of arrays
@@ -68,7 +71,7 @@ class _Sharing:
         self.look_through(body)
 
     def look_through(self, body: tuple[c.CStmt, ...]) -> None:
-        """Note the names of a scope and of those inside it."""
+        """Records the names of a scope and of the scopes inside it."""
         for s in body:
             match s:
                 case c.Declare(kind, name, _, extent):
@@ -83,7 +86,7 @@ class _Sharing:
                 self.look_through(inner)
 
     def scope(self, body: tuple[c.CStmt, ...], outer: _Pointers) -> tuple[c.CStmt, ...]:
-        """The statements of a scope inside one that has these pointers."""
+        """Returns the statements of a scope that is inside one with these pointers."""
         pointers = dict(outer)
         reached = [[self.place(x) for x in _reached(s)] for s in body]
         constants: dict[_Place, set[int]] = {}
@@ -106,7 +109,7 @@ class _Sharing:
         return tuple(written)
 
     def statement(self, s: c.CStmt, pointers: _Pointers) -> c.CStmt:
-        """The same with elements reached from pointers."""
+        """Returns the same statement with elements accessed from pointers."""
         match s:
             case c.For(name):
                 return replace(s, body=self.scope(s.body, _without(pointers, name)))
@@ -140,8 +143,9 @@ class _Sharing:
         return replace(x, **changed) if changed else x
 
     def is_lasting(self, place: _Place, rest: tuple[c.CStmt, ...]) -> bool:
-        """Whether there is an address to share, and what it depends on stays what it is: for the rest of a scope no name stands for
-        another variable, none is assigned to, and nothing comes from memory.
+        """True if there is an address to share, and it is constant for the rest of a scope.
+
+        Then no name in it is declared anew, none is assigned to, and its index does not come from memory.
         """
         if not place.terms or place.array not in self.types or place.is_loaded:
             return False
@@ -162,7 +166,7 @@ class _Sharing:
         return c.Declare(self.types[place.array], p.name, c.Un("&", first))
 
     def place(self, x: c.Index) -> tuple[_Place, int]:
-        """Of an element of an array, and the constant of its index."""
+        """Returns the place of an element of an array, and the constant of its index."""
         if id(x) not in self.placed:
             assert isinstance(x.base, c.Id)
             terms, constant = c.flatten(x.index)
@@ -173,7 +177,7 @@ class _Sharing:
 
 
 def _loads(x: Any) -> bool:
-    """Whether an expression has an element of an array, or calls something."""
+    """True if an expression contains an element of an array or a call."""
     if isinstance(x, tuple):
         return any(map(_loads, x))
     is_load = isinstance(x, c.Index | c.Call)
@@ -181,7 +185,7 @@ def _loads(x: Any) -> bool:
 
 
 def _without(pointers: _Pointers, name: str) -> _Pointers:
-    """Those that have nothing to do with a name, which stands for another variable from here on."""
+    """Returns the pointers that do not depend on a name, which stands for another variable from here on."""
     if not any(name in place.names for place in pointers):
         return pointers
     return {place: p for place, p in pointers.items() if name not in place.names}
@@ -197,8 +201,9 @@ def _scopes_of(s: c.CStmt) -> tuple[tuple[c.CStmt, ...], ...]:
 
 
 def _reached(s: c.CStmt) -> Iterator[c.Index]:
-    """Elements of arrays that a statement itself is sure to reach, from left to right: not in a scope inside it, nor on a
-    condition. BlockPrefetch memory for a line reaches nothing.
+    """Yields the elements of arrays that a statement itself surely accesses, from left to right.
+
+    Elements in an inner scope or under a condition are left out. A prefetch accesses nothing.
     """
     if isinstance(s, (c.For, c.Scope)):
         return

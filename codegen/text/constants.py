@@ -1,4 +1,4 @@
-"""Numbers as C writes them."""
+"""Literals of C: numbers of each dtype, and the neutral elements of reductions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .types import type_name
 
 
 def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
-    """A literal of the dtype, exact."""
+    """Returns a literal of the dtype, exact."""
     if dtype is DType.f16:
         return c.CastTo(type_name(dtype, 0), constant(value, DType.f64))
     if dtype is DType.i64 and value == dtype.range[0]:
@@ -36,7 +36,7 @@ def constant(value: float | int | bool, dtype: DType) -> c.CExpr:
 
 
 def neutral(op: str, dtype: DType) -> c.CExpr:
-    """The neutral element of a reduction."""
+    """Returns the neutral element of a reduction."""
     value = OPS[op].neutral
     assert value is not None
     if dtype.is_float:

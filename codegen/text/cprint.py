@@ -15,7 +15,7 @@ _BINARY = {
 }  # fmt: skip
 _CONDITIONAL, _UNARY, _POSTFIX = 3, 14, 15
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-# Compilers warn where these meet unparenthesised, although the meaning is plain.
+# Compilers warn of these combinations without parentheses, although the meaning is plain.
 _WARNED = {
     "&&": ("||",),
     "||": ("&&",),
@@ -27,7 +27,7 @@ _WARNED = {
 
 
 def expression(x: c.CExpr) -> str:
-    """The text of an expression."""
+    """Returns the text of an expression."""
     return _at(x, 0)
 
 
@@ -65,7 +65,9 @@ def _print(x: c.CExpr) -> tuple[str, int]:
 
 
 def _quoted(text: str) -> str:
-    """A string literal of these characters, in UTF-8. An octal escape has three digits at most, so none takes in what follows."""
+    """Returns a string literal of these characters, in UTF-8. An octal escape has three digits at most, so it absorbs no character
+    after it.
+    """
     return '"' + "".join(map(_escaped, text.encode())) + '"'
 
 
@@ -81,29 +83,29 @@ def _operand(x: c.CExpr, level: int, parent: str) -> str:
 
 
 def functions_of(f: c.Function) -> tuple[str, ...]:
-    """The functions that the text of a launch defines."""
+    """Returns the names of the functions that the text of a launch defines."""
     if not f.is_parallel:
         return (f.name,)
     return (thread_function(f.name), _part(f.name), _given(f.name), f.name)
 
 
 def thread_function(launch: str) -> str:
-    """The function that each thread of a parallel launch runs."""
+    """Returns the name of the function that each thread of a parallel launch runs."""
     return f"{launch}_thread"
 
 
 def _part(launch: str) -> str:
-    """What a team is given to run."""
+    """Returns the name of the function that a team gets to run."""
     return f"{launch}_part"
 
 
 def _given(launch: str) -> str:
-    """The structure of what the threads of a launch are given."""
+    """Returns the name of the structure with the arguments of a launch's threads."""
     return f"{launch}_given"
 
 
 def _meets(body: tuple[c.CStmt, ...]) -> bool:
-    """Whether threads meet somewhere in a body."""
+    """True if threads synchronise at a barrier somewhere in a body."""
     found: list[Any] = [body]
     while found:
         x = found.pop()
@@ -114,7 +116,7 @@ def _meets(body: tuple[c.CStmt, ...]) -> bool:
 
 
 def in_comment(text: str) -> str:
-    """A text for people as it may stand in a comment: one line that does not end it."""
+    """Returns a text that is safe in a comment: one line that does not end the comment."""
     plain = "".join(x if x.isprintable() else " " for x in text)
     return plain.replace("*/", "* /").replace("/*", "/ *")
 
@@ -132,7 +134,7 @@ class Printer:
         self.lines.append("    " * self.depth + text if text and not text.startswith("#") else text)
 
     def function(self, f: c.Function, n_threads: int) -> None:
-        """One launch as a static function; what a thread of a team runs is one of its own."""
+        """Prints one launch as a static function. The code of a team's threads is a function of its own."""
         if f.comment:
             self.line(f"/* {in_comment(f.comment)} */")
         if f.is_parallel:
@@ -154,7 +156,7 @@ class Printer:
         self.close_function()
 
     def thread(self, f: c.Function) -> None:
-        """What a thread of a team runs, and the function through which the team runs it."""
+        """Prints the function that a thread of a team runs, and the function through which the team runs it."""
         named, meets = f.thread_parameters, _meets(f.body)
         if f.aligned:
             named = (*named, c.Parameter("const int ", c.ARE_ALIGNED.name))
@@ -179,7 +181,7 @@ class Printer:
         self.line("")
 
     def run_thread(self, f: c.Function, names: tuple[str, ...]) -> None:
-        """Calls what a thread of a team runs: one of two versions of it where stores want to know whether arrays are aligned."""
+        """Prints the call of a thread's function. A test selects one of two versions if stores depend on the arrays' alignment."""
         given = tuple(c.Id(f"g->{p.name}") for p in f.thread_parameters)
         own = tuple(map(c.Id, names))
 
@@ -251,7 +253,7 @@ class Printer:
                 self.line(self.dialect.barrier)
 
     def hint(self, text: str) -> None:
-        """Lines for the compiler, where the dialect has any."""
+        """Prints lines for the compiler, if the dialect has any."""
         for line in text.splitlines():
             self.line(line)
 

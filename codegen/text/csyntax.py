@@ -1,7 +1,7 @@
-"""C syntax, the last stage before text: frozen dataclasses in which nothing is left to decide.
+"""C syntax tree, the last stage before text: nothing is left to decide in it.
 
-Expressions and statements of the C family that the lowering uses, no more. What differs between targets (barriers, vector
-spelling, qualifiers) is named here and spelt by the dialect (codegen/text/dialect.py).
+Expressions and statements of the C family that the lowering uses, no more. Differences between targets (barriers, vector spelling,
+qualifiers) have names here; the dialect spells them (codegen/text/dialect.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True)
 def _node(cls: type[_Class]) -> type[_Class]:
-    """A frozen dataclass to type checkers, and only to them: a text has thousands of nodes, which take longer to make if frozen."""
+    """Makes a dataclass that is frozen to type checkers only. A text has thousands of nodes; frozen ones take longer to make."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
@@ -50,7 +50,7 @@ class Un:
     x: CExpr
 
 
-ARE_ALIGNED = Id("are_aligned")  # a constant in what a thread runs; see Function
+ARE_ALIGNED = Id("are_aligned")  # a constant in the code of a thread; see Function
 PREFETCH = "__builtin_prefetch"  # a call of it reads and writes nothing
 
 
@@ -92,7 +92,7 @@ CExpr = Id | Num | Text | Bin | Un | Call | Index | CastTo | Literal | Cond
 
 @_node
 class Declare:
-    """`type name[extent] = init;` An extent of 0 is as much as a launch gives: of shared arrays only."""
+    """`type name[extent] = init;` An extent of 0, of shared arrays only, is set by the launch."""
 
     type: str
     name: str
@@ -118,7 +118,7 @@ class Evaluate:
 
 @_node
 class RunClosed:
-    """A call of a function with closed bodies, which stores to the arrays `stores`."""
+    """A call of a function with non-affine (closed) bodies, which stores to the arrays `stores`."""
 
     function: str
     args: tuple[CExpr, ...]
@@ -129,9 +129,9 @@ class RunClosed:
 class For:
     """`for (long var = lo; var < hi; var += step)`.
 
-    Its iterations may be reordered where `in_any_order`, as far as what they store and load allows; all that they do is add to (or
-    multiply) the variables of `sums`, each with its operator. Where they are `independent`, none loads what another stores.
-    Compilers are to write its body out `copies` times; 0: as often as they like.
+    With `in_any_order`, its iterations may be reordered, as far as their stores and loads allow. With `sums`, they only add to (or
+    multiply) these variables, each with its operator. With `independent`, no iteration loads a value that another one stores.
+    `copies` is the unroll factor for compilers; 0 leaves it to them.
     """
 
     var: str
@@ -182,7 +182,7 @@ class Comment:
 
 @_node
 class Barrier:
-    """All threads of the launch meet here."""
+    """All threads of the launch synchronise here."""
 
 
 CStmt = (
@@ -219,7 +219,7 @@ _GETTERS = {kind: _getter(names) for kind, names in PARTS.items()}
 
 
 def parts(x: Any) -> tuple[Any, ...]:
-    """What a node holds: nodes, tuples of them, or nothing."""
+    """Returns the contents of a node: nodes, tuples of them, or nothing."""
     get = _GETTERS.get(type(x))
     return () if get is None else get(x)
 
@@ -235,14 +235,16 @@ class Parameter:
 
 @_node
 class Function:
-    """One launch. `is_parallel`: its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and
-    `n_threads` bound, and then `after`, once.
+    """One launch.
+
+    If `is_parallel`, its body, which names `thread_parameters`, runs once per thread of a team, with `tid` and `n_threads` bound.
+    Then `after` runs, once.
 
     `block_threads` > 0: a kernel, which blocks of so many threads run. Where all arrays `aligned` begin at a multiple of
     `vector_bytes`, a thread runs the body with ARE_ALIGNED 1, else with 0.
 
-    `is_closed`: the bodies of closed tasks, which another function calls. `threads`: how many are asked for, in terms of the
-    parameters; None: those that the text is for. `before`: what the caller does before the team begins.
+    `is_closed`: the bodies of non-affine (closed) tasks, which another function calls. `threads`: the number of threads of the
+    team, in terms of the parameters; None: the number that the text is for. `before`: code of the caller before the team begins.
     """
 
     name: str
@@ -279,7 +281,7 @@ def number(value: int) -> CExpr:
 
 
 def linear(terms: tuple[tuple[CExpr, int], ...], const: int) -> CExpr:
-    """`sum of coefficient * term + const` in its shortest spelling."""
+    """Returns `sum of coefficient * term + const` in its shortest spelling."""
     total: CExpr | None = None
     for x, coefficient in terms:
         if coefficient == 0:
@@ -302,7 +304,7 @@ def minimum(a: CExpr, b: CExpr) -> CExpr:
 
 
 def flatten(x: CExpr) -> tuple[list[tuple[CExpr, int]], int]:
-    """Undoes `linear`: terms with coefficients, and the constant."""
+    """Returns the terms of a sum with their coefficients, and the constant: the inverse of `linear`."""
     match x:
         case Num(text):
             return [], int(text)

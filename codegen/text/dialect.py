@@ -1,4 +1,4 @@
-"""Dialect: how one member of the C family is spelt. Data only; the dialects themselves live in runtime/<backend>/."""
+"""Dialect: the spelling of one member of the C family. Data only; the dialects themselves live in runtime/<backend>/."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """Spelling of what the printer meets in csyntax."""
+    """Spelling of the constructs of csyntax that the printer needs."""
 
     name: str
     suffix: str  # of files

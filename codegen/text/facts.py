@@ -1,4 +1,4 @@
-"""Facts of memory that passes decide with and C is written with."""
+"""Constants of memory, for passes and for the writers of C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function of a launch uses: identifiers, the parameters that they make, and constants that nothing uses."""
+"""Free variables of a launch's function: its identifiers, the parameters that they need, and constants that nothing uses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """What a launch names: arrays of the sequence, scalars, workspace, and the steps around it; arrays that it does not write are
-    const.
+    """Returns the parameters that a launch names: arrays of the sequence, scalars, workspace, and the steps around it.
+
+    Arrays that it does not write are const.
     """
     names, stored = identifiers(body)
     found = []
@@ -44,11 +45,11 @@ def thread_parameters(
     named: dict[str, str],
     restrict: str = "restrict ",
 ) -> tuple[c.Parameter, ...]:
-    """What each thread of a launch names.
+    """Returns the parameters that each thread of a launch names. Only arrays that no thread writes are `restrict`.
 
-    Of arrays that no thread writes, compilers learn that stores elsewhere do not change them, and load before a loop what it reads
-    in every iteration; in others a thread finds what other threads wrote. In a function of its own, since they do not pass on
-    what they know of a function's pointers to a region of threads in it.
+    So compilers learn that stores elsewhere do not change these arrays, and hoist loads that every iteration makes. In other arrays
+    a thread reads values that other threads wrote. A function of its own is needed: compilers do not pass facts on a function's
+    pointers to a region of threads in it.
     """
     return tuple(
         p if p.type.startswith("const ") else replace(p, restrict="")
@@ -57,7 +58,7 @@ def thread_parameters(
 
 
 def threads_meet(body: tuple[c.CStmt | c.CExpr | int, ...]) -> bool:
-    """Whether threads wait for one another in a body: behind it a thread reads what others wrote."""
+    """True if threads synchronise in a body, so that behind it a thread reads values that others wrote."""
     waiting: list[Any] = [body]
     while waiting:
         x = waiting.pop()
@@ -68,7 +69,7 @@ def threads_meet(body: tuple[c.CStmt | c.CExpr | int, ...]) -> bool:
 
 
 def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], set[str]]:
-    """Identifiers that occur in a body, and those of arrays that are stored to."""
+    """Returns the identifiers that occur in a body, and those of arrays that are stored to."""
     seen: set[str] = set()
     stored: set[str] = set()
     waiting: list[Any] = [body]
@@ -87,7 +88,7 @@ def identifiers(body: tuple[c.CStmt | c.CExpr | int, ...]) -> tuple[set[str], se
 
 
 def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
-    """The arrays that a statement itself stores to."""
+    """Returns the arrays that a statement itself stores to."""
     match x:
         case c.RunClosed(stores=stores):
             return set(stores)
@@ -101,15 +102,16 @@ def _stored(x: c.Assign | c.Evaluate | c.RunClosed) -> set[str]:
 
 
 def without_unused(body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
-    """The body without constants that nothing uses: what stays in registers is indexed by nothing, and compilers warn.
+    """Returns the body without constants that nothing uses. Values in registers need no index, and compilers warn of unused
+    constants.
 
-    Constants that call something stay: a call may do more than give a value.
+    Constants that call a function stay: a call may have side effects.
     """
     return _kept_and_used(body)[0]
 
 
 def _kept_and_used(body: tuple[c.CStmt, ...]) -> tuple[tuple[c.CStmt, ...], set[str]]:
-    """The same, and the identifiers that occur in what is kept: each statement is looked through once, however deep it lies."""
+    """Returns the same body, and the identifiers that occur in it. Each statement is visited once, at any depth."""
     kept: list[c.CStmt] = []
     used: set[str] = set()
     for statement in reversed(body):

@@ -1,4 +1,4 @@
-"""The C header of a source: how C and C++ call it, in plain types, and what it asks of its callers."""
+"""C header of a source: its function for C and C++, in plain types, and its requirements on callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .names import RESERVED_CUDA, c_names
 from .source import Argument, Source
 from .types import type_name
 
-# What the host side of GPU text uses besides (codegen/write/host_launcher.py), and the templates of the text.
+# Further names on the host side of GPU text (codegen/write/host_launcher.py), and the templates of the text.
 _OF_LAUNCHES = frozenset(("stream", "error", "dim3", "lanes_of", "scalar_of", "mask_of"))
 _ROLES = {
     "input": "read",
@@ -22,12 +22,12 @@ _ROLES = {
 
 
 def function_name(problem: Problem) -> str:
-    """The function that the header defines: the sequence's name as an identifier."""
+    """Returns the name of the function that the header defines: the sequence's name as an identifier."""
     return c_names([problem.name], RESERVED_CUDA | _OF_LAUNCHES)[problem.name]
 
 
 def identifiers(problem: Problem) -> dict[str, str]:
-    """What the function calls its arguments."""
+    """Returns the names of the function's arguments."""
     arguments = [a.name for a in problem.arrays if a.role != "temp"]
     arguments += [s.name for s in problem.scalars]
     return c_names(arguments, RESERVED_CUDA | _OF_LAUNCHES | {function_name(problem)})
@@ -36,7 +36,7 @@ def identifiers(problem: Problem) -> dict[str, str]:
 def declared(
     source: Source, problem: Problem, parameters: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Each parameter of the function as C declares it, and what it is, the workspace last."""
+    """Returns each parameter of the function as C declares it, with its description. The workspace is last."""
     named, roles = identifiers(problem), {a.name: a.role for a in problem.arrays}
     known = {a.name: a for a in source.arguments if a.kind != "workspace"}
     ordered = [known[name] for name in dict.fromkeys((*parameters, *known)) if name in known]
@@ -48,17 +48,17 @@ def declared(
 
 
 def header_file(problem: Problem) -> str:
-    """The name of the header's file."""
+    """Returns the name of the header's file."""
     return f"{function_name(problem)}.h"
 
 
 def header_text(
     source: Source, problem: Problem, parameters: Sequence[str] = (), entry: str = ""
 ) -> str:
-    """The header of C text that was lowered from `problem`: a function with an argument for each array and scalar.
+    """Returns the header of C text that was lowered from `problem`: a function with an argument for each array and scalar.
 
-    `parameters` gives their order (default: that of `source.arguments`; names of neither are passed over). `entry` is what
-    `source.entry` is called in the object file, where that was renamed. Raises ValueError for GPU text, which has no entry: see
+    `parameters` gives their order; the default is that of `source.arguments`. Names of neither are ignored. `entry` is the name of
+    `source.entry` in the object file, if it was renamed there. Raises ValueError for GPU text, which has no entry: see
     codegen/write/host_launcher.py.
     """
     if source.launches:
@@ -104,7 +104,7 @@ def header_text(
 
 
 def title_of(problem: Problem) -> str:
-    """Name and formula, as they may stand in a comment."""
+    """Returns name and formula, safe in a comment."""
     formula = f": {problem.formula}" if problem.formula else ""
     return in_comment(f"{problem.name}{formula}")
 
@@ -124,7 +124,7 @@ def _comment(source: Source, problem: Problem, function: str) -> list[str]:
 
 
 def _parameter(a: Argument, role: str, named: dict[str, str]) -> tuple[str, str]:
-    """A parameter's declaration, and what it is."""
+    """Returns a parameter's declaration, and its description."""
     kind = type_name(DType(a.dtype), 0)
     if a.kind == "scalar":
         return f"{kind} {named[a.name]}", "by value"
@@ -140,7 +140,7 @@ def _place(a: Argument, named: dict[str, str]) -> str:
 
 
 def parameter_lines(listed: Sequence[tuple[str, str]], end: str) -> list[str]:
-    """One line a parameter, with its comment; `end` is what follows the last one."""
+    """Returns one line a parameter, with its comment. `end` follows the last one."""
     if not listed:
         return [f"    void{end}"]
     ends = [","] * (len(listed) - 1) + [end]

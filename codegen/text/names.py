@@ -1,4 +1,4 @@
-"""Names in C for names from Python: any Python identifier may come in, and names made from them by adding dots."""
+"""C identifiers for names from Python: any Python identifier, and names made from them by adding dots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESERVED = frozenset(_OF_MATH) | frozenset(
     P_tmpdir SEEK_SET SEEK_CUR SEEK_END va_start va_arg va_end va_copy
     """.split()  # noqa: SIM905  (a list of literals would be four times as long)
 )
-# What C++ and CUDA keep for themselves besides, and what the text of kernels uses.
+# Further words reserved by C++ and CUDA, and names that the text of kernels uses.
 RESERVED_CUDA = frozenset(
     """
     alignas alignof and bitand bitor bool catch class compl concept const_cast consteval constexpr constinit decltype delete
@@ -39,9 +39,10 @@ _MACRO = re.compile(r"^\s*#\s*define (\w+)", re.MULTILINE)
 
 
 def own_names(prelude: str, defined: Iterable[str]) -> tuple[str, ...]:
-    """All that a text defines for its file and another text may define as well: `defined`, and functions of its prelude.
+    """Returns all names that a text defines for its file and another text may define as well: `defined`, and functions of its
+    prelude.
 
-    Macros are left out. All texts define the same, and which ones there are is what `#if defined` asks.
+    Macros are left out. All texts define the same macros, and `#if defined` tests which of them exist.
     """
     macros = set(_MACRO.findall(prelude))
     names = dict.fromkeys((*defined, *_INLINE.findall(prelude)))
@@ -49,7 +50,7 @@ def own_names(prelude: str, defined: Iterable[str]) -> tuple[str, ...]:
 
 
 def identifier(name: str) -> str:
-    """A C identifier as close to `name` as possible; different names may give the same."""
+    """Returns a C identifier as close to `name` as possible; different names may give the same."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     if plain in RESERVED or _SHAPED.fullmatch(plain) or plain[:1].isdigit() or not plain.strip("_"):
         return f"v_{plain.strip('_')}_"
@@ -57,7 +58,7 @@ def identifier(name: str) -> str:
 
 
 def c_names(names: Iterable[str], avoid: frozenset[str] = frozenset()) -> dict[str, str]:
-    """A different identifier for each name, none of `avoid`; names that are fine stay as they are."""
+    """Returns a different identifier for each name, none of `avoid`. Valid names stay as they are."""
     wanted = list(names)
     found = {name: name for name in wanted if identifier(name) == name and name not in avoid}
     taken = set(found)

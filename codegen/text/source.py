@@ -1,4 +1,4 @@
-"""Source: printed text with what is needed to build and call it."""
+"""Source: printed text with the data to build and call it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KernelLaunch:
     block: tuple[int, int, int]
     shared_bytes: int  # dynamic shared memory; 0 when all is static
     arguments: tuple[int, ...]  # indices into Source.arguments, in the order of the parameters
-    # Numbers of the tasks that it computes; none for what starts or ends a reduction over blocks. Says nothing about the text.
+    # Numbers of the tasks that it computes; none for the start or end of a reduction over blocks. Independent of the text.
     tasks: tuple[int, ...] = field(default=(), repr=False)
     # Numbers of steps of repeats, its last arguments: none in the keys of texts before there were any.
     steps: tuple[int, ...] = field(default=(), repr=False)
@@ -43,10 +43,10 @@ class KernelLaunch:
 class Source:
     """C text exporting `void entry(void **args)`; `args[k]` points to argument k (to the value itself, for a scalar).
 
-    GPU text has kernels `extern "C" __global__` instead, and `launches` says how they are called: arrays are pointers,
-    scalars are passed by value, the workspace is a `char *`.
-    Temporaries of the sequence that stay in memory live in the workspace (64-byte aligned, contents arbitrary on entry),
-    so `arguments` lists only the user's arrays. `n_threads` is the team size the text was lowered for.
+    GPU text has kernels `extern "C" __global__` instead, and `launches` describes their calls: arrays are pointers, scalars are
+    passed by value, the workspace is a `char *`. Temporaries of the sequence that stay in memory live in the workspace (64-byte
+    aligned, contents arbitrary on entry), so `arguments` lists only the user's arrays. `n_threads` is the team size the text was
+    lowered for.
     """
 
     text: str
@@ -58,14 +58,14 @@ class Source:
     launches: tuple[KernelLaunch, ...] = ()  # for GPU text, in order, on one stream; empty for C
     suffix: str = ".c"  # of a file that holds the text
     names: tuple[str, ...] = field(default=(), compare=False)
-    """What the text defines for its file, which a compiler of several texts at once renames; empty: it is compiled alone."""
+    """Names that the text defines for its file. A compiler of several texts at once renames them; empty: it is compiled alone."""
 
     team: str = field(default="", compare=False, repr=False)
     """The definition of the team of threads that runs its launches; "": it has no parallel ones, or threads of another kind."""
 
     @property
     def file_text(self) -> str:
-        """The text with all that it calls, as a file that compiles alone."""
+        """The text with everything that it calls, as a file that compiles alone."""
         if not self.team:
             return self.text
         at = self.text.index("#include")

@@ -1,4 +1,4 @@
-"""Types of C by the types of kernels: scalars, and vectors of so many lanes."""
+"""C types of scalars and vectors, by the types of kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCALAR_TYPES = {"f16": "_Float16", "f32": "float", "f64": "double", "bool_": "in
 
 
 def type_name(dtype: DType, lanes: int) -> str:
-    """The C name of a scalar (`lanes` 0) or vector type."""
+    """Returns the C name of a scalar (`lanes` 0) or vector type."""
     return f"{dtype.name}x{lanes}" if lanes else SCALAR_TYPES[dtype.name]
 
 
@@ -20,5 +20,5 @@ def mask_dtype(dtype: DType) -> DType:
 
 
 def unsigned(dtype: DType) -> DType:
-    """The integer type without a sign that is as wide."""
+    """Returns the integer type without a sign that has the same width."""
     return DType(f"uint{8 * dtype.size_bytes}")

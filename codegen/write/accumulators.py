@@ -1,4 +1,4 @@
-"""Accumulators of reductions: where they are, and what they are worth."""
+"""Accumulators of reductions: their places in registers and memory, and their totals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .values import Values
 
 
 class Accumulators:
-    """Those of a launch: in registers, in memory, and in slots of threads."""
+    """Accumulators of a launch: in registers, in memory, and in slots of threads."""
 
     def __init__(self, scene: Scene, values: Values) -> None:
         self.scene, self.values = scene, values
 
     def total(self, task: TaskPlan, point: Point) -> Value:
-        """The register accumulators at a point of the result, with the copies of reduction dims combined."""
+        """Returns the register accumulators at a point of the result, with the copies of reduction loops combined."""
         tile = self.scene.tiles[task.index, "acc"]
         assert task.task.op is not None
         reduced = [(p.loop.name) for p in task.loops if p.loop.is_reduction]
@@ -46,9 +46,9 @@ class Accumulators:
         return total
 
     def index(self, task: TaskPlan, point: Point, ctx: Context) -> c.CExpr:
-        """Where the memory accumulator of a point lies.
+        """Returns the index of a point's memory accumulator.
 
-        In an array of its own that is relative to the tile, for loops of which a tile is live at once.
+        In an array of its own, the index is relative to the tile for loops with only one live tile at a time.
         """
         _, layout = self.scene.accumulators[task.index]
         plan = self.scene.launch.accumulators[task.index]
@@ -85,7 +85,7 @@ class Accumulators:
         return total if finish is None else self.values.value(task, finish, point, ctx, total)
 
     def part(self, buffer: Buffer, base: c.CExpr, index: c.CExpr, point: Point) -> Value:
-        """Sums in memory: one of them, or a vector."""
+        """Returns one sum in memory, or a vector of sums."""
         if not point.lanes():
             return Value(c.Index(base, index), buffer.dtype)
         load = self.scene.prelude.use("load", buffer.dtype, point.lanes())
@@ -101,8 +101,10 @@ class Accumulators:
         return self.part(buffer, part, index, point)
 
     def result_lanes(self, task: TaskPlan, flat: Flat) -> int:
-        """Elements of the vectors in which sums in memory become results; 1 where results do not lie side by side or have to be
-        put into registers too, or where numbers of several widths make them.
+        """Returns the vector width in which sums in memory become results.
+
+        It is 1 if results are not contiguous, if they also go to registers or shared buffers, or if their numbers have several
+        widths.
         """
         buffer, _ = self.scene.accumulators[task.index]
         array, size = self.scene.plan.problem.array(task.task.target.array), buffer.dtype.size_bytes

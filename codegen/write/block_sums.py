@@ -36,7 +36,7 @@ SHORT_SUM = 32  # so many partial results one thread combines alone
 
 
 class BlockSumWriter:
-    """Of a GPU: accumulators in registers, which threads of a block combine, and what blocks leave for others."""
+    """Reductions on a GPU: register accumulators, combined over the threads of a block, then partial results of blocks."""
 
     def __init__(self, kernel: KernelScene, accumulators: Accumulators) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -56,7 +56,7 @@ class BlockSumWriter:
                 raise AssertionError("sums of a block are in registers")
 
     def tree(self, task: TaskPlan, ctx: Context) -> None:
-        """Combines the accumulators of the threads that share a result; all of them get it."""
+        """Combines the accumulators of the threads that share a result. All of them receive the combination."""
         old = self.scene.tiles[task.index, "acc"]
         vector = task.vector
         in_lanes = old.lanes if vector is not None and not vector.loop.is_reduction else 0
@@ -87,7 +87,7 @@ class BlockSumWriter:
         self.scene.tiles[task.index, "acc"] = new
 
     def over_threads(self, task: TaskPlan, x: c.CExpr) -> Value:
-        """A value combined over the threads of the loops that are reduced: inside warps, then across them."""
+        """Returns a value combined over the threads of reduction loops: inside warps, then across them."""
         digits = [
             (self.kernel.digits[task.index, p.loop.name][1], p.mid)
             for p in task.loops
@@ -112,7 +112,7 @@ class BlockSumWriter:
         return Value(x, dtype)
 
     def own_result(self, task: TaskPlan) -> list[c.CExpr]:
-        """Tests that only one of the threads with the same result passes."""
+        """Returns tests that hold for only one of the threads with the same result."""
         return [
             c.Bin("==", self.kernel.digits[task.index, p.loop.name][0], c.Num("0"))
             for p in task.loops
@@ -141,7 +141,7 @@ class BlockSumWriter:
         self.scene.w.forget(task.task.target.array)
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
-        """Leaves the sums of a block: in its own part of the workspace, or added to those of all blocks."""
+        """Stores the sums of a block in its own part of the workspace, or adds them to the sums of all blocks."""
         buffer, _ = self.scene.accumulators[task.index]
         free = self.scene.free_loops(task)
         with self.scene.w.scope() as block, Over(self.scene, task, free, ctx) as inner:
@@ -179,7 +179,7 @@ class BlockSumWriter:
             self.scene.w.write(c.Evaluate(c.Call(add, (c.Un("&", place), x))))
 
     def block_number(self, task: TaskPlan) -> c.CExpr:
-        """Which of the blocks with the same results this one is."""
+        """Returns the number of this block among the blocks with the same results."""
         terms, n_blocks = [], 1
         for p in reversed([p for p in task.loops if p.is_parallel and p.loop.is_reduction]):
             terms.append((self.kernel.blocks[task.index, p.loop.name], n_blocks))
@@ -189,7 +189,7 @@ class BlockSumWriter:
     # --- the launch that combines partial results ---
 
     def start_launch(self, task: TaskPlan) -> int:
-        """Writes the kernel that sets what blocks add to; how many blocks it takes."""
+        """Writes the kernel that initialises the sums to which blocks add. Returns its number of blocks."""
         buffer, layout = self.scene.accumulators[task.index]
         op, w = task.task.op, self.scene.w
         assert op is not None
@@ -212,13 +212,13 @@ class BlockSumWriter:
         return blocks
 
     def by_result(self, n_results: int) -> int:
-        """Blocks of a kernel with a thread for each result."""
+        """Sets the block shape for one thread per result. Returns the number of blocks."""
         threads = min(FINISHING_THREADS, max(WARP, -(-n_results // WARP) * WARP))
         self.kernel.shape = (threads,)
         return -(-n_results // threads)
 
     def number_of_result(self, thread: c.CExpr, threads: int) -> str:
-        """Declares which result a thread (or with none, its block) is about."""
+        """Declares the number of the result of a thread; with `threads` 1, of its block."""
         self.kernel.uses_tid = True
         result = self.scene.w.fresh("result")
         block = c.CastTo(self.kernel.index_type, c.Id("blockIdx.x"))
@@ -227,7 +227,7 @@ class BlockSumWriter:
         return result
 
     def combine_launch(self, task: TaskPlan) -> int:
-        """Writes the kernel that combines a task's partial results; how many blocks it takes."""
+        """Writes the kernel that combines a task's partial results. Returns its number of blocks."""
         buffer, layout = self.scene.accumulators[task.index]
         n_parts, n_results = partial_blocks(task), layout.n_elements
         op = task.task.op

@@ -1,4 +1,4 @@
-"""Lists that all threads of a team make together: stream compaction, with the order kept or not."""
+"""Stream compaction: all threads of a team build a list together, with its order preserved or not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _APART = 8  # counts of threads lie so far apart: a line of the cache
 
 
 def compacted(scene: Scene, statements: tuple[ir.Stmt, ...], in_order: bool) -> tuple[c.CStmt, ...]:
-    """What each thread of a team runs for statements that are compactions.
+    """Returns the statements of each thread of a team for statements that are compactions.
 
-    `in_order`: each counts its part of the loop, and stores it behind what the threads before it have counted (count, prefix sums,
-    write: Blelloch, 1990). Else each iteration takes room for its elements from the count of the list, which is atomic.
+    `in_order`: each thread counts its part of the loop, and stores it behind the elements of the threads before it (count, prefix
+    sums, write: Blelloch, 1990). Otherwise each iteration reserves room for its elements by an atomic addition to the count of the
+    list.
     """
     writer = BodyWriter(scene.w, scene.plan.problem, scene.global_array, lambda update: True)
     writer.v.plain_indices = True
@@ -42,7 +43,7 @@ def ir_stores(statements: tuple[ir.Stmt, ...]) -> list[ir.Store]:
 
 
 class _Team:
-    """Writes one compaction."""
+    """Writer of one compaction."""
 
     def __init__(self, scene: Scene, writer: BodyWriter, x: Compaction) -> None:
         self.w, self.writer, self.x = scene.w, writer, x
@@ -116,13 +117,13 @@ class _Team:
         )
 
     def part(self, body: tuple[ir.Stmt, ...]) -> c.CStmt:
-        """This thread's part of the loop."""
+        """Returns the loop over this thread's part."""
         return c.For(self.i.name, self.lo, self.hi, 1, self.of_writer(body, self.i))
 
     def of_writer(
         self, body: tuple[ir.Stmt, ...], index: c.CExpr | None = None
     ) -> tuple[c.CStmt, ...]:
-        """Statements in a scope of their own."""
+        """Returns written statements in a scope of their own."""
         v, held = self.writer.v, dict(self.writer.v.locals)
         v.loops = {} if index is None else {self.x.loop.loop: index}
         written = self.writer.iteration(body)

@@ -14,12 +14,12 @@ from ..text.types import type_name
 
 @dataclass(frozen=True)
 class Context:
-    """What holds at a place of the tree.
+    """State of emission at one place of the loop tree.
 
-    `variables` are the loop variables in force by (task, loop, level); `status` tells of each loop with register tiles whether they
-    are full here. Of the others: `by_rows`, those without vectors run one by one; `is_slow`, all do, and nothing is written twice
-    any more. `is_team`: all threads of the launch run this place. `inside`: tasks no iteration of which is outside their cuts here.
-    `ends`: where loops end whose iterations are those of a block, by (task, loop).
+    `variables`: the loop variables in force, by (task, loop, level). `status`: for loops with register tiles, True if the tile is
+    full here. Loops without a status: under `by_rows` loops without vectors run one by one; under `is_slow` all do, and nothing is
+    written twice any more. `is_team`: all threads of the launch run this place. `inside`: tasks whose iterations are all inside
+    their cuts here. `ends`: the ends of loops whose iterations are those of a block, by (task, loop).
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Context:
 
 @dataclass(frozen=True)
 class PartialLoop:
-    """A loop over a partial register tile; without a variable, a test whether its one element is there."""
+    """A loop over a partial register tile. Without a variable, a test that its one element exists."""
 
     variable: str
     start: c.CExpr
@@ -43,8 +43,9 @@ class PartialLoop:
 
 @dataclass
 class Carried:
-    """In the loop of a task along rows of vectors, which begins at `lo`: `before` declares in front of it what goes from iteration
-    to iteration, by what it stands for.
+    """Loop-carried register reuse in a task's loop along rows of vectors, which begins at `lo`.
+
+    `before` declares, in front of the loop, the vectors passed from iteration to iteration; `names` are their variables, by key.
     """
 
     task: int
@@ -53,12 +54,12 @@ class Carried:
     names: dict[Hashable, c.Id] = field(default_factory=dict)
 
     def start(self, lanes: int) -> LoopIndexAt:
-        """The first iteration, as the first lane of a vector."""
+        """Returns the first iteration, as the first lane of a vector."""
         terms, offset = c.flatten(self.lo)
         return LoopIndexAt(c.linear(tuple(terms), 0) if terms else None, offset, lanes)
 
     def vector(self, w: Builder, key: Hashable, stem: str, first: Value) -> Value:
-        """What the iteration before has handed on: to the first one `first`, which is known in front of the loop."""
+        """Returns the vector passed on by the previous iteration. For the first one it is `first`, known in front of the loop."""
         if key not in self.names:
             self.names[key] = c.Id(w.fresh(f"{stem}_before"))
             kind = type_name(first.dtype, first.lanes)

@@ -44,12 +44,12 @@ class CopyWriter:
                 raise AssertionError("threads of a block do not pack ahead")
 
     def copy(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """All threads copy the block of one outer tile together, neighbours by neighbours."""
+        """Copies the block of one tile by all threads together; neighbouring threads copy neighbouring pieces."""
         self.move_block(task, operand, ctx, None)
         self.scene.w.forget(self.kernel.kept_copies[task.index, operand.site].name)
 
     def transfer(self, phase: CopyPhase, ctx: Context) -> None:
-        """Copies that travel while earlier tiles are used; each step of them is one group of the thread's."""
+        """Writes asynchronous copies, which proceed while earlier tiles are used. Each step is one commit group of the thread."""
         w, stages = self.scene.w, [x.stages for x in phase.copies]
         match phase:
             case StartCopies(copies, holder):
@@ -63,7 +63,10 @@ class CopyWriter:
                 w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
     def fill(self, copies: tuple[Copy, ...], holder: Loop, group: int, ctx: Context) -> None:
-        """Starts one group of the copies before the loop: what iteration `group - (groups before the loop)` would start."""
+        """Starts one group of the copies before the loop.
+
+        These are the copies that iteration `group - (groups before the loop)` would start.
+        """
         most = max(x.stages for x in copies)
         for x in copies:
             t, operand = x.task, x.operand
@@ -77,7 +80,10 @@ class CopyWriter:
         self.scene.w.write(c.Evaluate(c.Call("copy_async_commit", ())))
 
     def follow(self, copies: Sequence[Copy], stages: int, holder: Loop, ctx: Context) -> None:
-        """Says where this iteration's tiles lie, and starts the copies of those `stages - 1` iterations on, if there are any."""
+        """Declares the places of this iteration's tiles, and starts later copies.
+
+        These are the copies of the tiles `stages - 1` iterations later, if there are any.
+        """
         w = self.scene.w
         first = holder.members[0]
         outer = ctx.variables[first.task, first.loop, OUTER]
@@ -106,14 +112,14 @@ class CopyWriter:
 
     @staticmethod
     def stage(outer: c.CExpr, step: int, stages: int, layout: BlockLayout) -> c.CExpr:
-        """Where the block of a tile begins in an array of several."""
+        """Returns the start of a tile's block in an array of several stages."""
         number = outer if step == 1 else c.Bin("/", outer, c.number(step))
         return c.Bin("*", c.Bin("%", number, c.number(stages)), c.number(layout.n_elements))
 
     def move_block(
         self, task: TaskPlan, operand: Operand, ctx: Context, stage: c.CExpr | None
     ) -> None:
-        """Copies the block of one outer tile, in the widest pieces that are aligned; asynchronously, where it goes to a `stage`."""
+        """Copies the block of one tile in the widest aligned pieces; asynchronously if a `stage` is given."""
         w = self.scene.w
         layout = self.kernel.placed[task.index, operand.site]
         buffer = self.kernel.kept_copies[task.index, operand.site]
@@ -173,7 +179,7 @@ class CopyWriter:
         piece: int,
         is_asynchronous: bool,
     ) -> c.CStmt:
-        """Moves neighbours from global into shared memory."""
+        """Returns a copy of neighbouring elements from global to shared memory."""
         prelude, there = self.scene.prelude, c.Un("&", place)
         if is_asynchronous and piece * dtype.size_bytes >= 4:  # less is copied by threads that wait
             prelude.defined.setdefault("copy_async", COPY_ASYNC)

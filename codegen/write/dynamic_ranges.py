@@ -1,4 +1,4 @@
-"""Ranges of loops of which a run says where they end."""
+"""Loop ranges with an end that is only known at run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .emission import Scene
 
 
 def n_iterations(scene: Scene, node: Loop) -> c.CExpr:
-    """Where a loop ends; declared here where a run says so."""
+    """Returns the end of a loop. Declares it here if it is only known at run time."""
     extent = c.number(node.extent)
     if not node.ends:
         return extent
@@ -26,7 +26,7 @@ def n_iterations(scene: Scene, node: Loop) -> c.CExpr:
 
 
 def counted_range(scene: Scene, node: Loop, n: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-    """From where to where a thread runs a loop of n iterations, one by one; declared here."""
+    """Returns begin and end of a thread's range of n iterations, in units of one iteration; declared here."""
     if node.schedule is Schedule.SEQUENTIAL:
         return c.Num("0"), n
     tid, n_threads = c.Id("tid"), c.Id("n_threads")

@@ -1,4 +1,4 @@
-"""What all writers of one launch share: its plan, where values are stored, and how register tiles are run through."""
+"""Emission context of one launch: its plan, the places of values, and iteration over register tiles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .tiles import Tile
 
 
 class Scene:
-    """The state of writing one launch."""
+    """Emission context: the state of writing one launch."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Scene:
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
-        # Of operands, by task and site.
+        # Blocks of operands, by task and site.
         self.copies: dict[tuple[int, str], tuple[Buffer, CopyLayout]] = {}
         self.windows: dict[tuple[int, str], tuple[Buffer, WindowLayout]] = {}
-        # Where in its buffer the present block of an operand that is packed ahead begins.
+        # Begins of the present blocks of double-buffered operands, in their buffers.
         self.halves: dict[tuple[int, str], c.CExpr] = {}
         self.accumulators: dict[int, tuple[Buffer, AccumulatorLayout]] = {}
         self.scatters: dict[int, ScatterMemory] = {}
@@ -60,7 +60,7 @@ class Scene:
         self.counters: list[Buffer] = []  # of parts of loops that threads take one after the other
         self.hoisted: list[c.CStmt] | None = None
         self.carried: Carried | None = None  # of the loop that is written
-        # What threads are given multiples of, by extent and step of a loop that is shared out in blocks.
+        # Units of the thread ranges of loops partitioned in blocks, by extent and step.
         self.units = {(n.extent, n.step): n.unit for n in loops_in(launch.nodes) if n.unit}
         self.partitions: dict[tuple[int, int], tuple[c.CExpr, c.CExpr]] = {}
         self.merged: dict[tuple[Flow, str], int] = merged_levels(plan, self.matches())
@@ -72,7 +72,7 @@ class Scene:
         }
 
     def matches(self) -> dict[tuple[int, str, int], set[tuple[int, str, int]]]:
-        """For each dim, the dims merged with it."""
+        """Returns, for each loop level, the loop levels merged with it."""
         found: dict[tuple[int, str, int], set[tuple[int, str, int]]] = {}
 
         def visit(nodes: tuple[PlannedNode, ...]) -> None:
@@ -93,7 +93,7 @@ class Scene:
         return buffer
 
     def nest_order(self, task: TaskPlan, operand: Operand) -> tuple[str, ...]:
-        """Loops of an operand in the order in which their mid dims are nested, then the others."""
+        """Returns the loops of an operand: first in the nesting order of their intra-tile (mid) loops, then the others."""
         order = [
             m.loop
             for n in loops_in(self.launch.nodes)
@@ -105,27 +105,27 @@ class Scene:
 
     @staticmethod
     def end_of(start: c.CExpr, tile: int, extent: int) -> c.CExpr:
-        """Where a tile that begins at `start` ends."""
+        """Returns the end of a tile that begins at `start`."""
         if tile >= extent:
             return c.number(extent)
         end = c.linear(((start, 1),), tile)
         return end if extent % tile == 0 else c.minimum(end, c.number(extent))
 
     def tile_end(self, p: LoopPlan, start: c.CExpr) -> c.CExpr:
-        """Where the tile of a loop's outer dim that begins at `start` ends: with the loop, or with this thread's part of it."""
+        """Returns the end of the tile that begins at `start`: at most the end of the loop, or of this thread's range."""
         extent, unit = p.loop.extent, self.unit_of(p)
         if unit == p.tile:
             return self.end_of(start, p.tile, extent)
         return c.minimum(c.linear(((start, 1),), p.tile), self.partition(extent, p.tile)[1])
 
     def unit_of(self, p: LoopPlan) -> int:
-        """Iterations of a loop that stay with one thread: a tile, or less where the loop is shared out in blocks."""
+        """The number of iterations of a loop that stay with one thread: a tile, or less if the loop is partitioned in blocks."""
         if self.launch.runs is not Runs.TEAM or not p.is_parallel or not p.is_blocked:
             return p.tile
         return self.units[p.loop.extent, p.tile]
 
     def partition(self, extent: int, step: int) -> tuple[c.CExpr, c.CExpr]:
-        """The part of a parallel loop in tiles of `step` iterations that this thread runs: a contiguous block; see `Loop.unit`."""
+        """Returns this thread's contiguous block of a parallel loop in tiles of `step` iterations; see `Loop.unit`."""
         key = (extent, step)
         if key not in self.partitions:
             suffix = "" if not self.partitions else f"_{len(self.partitions)}"
@@ -136,7 +136,7 @@ class Scene:
 
     @contextmanager
     def sharing(self, key: tuple[int, int], part: tuple[c.CExpr, c.CExpr]) -> Iterator[None]:
-        """Meanwhile this is the part of a thread of loops of this extent and step."""
+        """Context in which `part` is the thread's range of loops of this extent and step."""
         before = self.partitions.pop(key, None)
         self.partitions[key] = part
         yield
@@ -145,7 +145,7 @@ class Scene:
             self.partitions[key] = before
 
     def part_of(self, p: LoopPlan) -> tuple[c.CExpr, c.CExpr]:
-        """From where to where a thread runs the outer dim of a loop, which is not cyclic."""
+        """Returns begin and end of a thread's range of a tile loop that is not cyclic."""
         assert p.is_blocked
         if p.is_parallel:
             return self.partition(p.loop.extent, p.tile)
@@ -164,29 +164,29 @@ class Scene:
                 yield c.Declare("long", name.name, place, constant=True)
 
     def start(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> c.CExpr:
-        """The index at which the register tile of a loop starts."""
+        """Returns the index at which the register tile of a loop starts."""
         level = MID if p.mid > 1 else OUTER
         return ctx.variables[task.index, p.loop.name, level]
 
     def is_full(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
-        """Whether the register tile of a loop is written with full copies at this place."""
+        """True if the register tile of a loop is written with full copies at this place."""
         is_undecided_full = not ctx.is_slow and (p.is_vector or not ctx.by_rows)
         return p.reach == 1 or ctx.status.get(
             (task.index, p.loop.name), is_undecided_full or p.divides
         )
 
     def is_named(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> bool:
-        """Whether each copy of a register tile has a name of its own; else they are elements of an array."""
+        """True if each copy of a register tile has a name of its own. Otherwise copies are elements of an array."""
         return p.inner == 1 or self.is_full(task, p, ctx)
 
     def lanes(self, task: TaskPlan) -> int:
-        """Elements of the vectors of a task."""
+        """The number of lanes of a task's vectors."""
         lanes = self.target.lanes(task.task.lane_bytes)
         vector = task.vector
         return lanes if vector is None else vector_width(vector.inner, lanes)
 
     def points(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> Iterator[Point]:
-        """Runs through the register tiles of `loops`, inside `for` loops over those that are partial; see `slow_loops`."""
+        """Yields the points of the register tiles of `loops`, inside `for` loops over partial tiles; see `slow_loops`."""
         base: dict[str, LoopIndexAt] = {}
         indices: dict[str, c.CExpr] = {}
         grids: list[list[tuple[str, LoopIndexAt, int]]] = []
@@ -213,7 +213,7 @@ class Scene:
     def slow_loops(
         self, task: TaskPlan, loops: list[LoopPlan], ctx: Context
     ) -> tuple[list[PartialLoop], Context]:
-        """The `for` loops over partial register tiles, and the context inside them."""
+        """Returns the `for` loops over partial register tiles, and the context inside them."""
         made = []
         variables = dict(ctx.variables)
         for p in loops:
@@ -261,7 +261,7 @@ class Scene:
                 self.w.write(c.For(k, c.Num("0"), c.number(extent), 1, (fill,)))
 
     def fold(self, op: str, value: Value) -> Value:
-        """All lanes of a vector in one scalar."""
+        """Returns all lanes of a vector combined into one scalar."""
         return Value(
             c.Call(self.prelude.use(f"fold_{op}", value.dtype, value.lanes), (value.x,)),
             value.dtype,
@@ -271,7 +271,10 @@ class Scene:
         return [p for p in task.loops if not p.loop.is_reduction]
 
     def tiled_loops(self, task: TaskPlan) -> set[str]:
-        """Loops of a reduction whose finish reads register tiles: there it must name each copy."""
+        """Returns the loops of a reduction along which its finish reads register tiles.
+
+        There the finish must name each copy.
+        """
         reads = (
             {x.array for x in loads(task.task.finish)} if task.task.finish is not None else set()
         )

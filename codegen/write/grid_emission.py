@@ -1,4 +1,4 @@
-"""What the writers of one kernel share, and how indices, alignment and shared memory work there."""
+"""Emission context of one GPU kernel: thread and block indices, alignment and shared memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ VECTOR_BYTES = 16  # the widest access of a thread
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """A block of an operand in shared memory: `strides` by loop, in the order of memory.
+    """Layout of an operand's block in shared memory: `strides` by loop, in the order of memory.
 
-    `piece` elements in a row are moved there at once. Where there is a `swizzle`, element x of row r is at x ^ (r % n * width).
-    A window's has `extents` beyond the tiles of its loops, and `least` are the axes of the first read of an iteration.
+    `piece` contiguous elements are moved at once. With a `swizzle` (n, width), element x of row r is at x ^ (r % n * width). A
+    window has `extents` beyond the tiles of its loops, and `least` holds the axes of the first read of an iteration.
     """
 
     loops: tuple[LoopPlan, ...]
@@ -64,7 +64,10 @@ class BlockLayout:
 
 
 def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: list[int]) -> int:
-    """The most elements of a row that are aligned together, in memory and in a block with these strides (but along rows)."""
+    """Returns the most elements of a row that are aligned together, in memory and in a block with these strides.
+
+    The stride along rows does not count.
+    """
     along, row = flat_strides(operand.access, source), loops[-1]
     if along[row.loop.name] != 1:
         return 1
@@ -76,7 +79,7 @@ def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: 
 
 
 class KernelScene:
-    """The state of writing one kernel: what all writers share, and threads and shared memory of its blocks."""
+    """Emission context of one kernel: that of its launch, with the threads and shared memory of its blocks."""
 
     def __init__(self, scene: Scene, index_type: str) -> None:
         self.scene, self.index_type = scene, index_type
@@ -91,14 +94,14 @@ class KernelScene:
         self.uses_tid = False
         self.in_shared: list[Buffer] = []
         self.kept_copies: dict[tuple[int, str], Buffer] = {}
-        # Of copies in several stages: where the block that is in use begins.
+        # Begins of the blocks in use, of copies in several stages.
         self.stages: dict[tuple[int, str], c.CExpr] = {}
 
     # --- threads ---
 
     @property
     def n_threads(self) -> int:
-        """Threads of a block."""
+        """The number of threads of a block."""
         return prod(self.shape)
 
     def order_threads(self) -> None:
@@ -110,7 +113,7 @@ class KernelScene:
                 stride *= p.mid
 
     def digit(self, p: LoopPlan, axis: int, stride: int) -> c.CExpr:
-        """The number of a thread along a loop, under a name: its place along an axis of the block, or a digit of its number."""
+        """Returns the name of a thread's number along a loop: its index along a block axis, or a digit of its flat number."""
         if len(self.shape) > 1:
             x: c.CExpr = c.CastTo(self.index_type, c.Id(f"threadIdx.{AXES[axis]}"))
         else:
@@ -127,7 +130,7 @@ class KernelScene:
         return c.Id(self.digit_names[x])
 
     def thread_declarations(self) -> Iterator[c.CStmt]:
-        """The number of a thread in its block, in the order in which warps take them, and its places along loops."""
+        """Yields declarations of a thread's flat number, in the order of warps, and of its numbers along loops."""
         if self.uses_tid:
             terms, stride = [], 1
             for axis, n in zip(AXES, self.shape, strict=False):
@@ -141,7 +144,7 @@ class KernelScene:
     # --- memory ---
 
     def allocate(self, task: TaskPlan) -> None:
-        """Partial results in the workspace; values of a tile and copies of operands in shared memory."""
+        """Allocates partial results in the workspace; values of a tile and copies of operands in shared memory."""
         t = task.index
         array = self.scene.plan.problem.array(task.task.target.array)
         acc = self.scene.launch.accumulators.get(t)
@@ -167,23 +170,26 @@ class KernelScene:
             self.kept_copies[t, operand.site] = kept
 
     def adds_to_result(self, task: TaskPlan) -> bool:
-        """Whether the blocks reduce into the array of the result itself."""
+        """True if the blocks reduce into the array of the result itself."""
         return task.is_atomic and adds_to_result(self.scene.plan.problem, task.task)
 
     def is_set_already(self, task: TaskPlan) -> bool:
-        """Whether blocks add to what the result held before."""
+        """True if blocks add to the previous value of the result."""
         start = start_of(task.task)
         is_own = isinstance(start, Load) and access_of(start) == task.task.target
         return is_own and self.adds_to_result(task)
 
     def keep(self, stem: str, dtype: DType, n_elements: int) -> Buffer:
-        """An array in shared memory."""
+        """Allocates an array in shared memory."""
         buffer = Buffer(self.scene.w.fresh(stem), dtype, n_elements, 0, False)
         self.in_shared.append(buffer)
         return buffer
 
     def shared_declarations(self) -> Iterator[c.CStmt]:
-        """Arrays of their own as far as a kernel has shared memory without asking; else parts of what its launch asks for."""
+        """Yields declarations of the arrays in shared memory.
+
+        They are arrays of their own if static shared memory suffices, otherwise parts of the launch's dynamic shared memory.
+        """
         if self.asks_for_bytes:
             pool, offset = self.scene.w.fresh("shared_memory"), 0
             yield c.Declare("char", pool, extent=0, is_shared=True)
@@ -200,7 +206,7 @@ class KernelScene:
 
     @property
     def asks_for_bytes(self) -> int:
-        """Shared memory that the launch has to ask for."""
+        """Bytes of dynamic shared memory that the launch requests; 0 if static shared memory suffices."""
         n_bytes = sum(b.stride_bytes for b in self.in_shared)
         met = 8 * self.n_threads if self.meets_warps else 0
         return n_bytes if n_bytes + met > self.scene.target.shared_bytes_per_block else 0

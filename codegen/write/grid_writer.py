@@ -1,7 +1,7 @@
-"""Writes one kernel down: loop IR to C syntax, run by all threads of a block.
+"""Writes one kernel: loop IR to C syntax, run by all threads of a block.
 
-What loops and tests depend on is the same for all threads of a block, but for the tests around straight-line code: so barriers are
-always met by all.
+Conditions of loops and tests are uniform over the threads of a block, except tests around straight-line code. So all threads reach
+each barrier.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class BlockThreads(Threads):
 
 
 def _grid(nodes: Sequence[Node]) -> Iterator[Loop]:
-    """The loops over blocks, outermost first."""
+    """Yields the loops over blocks, outermost first."""
     for n in nodes:
         if isinstance(n, Loop) and n.is_parallel:
             yield n
@@ -126,7 +126,7 @@ def _grid(nodes: Sequence[Node]) -> Iterator[Loop]:
 
 
 class KernelWriter:
-    """Writes one kernel: a launch, or what combines the partial results that a task of it left."""
+    """Writes one kernel: a launch, or the kernel that combines partial results of one of its tasks."""
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -151,25 +151,25 @@ class KernelWriter:
         )
 
     def combining(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
-        """The kernel that combines the partial results that `buffers` knows of."""
+        """Returns the kernel that combines the partial results described in `buffers`."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).combine_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def starting(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
-        """The kernel that sets what blocks add to."""
+        """Returns the kernel that initialises the sums to which blocks add."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
     def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> Kernel:
-        """A kernel that comes before or after that of the launch."""
+        """Returns a kernel that runs before or after the kernel of the launch."""
         return Kernel(self.opened(body), _along_axes([blocks]), _along_axes(self.kernel.shape))
 
     def take_over(self, task: TaskPlan, buffers: KernelScene) -> None:
-        """Knows where a kernel of this launch leaves a task's sums."""
+        """Takes over the buffer in which a kernel of this launch leaves a task's sums."""
         scene, found = self.scene, buffers.scene.accumulators[task.index]
         scene.accumulators[task.index] = found
         if not self.kernel.adds_to_result(task):
@@ -177,7 +177,7 @@ class KernelWriter:
             scene.w.used.add(found[0].name)
 
     def opened(self, body: tuple[c.CStmt, ...]) -> tuple[c.CStmt, ...]:
-        """A body after the declarations of what it uses."""
+        """Returns a body behind the declarations that it needs."""
         kernel = self.kernel
         opening: list[c.CStmt] = [*kernel.shared_declarations()]
         opening += [kernel.open_buffer(b) for b in self.scene.opened]

@@ -1,4 +1,4 @@
-"""Writes guarded assignments: what happens where their condition holds, and what keeps the other elements as they are."""
+"""Guarded assignments: stores where the condition holds; the other elements keep their values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ from .values import Values
 
 @dataclass(frozen=True)
 class _Tail:
-    """A register tile of vectors that begins before the end of what is done: lanes before `start` of this loop are left out."""
+    """A register tile of vectors that ends with its loop and overlaps finished elements.
+
+    Lanes before `start` of this loop are left out.
+    """
 
     loop: str
     start: c.CExpr
 
 
 class GuardWriter:
-    """See `write`."""
+    """Writer of guarded tasks; see `write`."""
 
     def __init__(self, scene: Scene, values: Values) -> None:
         self.scene, self.values, self.w = scene, values, scene.w
@@ -96,7 +99,7 @@ class GuardWriter:
         self.w.forget(array)
 
     def blended(self, task: TaskPlan, point: Point, ctx: Context, tail: _Tail | None) -> Value:
-        """What the element of a point holds afterwards."""
+        """Returns the value of a point's element after the assignment."""
         mask = self.tests(task, point, ctx, self.residues)
         lanes = point.lanes()
         if tail is not None:
@@ -114,7 +117,10 @@ class GuardWriter:
         return new if mask is None else self.w.select(mask, new, old, dtype)
 
     def in_strides(self, task: TaskPlan, ctx: Context) -> None:
-        """Of the register tile of one loop only the iterations that are in a residue; of cut ones each is tested."""
+        """Writes only the iterations of one loop's register tile that are in a residue.
+
+        If the tile is cut, each iteration is tested.
+        """
         stride = stride_of(self.scene.plan.problem, task.task)
         assert stride is not None
         p = task.loop(stride.loop)
@@ -145,7 +151,7 @@ class GuardWriter:
     def tests(
         self, task: TaskPlan, point: Point, ctx: Context, residues: list[Residue]
     ) -> Value | None:
-        """The condition at a point, of which these residues are a part; None where nothing is to be tested."""
+        """Returns the condition at a point, of which these residues are a part; None if nothing needs a test."""
         found = [self.is_in(task, x, point) for x in residues]
         if self.rest is not None:
             found.append(self.values.value(task, self.rest, point, ctx))
@@ -155,7 +161,10 @@ class GuardWriter:
         return whole
 
     def is_in(self, task: TaskPlan, part: Residue, point: Point) -> Value:
-        """Whether a point is in a residue; in vectors lane by lane: each is for one remainder of the first."""
+        """Returns a test that a point is in a residue.
+
+        In vectors the test is lane by lane: each lane compares the remainder of the first lane with a number of its own.
+        """
         along = point.vector_loop
         step = dict(part.affine.terms).get(along, 0) if along is not None else 0
         first = self.modulo(part.affine, part.modulus, point)
@@ -170,7 +179,10 @@ class GuardWriter:
         return Value(c.Bin("==", pattern, held.x), dtype, lanes)
 
     def modulo(self, affine: Affine, modulus: int, point: Point) -> c.CExpr:
-        """`affine mod modulus`, not negative, at a point (its first lane): what is surely a multiple is left out."""
+        """Returns `affine mod modulus`, not negative, at a point (its first lane).
+
+        Terms that are surely multiples of the modulus are left out.
+        """
         constant, terms = affine.const, list[tuple[c.CExpr, int]]()
         for loop, k in affine.terms:
             at = point.at(loop)
@@ -185,8 +197,9 @@ class GuardWriter:
     # --- vectors that the end of a loop cuts ---
 
     def without_elements(self, task: TaskPlan, ctx: Context) -> tuple[Context, _Tail | None]:
-        """In place of one element after the other, a last whole register tile that ends with its loop: what a blend stores a second
-        time is what is there.
+        """Replaces the scalar remainder of a cut tile by a last whole register tile that ends with its loop.
+
+        Elements that a blend stores a second time keep their values.
         """
         found = at_the_end(self.scene, task, ctx)
         if found is None:
@@ -195,7 +208,7 @@ class GuardWriter:
         return last, _Tail(p.loop.name, self.scene.start(task, p, ctx))
 
     def at_least(self, task: TaskPlan, point: Point, tail: _Tail) -> Value:
-        """Which lanes of a point are at the start of a tail or behind it."""
+        """Returns the mask of the lanes of a point at or behind the start of a tail."""
         dtype, lanes = _mask_of(task, task.loop(tail.loop).loop.extent), point.lanes()
         first = point.index[tail.loop].expression()
         index = c.Call(self.w.prelude.use("iota", dtype, lanes), (first,))
@@ -205,7 +218,10 @@ class GuardWriter:
     # --- rows ---
 
     def shifted(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value | None:
-        """A neighbour in a row, out of two vectors of the row; at the ends of a register tile out of single elements."""
+        """Returns a neighbour in a row, out of two vectors of the row.
+
+        At the ends of a register tile it is built from single elements.
+        """
         axes, lanes = access_of(load).axes, point.lanes()
         if load.array != task.task.target.array:
             return None
@@ -233,7 +249,7 @@ class GuardWriter:
             return self.w.load(load.array, base, index(n), array.dtype, 0, 0)
 
         def elements(first: int, read: Callable[[int], Value] = element) -> Value:
-            """The neighbours outside of the register tile, from this lane on, at the side where they are needed."""
+            """Returns the neighbours outside the register tile, from this lane on, at the side that needs them."""
             found = [read(n) for n in range(first, first + abs(distance))]
             if len(found) == 1:
                 return self.w.splat(found[0], lanes)
@@ -247,7 +263,7 @@ class GuardWriter:
         is_last = copy + 1 == p.inner // lanes
 
         def in_front() -> Value:
-            """What lies in front of the register tile."""
+            """Returns the elements in front of the register tile."""
             carried = self.carried
             if carried is None or carried.task != task.index:
                 return elements(distance)
@@ -271,13 +287,13 @@ class GuardWriter:
 
 
 def _mask_of(task: TaskPlan, most: int) -> DType:
-    """The type of masks of a task that come of comparing numbers up to `most`: as wide as what it stores, or wider."""
+    """Returns the mask type of a task for comparisons of numbers up to `most`: at least as wide as its stored values."""
     own = mask_dtype(task.task.dtype)
     return next(d for d in (own, DType.i32, DType.i64) if d.holds(most))
 
 
 def _residue_of(e: ir.Expr, task: TaskPlan) -> Residue | None:
-    """The residue that a condition is; None where it is anything else."""
+    """Returns the residue that a condition is; None for any other condition."""
     guard = guard_where(e, task.task.loops)
     if guard.bounds or guard.data or not guard.is_exact or len(guard.residues) != 1:
         return None
@@ -285,7 +301,7 @@ def _residue_of(e: ir.Expr, task: TaskPlan) -> Residue | None:
 
 
 def _own(task: TaskPlan) -> ir.Load:
-    """What the target of a task holds before."""
+    """Returns a load of the target's previous value."""
     target = task.task.target
     return ir.Load(target.array, tuple(map(_index, target.axes)), task.task.dtype)
 

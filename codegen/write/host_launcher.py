@@ -1,4 +1,4 @@
-"""How C calls the code of a GPU: a function that queues the kernels of a source on a stream, and the header that declares it."""
+"""Host launcher of GPU code: a C function that queues the kernels of a source on a stream, and its header."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STREAM = ("cudaStream_t stream", "what the launches are queued on; 0: the defau
 
 
 def launch_header_text(source: Source, problem: Problem, parameters: Sequence[str] = ()) -> str:
-    """The header of GPU text that was lowered from `problem`, for C and C++ with CUDA's runtime.
+    """Returns the header of GPU text that was lowered from `problem`, for C and C++ with CUDA's runtime.
 
     `parameters` gives the order of arguments, as in `header_text`. Raises ValueError for text that is for a CPU.
     """
@@ -67,9 +67,9 @@ def launch_header_text(source: Source, problem: Problem, parameters: Sequence[st
 
 
 def launched_text(source: Source, problem: Problem, parameters: Sequence[str] = ()) -> str:
-    """The kernels with the function that the header declares behind them. NVRTC, which compiles for GPUs alone, passes it over.
+    """Returns the kernels, followed by the function that the header declares.
 
-    Raises ValueError for text that is for a CPU.
+    NVRTC, which compiles for GPUs alone, skips the function. Raises ValueError for text that is for a CPU.
     """
     function = function_name(problem)
     lines = [

@@ -1,5 +1,6 @@
-"""Register tiles of vectors that the end of a loop cuts: in place of one element after the other, a last whole tile that ends with
-the loop, so that some elements are computed twice.
+"""Overlapping last tiles: a last whole register tile of vectors ends with the loop, in place of a scalar remainder.
+
+Some elements are then computed twice.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from ..text import csyntax as c
 from .context import Context
 from .emission import Scene
 
-# Of narrower vectors a cut tile leaves a few elements.
+# With narrower vectors a cut tile leaves only a few elements.
 _MANY_LANES = 16
 
 
 def at_the_end(scene: Scene, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Context] | None:
-    """The loop whose tile is cut here, and the place of the last whole one. None where there is none, where other threads have what
-    is before it, or where values are handed over.
+    """Returns the loop whose tile is cut here, and the context of the last whole tile.
+
+    None if no tile is cut, if other threads own the elements before it, or if values are passed on in registers or blocks.
     """
     p = task.vector
     if p is None or scene.is_full(task, p, ctx) or p.loop.extent < p.inner:
@@ -39,8 +41,9 @@ def at_the_end(scene: Scene, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Co
 
 
 def may_compute_twice(scene: Scene, task: TaskPlan) -> bool:
-    """True if a task finds what it found when it has stored, and does so in vectors of many lanes: neither it nor a later one of
-    its launch writes what it reads, nor a later one what it writes.
+    """True if a second computation of an element finds the same inputs, and vectors have many lanes.
+
+    Neither the task nor a later one of its launch writes an array that it reads. No later one writes its target.
     """
     keeps = task.shared or any(t == task.index for t, _ in scene.kept)  # where its tile begins
     if scene.lanes(task) <= _MANY_LANES or keeps:

@@ -1,10 +1,10 @@
-"""Writes one launch down: loop IR to C syntax.
+"""Writes one launch: loop IR to C syntax.
 
-Partial tiles: where register tiles do not divide a loop, the body of the loop at whose index they start is written twice: with
-full tiles (unrolled, in vectors), and for what is left over. There, rows are taken one by one, still in vectors; where vectors are
-cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none.
-Where all that is read along a loop is packed, and sums in memory have room for whole tiles or take what is there of one, there is
-one version (`AccumulatorPlan.padded`).
+Partial tiles: if register tiles do not divide a loop, the body of the loop at which they start is written twice. One version has
+full tiles (unrolled, in vectors), the other the remainder. The remainder takes rows one by one, still in vectors; if vectors are
+cut, one element at a time. Inside a version for rows only loops of vectors are written twice, inside one for elements none. One
+version suffices if all reads along a loop are packed, and sums in memory have room for whole tiles or take the existing part of
+one (`AccumulatorPlan.padded`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class LaunchWriter:
         threads: Threads,
         name: str = "",
     ) -> None:
-        """`name`: of the launch's function; those of what is `closed` begin with it. Without one no body gets a function."""
+        """`name`: of the launch's function; names of `closed` functions begin with it.
+
+        Without a name no body gets a function.
+        """
         self.scene, self.values, self.threads, self.name = scene, values, threads, name
         self.closed: list[c.Function] = []
         self.may_outline = bool(name)
@@ -83,7 +86,10 @@ class LaunchWriter:
             self.node(n, ctx)
 
     def alone(self, node: Alone, ctx: Context) -> None:
-        """Few threads run this; register tiles they leave behind are declared for all, since others may follow."""
+        """Writes a part that few threads run.
+
+        Register tiles that it leaves behind are declared for all threads, since others may follow.
+        """
         self.scene.hoisted = []
         with self.scene.w.scope() as body:
             self.children(node.children, replace(ctx, is_team=False))
@@ -120,7 +126,10 @@ class LaunchWriter:
                 self.threads.phase(phase, task, ctx)
 
     def outline(self, node: Node, ctx: Context) -> None:
-        """A node of closed bodies as a function of its own, and its call; a body without a loop would not gain by it."""
+        """Writes a node of non-affine (closed) bodies as a function of its own, and its call.
+
+        A body without a loop stays in place, since it would not gain by it.
+        """
         self.may_outline = False
         with self.scene.w.scope() as body:
             self.node(node, ctx)
@@ -137,7 +146,7 @@ class LaunchWriter:
         self.scene.w.write(self.closed_call(statements, ctx.variables.values()))
 
     def in_blocks(self, node: InBlocks, ctx: Context) -> None:
-        """Iterations block by block: what is done with one block is a function."""
+        """Writes iterations block by block; the work of one block is a function."""
         scene, task = self.scene, self.scene.plan.tasks[node.task]
         (loop,) = node.children
         assert isinstance(loop, Loop)
@@ -160,7 +169,7 @@ class LaunchWriter:
             scene.w.forget(array)
 
     def closed_call(self, statements: Statements, around: Iterable[c.CExpr]) -> c.RunClosed:
-        """The call of a function of these statements, in loops whose variables are `around`."""
+        """Returns the call of a function with these statements, in loops whose variables are `around`."""
         name = f"{self.name}_closed_{len(self.closed)}"
         function, call = outlined(name, statements, self.scene, around)
         same = [f for f in self.closed if replace(f, name=name) == function]
@@ -171,7 +180,7 @@ class LaunchWriter:
         return call
 
     def block(self, node: Loop, ctx: Context) -> None:
-        """A loop of a grid: the index of the tile of this block."""
+        """Writes a loop of a grid: the index of this block's tile, then the body."""
         first, w = node.members[0], self.scene.w
         number = self.threads.block_along(node)
         name = w.fresh(first.loop if node.step == 1 else f"{first.loop}{node.level}")
@@ -206,7 +215,7 @@ class LaunchWriter:
                 self.scene.w.forget(self.scene.plan.tasks[m.task].task.target.array)
 
     def guided(self, node: Loop, n: c.CExpr, ctx: Context) -> None:
-        """A loop over parts that a thread takes from a counter of the team, around the one over a part."""
+        """Writes a loop over parts that a thread takes from a counter of the team, around the loop over one part."""
         scene, w = self.scene, self.scene.w
         counter = scene.buffer("next", DType.i64, LINE_BYTES // DType.i64.size_bytes, False)
         scene.counters.append(counter)
@@ -220,7 +229,7 @@ class LaunchWriter:
         w.write(c.While(goes_on, (*body.statements, advance)))
 
     def loop_over(self, node: Loop, part: Part) -> None:
-        """A part of the range of a loop."""
+        """Writes a part of the range of a loop."""
         lo, hi, ctx = part.lo, part.hi, part.ctx
         first = node.members[0]
         stem = first.loop if node.step == 1 else f"{first.loop}{node.level}"
@@ -248,7 +257,10 @@ class LaunchWriter:
             self.scene.w.write(statement)
 
     def late(self, node: Late, ctx: Context) -> None:
-        """The iteration before the present one of a loop: it was a whole tile, or it would have been the last."""
+        """Writes retimed nodes: they belong to the iteration before the present one of a loop.
+
+        Its tile was whole, or it would have been the last.
+        """
         shared = node.loop
         first, _ = self.whole_range(shared)
         keys = [(m.task, m.loop, OUTER) for m in shared.members]
@@ -270,7 +282,7 @@ class LaunchWriter:
     def tested(
         self, node: Loop, variable: c.CExpr, whole: Statements, rest: Statements
     ) -> Statements:
-        """One of the two versions of a loop's body."""
+        """Returns both versions of a loop's body under a test for whole tiles; the first alone if there is no second."""
         if not rest:
             return whole
         end = c.linear(((variable, 1),), self.span(node))
@@ -286,8 +298,9 @@ class LaunchWriter:
         rest: Statements,
         ctx: Context,
     ) -> Statements:
-        """A loop over whole register tiles, and the one that is left over behind it: a test in the loop would keep compilers from
-        moving loads out of it.
+        """Returns a loop over whole register tiles, followed by the remaining tile.
+
+        A test in the loop would prevent compilers from moving loads out of it.
         """
         length = length_of(lo, hi)
         begin = c.Declare("long", name, c.Id(name), constant=True)
@@ -314,7 +327,7 @@ class LaunchWriter:
         body: Statements,
         ctx: Context,
     ) -> Statements:
-        """A loop, in strips where operands are packed ahead at the head of each."""
+        """Returns a loop; in strips, if operands are packed in advance at the head of each."""
         if node.strips is None:
             return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
@@ -333,17 +346,17 @@ class LaunchWriter:
         return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
     def span(self, node: Loop) -> int:
-        """Iterations of the register tiles that start at a loop and need not be whole."""
+        """The number of iterations of the register tiles that start at a loop and need not be whole."""
         return max(p.reach for m, p in self.tiles_at(node) if self.may_be_cut(m, p))
 
     def tiles_at(self, node: Loop) -> list[tuple[Member, LoopPlan]]:
-        """The members of a loop at which register tiles start."""
+        """Returns the members of a loop at which register tiles start, with their loop plans."""
         tasks = self.scene.plan.tasks
         plans = ((m, last_loop_plan(node, tasks, m)) for m in node.members)
         return [(m, p) for m, p in plans if p is not None and p.reach > 1]
 
     def may_be_cut(self, member: Member, p: LoopPlan) -> bool:
-        """Whether a loop ends inside a register tile that is not computed whole."""
+        """True if a loop ends inside a register tile that is not computed whole."""
         sums = self.scene.launch.accumulators.get(member.task)
         is_padded = sums is not None and p.loop.name in sums.padded
         return not (p.divides or is_padded)
@@ -351,7 +364,10 @@ class LaunchWriter:
     def versions(
         self, node: Loop, variable: c.CExpr, ctx: Context, *, may_be_cut: bool = True
     ) -> tuple[Statements, Statements]:
-        """What a loop holds where the register tiles that start there are whole, and, if that can be, where they are not."""
+        """Returns the body of a loop for whole register tiles, and, if they may be cut, the body for cut ones.
+
+        These are the register tiles that start at the loop.
+        """
         starting = self.tiles_at(node)
         cut = [(m, p) for m, p in starting if may_be_cut and self.may_be_cut(m, p)]
         has_vectors = any(p.is_vector for _, p in cut)
@@ -371,7 +387,7 @@ class LaunchWriter:
         return self.version(node, variable, whole), self.version(node, variable, rest)
 
     def version(self, node: Loop, variable: c.CExpr, ctx: Context) -> Statements:
-        """What a loop holds, once it is known which register tiles that start at its `variable` are full."""
+        """Returns the body of a loop, given which register tiles that start at its `variable` are full."""
         with (
             self.scene.w.scope() as body,
             self.threads.inside(node, variable, ctx) as (begun, inside),
@@ -381,14 +397,14 @@ class LaunchWriter:
         return tuple(body.statements)
 
     def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
-        """From where to where one thread runs a loop of the threads."""
+        """Returns begin and end of one thread's range of a parallel loop."""
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)
 
     @staticmethod
     def stride(node: Loop) -> c.CExpr:
-        """From one iteration of a thread to its next."""
+        """Returns the distance from one iteration of a thread to its next."""
         step = c.number(node.step)
         return c.Bin("*", c.Id("n_threads"), step) if node.is_cyclic else step
 
@@ -412,7 +428,7 @@ class LaunchWriter:
         return start, self.scene.tile_end(p, start)
 
     def balanced(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
-        """From where to where this thread runs a loop over rows of which it has about as much as others."""
+        """Returns begin and end of this thread's range of a loop over rows, with about as much work as the others."""
         scene = self.scene
         rows = rows_of(scene.plan.tasks[node.members[0].task].task)
         assert rows is not None
@@ -445,7 +461,7 @@ class LaunchWriter:
                 self.values.put(task, point, value, inner)
 
     def joined(self, phase: JoinedBodies, first: TaskPlan, ctx: Context) -> None:
-        """Bodies of several tasks, as the body of the first of them."""
+        """Writes the bodies of several tasks, as the body of the first of them."""
         assert first.task.body is not None
         body = replace(first.task.body, statements=phase.statements)
         self.statements(replace(first, task=replace(first.task, body=body)), ctx, phase.tasks)
@@ -454,9 +470,9 @@ class LaunchWriter:
                 self.scene.w.forget(array)
 
     def statements(self, task: TaskPlan, ctx: Context, tasks: Sequence[int] = ()) -> None:
-        """A body of statements, for the iteration at which the register tile of each loop starts, or for those of one vector.
+        """Writes a body of statements, for the iteration at the start of each register tile, or for those of one vector.
 
-        `tasks`: those of which it is the body, where they are several.
+        `tasks`: the tasks of the body, if there are several.
         """
         if task.vector is not None:
             self.in_lanes(task, task.vector, ctx)
@@ -489,12 +505,12 @@ class LaunchWriter:
                 self.scene.w.forget(array)
 
     def windows(self, task: TaskPlan, ctx: Context) -> dict[str, TilePlace]:
-        """Blocks out of which the statements of a task read."""
+        """Returns the blocks from which the statements of a task read, by array."""
         operands = self.values.operands
         return {o.access.array: operands.tile(task, o, ctx) for o in task.copies}
 
     def in_lanes(self, task: TaskPlan, p: LoopPlan, ctx: Context) -> None:
-        """As many iterations of one loop as a vector has lanes, or what is left of them: the mask knows."""
+        """Writes as many iterations of one loop as a vector has lanes, or the remaining ones under a mask."""
         assert task.task.body is not None
         scene = self.scene
         starts = {q.loop.name: scene.start(task, q, ctx) for q in task.loops}

@@ -1,4 +1,4 @@
-"""What was decided of rows inside a body, as those of a leaf of a sparse field."""
+"""Decisions about row loops inside a body, such as those of a sparse field's leaf: unrolling and prefetch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ..plan.schedules import BlockPrefetch
 
 
 def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int]:
-    """How often the bodies of loops in a task's body are written out. `tasks`: those of which it is the body; several have been
-    decided alike (codegen/passes/joining.py), and loops of it other names than they had.
+    """Returns the unroll factors of loops in a task's body.
+
+    `tasks`: the tasks of the body. Several tasks have equal decisions (codegen/passes/joining.py), and loops of the joined body
+    have other names than before.
     """
     assert task.task.body is not None
     values = {place: value for t in tasks for place, value in plan.places("unrolled", t)}
@@ -28,7 +30,7 @@ def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int
 
 
 def prefetch_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> BlockPrefetch | None:
-    """What a task's body asks for ahead; None where that is nothing. `tasks`: as above."""
+    """Returns the prefetches of a task's body; None if there are none. `tasks`: as in `copies_in`."""
     assert task.task.body is not None
     values = (plan.choice("prefetch_distance", t) for t in tasks)
     distance = next((DISTANCES[value] for value in values if value), 0)

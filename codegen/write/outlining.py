@@ -1,6 +1,7 @@
-"""Closed bodies as functions of their own, so that they can have compiler flags of their own.
+"""Outlining of non-affine (closed) bodies: functions of their own, so that they can have compiler flags of their own.
 
-What is written in vectors must not be put into wider ones, which the bound relies on; what nobody opened is left to the compiler.
+The bound relies on the vector width of written vectors, so compilers must not widen them. Bodies that no decision vectorised are
+left to the compiler.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
 
 def is_closed(scene: Scene, node: Node) -> bool:
-    """Whether a node has bodies of statements, and nothing else: no barrier either."""
+    """True if a node has bodies of statements, and nothing else, not even a barrier."""
     phases = list(phases_of(node))
     return (
         bool(phases)
@@ -36,9 +37,9 @@ def _is_plain(node: Node) -> bool:
 def outlined(
     name: str, body: tuple[c.CStmt, ...], scene: Scene, around: Iterable[c.CExpr]
 ) -> tuple[c.Function, c.RunClosed]:
-    """A function with this body, inside loops whose variables are `around`, and the call of it.
+    """Returns a function with this body, inside loops whose variables are `around`, and its call.
 
-    No barrier is inside, so its arrays are `restrict`.
+    The body has no barrier, so its arrays are `restrict`.
     """
     body = without_unused(body)
     used, stored = identifiers(body)
@@ -65,7 +66,7 @@ def outlined(
 
 
 def has_loop(body: tuple[c.CStmt, ...]) -> bool:
-    """Whether there is anything in statements that could be put into vectors."""
+    """True if statements hold a loop, which could be vectorised."""
     for s in body:
         match s:
             case c.For():

@@ -1,4 +1,4 @@
-"""Writes how blocks of operands of a CPU are packed, also those that are double-buffered (see codegen/passes/packing.py)."""
+"""Packing phases of operand blocks on a CPU, also double-buffered (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ class PackWriter:
         pack(self.scene, task, operand, ctx, {p.loop.name: (own[0], own[1])}, c.Num("0"))
 
     def shared_out(self, task: TaskPlan, operand: Operand) -> LoopPlan:
-        """The loop of a block whose register tiles are shared out: the outermost with one for each thread, else the longest."""
+        """Returns the loop whose register tiles are partitioned among threads when they pack a block.
+
+        It is the outermost loop with a tile for each thread, else the longest.
+        """
         _, layout = self.scene.copies[task.index, operand.site]
         loops = [task.loop(name) for name in layout.order]
         enough = (p for p in loops if p.mid >= self.scene.plan.cores)
@@ -82,7 +85,7 @@ class PackWriter:
         return self.scene.launch.buffers[task.index, operand.site]
 
     def first_block(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the block of this thread's first iteration; where it has none, that would be work for nobody."""
+        """Packs the block of this thread's first iteration. A thread without iterations packs none."""
         holder = task.loop(self.pipeline(task, operand).holder)
         begin, end_of_part = self.scene.part_of(holder)
         start = {(task.index, holder.loop.name, OUTER): begin}
@@ -95,7 +98,7 @@ class PackWriter:
         self.scene.w.write(c.If(c.Bin("<", begin, end_of_part), tuple(body.statements)))
 
     def stage(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Declares how far it is, at the head of the loop from block to block."""
+        """Declares the packing progress, at the head of the loop from block to block."""
         key = (task.index, operand.site)
         w, made, layout = self.scene.w, self.pipeline(task, operand), self.scene.copies[key][1]
         holder, rows = task.loop(made.holder), task.loop(made.across)
@@ -125,7 +128,7 @@ class PackWriter:
         self.scene.halves[key] = half
 
     def ask(self, task: TaskPlan, operand: Operand, n_before: int) -> None:
-        """Asks memory for the lines of the slice that is packed so many slices after the next one."""
+        """Prefetches the lines of the slice that is packed `n_before` slices after the next one."""
         made, now = (
             self.pipeline(task, operand),
             self.operands.progress[task.index, operand.site],
@@ -152,7 +155,7 @@ class PackWriter:
     def first_of(
         self, task: TaskPlan, made: DoubleBuffer, now: Progress, number: c.CExpr
     ) -> tuple[c.CExpr, c.CExpr]:
-        """Where a slice begins along both loops."""
+        """Returns the start of a slice along both loops."""
         tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)
         rows = _times(tile, task.loop(made.across).inner)
         return (
@@ -169,7 +172,7 @@ class PackWriter:
         self.scene.w.write(c.If(c.Bin("<", now.done, now.slices), tuple(body.statements)))
 
     def rest(self, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-        """Packs the slices for which there were no strips: at the ends of loops there are fewer."""
+        """Packs the remaining slices, for which there were no strips: at the ends of loops there are fewer."""
         w, now = self.scene.w, self.operands.progress[task.index, operand.site]
         name = w.fresh("slice")
         with w.scope() as body:

@@ -1,4 +1,4 @@
-"""Writes blocks of operands of a CPU, also those that are double-buffered (see codegen/passes/packing.py)."""
+"""Reads of operand blocks on a CPU, also double-buffered ones (see codegen/passes/packing.py)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .windows import read_window, tile_of_window
 
 @dataclass(frozen=True)
 class Progress:
-    """Names of what changes while a block is used.
+    """State of double buffering, as names of C variables.
 
-    `half`: where in the buffer the present block begins; `slices`: how many the next one has; `done`: how many of them are packed.
-    `starts`: where the next block begins, by loop.
+    `half`: the start of the present block in the buffer; `slices`: the number of slices of the next block; `done`: the number of
+    its packed slices. `starts`: the start of the next block, by loop.
     """
 
     half: c.Id
@@ -33,7 +33,7 @@ class Progress:
 
 
 class PackedOperands(Operands):
-    """Of a CPU: blocks of a thread's own, or such that all threads pack together; two of them take turns where there are two."""
+    """Operands on a CPU: blocks private to a thread, or packed by all threads together. Double-buffered blocks alternate."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene

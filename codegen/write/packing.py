@@ -1,4 +1,4 @@
-"""Packs blocks of operands: register tile after register tile, in vectors where both sides have neighbours side by side."""
+"""Packing of operand blocks: register tile by register tile, in vectors if both sides are contiguous."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def pack(
     window: Mapping[str, tuple[c.CExpr, c.CExpr | None]],
     half: c.CExpr,
 ) -> None:
-    """Writes what packs the block of one outer tile.
+    """Writes the packing of the block of one tile.
 
-    `window`: of loops with mid steps, from where to where; without an end the one register tile that begins there. The block
+    `window`: begin and end of loops with intra-tile (mid) steps; without an end, the one register tile that begins there. The block
     begins at `half` of the buffer.
     """
     _Packing(scene, task, operand, half).write(ctx, window)
 
 
 class _Packing:
-    """What it takes to pack a block."""
+    """Writer of the packing of one block."""
 
     def __init__(self, scene: Scene, task: TaskPlan, operand: Operand, half: c.CExpr) -> None:
         self.scene, self.w, self.task, self.operand, self.half = scene, scene.w, task, operand, half
@@ -61,9 +61,9 @@ class _Packing:
         self.starts: dict[str, c.CExpr] = {}  # of register tiles, by loop
 
     def write(self, ctx: Context, window: Mapping[str, tuple[c.CExpr, c.CExpr | None]]) -> None:
-        """Mid steps, then register tiles.
+        """Writes intra-tile (mid) steps, then register tiles.
 
-        Where these may be cut, whole ones are written apart from the others: a few moves whose number is known need no loop.
+        If tiles may be cut, whole ones are written apart from the others: a few moves of known number need no loop.
         """
         variables = dict(ctx.variables)
         mids: list[tuple[str, _Header]] = []
@@ -100,7 +100,7 @@ class _Packing:
         self.w.forget(self.buffer.name)
 
     def are_whole(self, loops: list[LoopPlan]) -> c.CExpr:
-        """Whether no loop ends inside the present register tile."""
+        """Returns a test that no loop ends inside the present register tile."""
         test: c.CExpr | None = None
         for p in loops:
             end = c.linear(((self.starts[p.loop.name], 1),), p.inner)
@@ -110,7 +110,7 @@ class _Packing:
         return test
 
     def tile(self, is_whole: bool) -> Statements:
-        """Packs a register tile."""
+        """Returns the packing of a register tile."""
         headers: list[_Header] = []
         index: dict[str, LoopIndexAt] = {}
         last = self.layout.inner_order[-1]
@@ -133,7 +133,7 @@ class _Packing:
         return body
 
     def row(self, index: Mapping[str, LoopIndexAt], last: str, header: _Header) -> Statements:
-        """Packs what the innermost loop of a register tile goes through."""
+        """Returns the packing of one run of a register tile's innermost loop."""
         neighbours = Point({**index, last: replace(index[last], lanes=2)})
         _, to_stride = place_in_block(self.scene, self.task, self.layout, neighbours, self.context)
         _, from_stride = affine_at(self.operand.access.axes, self.strides, neighbours)
@@ -155,7 +155,7 @@ class _Packing:
         )
 
     def moved(self, places: list[dict[str, LoopIndexAt]]) -> Statements:
-        """Takes elements or vectors from the array to the block."""
+        """Returns copies of elements or vectors from the array to the block."""
         with self.w.scope() as made:
             for index in places:
                 point = Point(index)
@@ -172,7 +172,7 @@ class _Packing:
 def place_in_block(
     scene: Scene, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
 ) -> tuple[c.CExpr, int]:
-    """The place of an element in a packed block, and the stride from lane to lane."""
+    """Returns the place of an element in a packed block, and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for name in layout.order:

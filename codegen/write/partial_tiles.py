@@ -1,4 +1,4 @@
-"""Scopes inside loops that the tree does not have: over partial register tiles, and over the live part of a result."""
+"""Scopes in loops outside the loop tree: over partial register tiles, and over the live part of a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .strips import length_of, own_part, strips
 
 
 class Over:
-    """Scope inside `for` loops over the partial register tiles of `loops`; with none, the scope that is open."""
+    """Scope inside `for` loops over the partial register tiles of `loops`. Without any, the open scope."""
 
     def __init__(self, scene: Scene, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
         self.scene = scene
@@ -47,7 +47,7 @@ class Over:
 class Flat:
     """Element-wise loops over the live part of a reduction's result, outermost axis first; `share`: among all threads.
 
-    Where neighbours lie side by side the innermost loop runs in vectors. Loops of which the finish reads register tiles are written
+    If neighbours are contiguous, the innermost loop runs in vectors. Loops along which the finish reads register tiles are written
     out copy by copy: a register has no index.
     """
 
@@ -83,7 +83,7 @@ class Flat:
         )
 
     def write(self, body: Callable[[Point], None], lanes: int) -> None:
-        """Writes the loops with what `body` writes for each point, in vectors of at most `lanes` elements where that can be."""
+        """Writes the loops around the code of `body` for each point, in vectors of at most `lanes` elements if possible."""
         w = self.scene.w
 
         def inside(n: int) -> tuple[c.CStmt, ...]:

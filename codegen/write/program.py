@@ -1,4 +1,7 @@
-"""Program: what is left of a plan before it is printed, and its text in a dialect: functions in order, and an entry."""
+"""Program: the last form of a plan before it is printed, and its text in a dialect.
+
+It consists of functions in order, and an entry.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\
 
 @dataclass(frozen=True)
 class Program:
-    """What a complete candidate means: functions in the order in which they run, helpers, and the workspace they share."""
+    """A lowered candidate: functions in the order in which they run, helpers, and the workspace they share."""
 
     problem: Problem
     functions: tuple[c.Function, ...]
@@ -45,12 +48,12 @@ class Program:
 
 
 def arguments(program: Program) -> tuple[Argument, ...]:
-    """The argument vector of a program."""
+    """Returns the argument vector of a program."""
     return arguments_of(program.problem, program.workspace_bytes)
 
 
 def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]:
-    """The user's arrays, the scalars, and a workspace where one is needed."""
+    """Returns the user's arrays, the scalars, and a workspace if one is needed."""
     found = [
         Argument(a.name, "array", a.dtype.value, a.shape)
         for a in problem.arrays
@@ -64,7 +67,7 @@ def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]
 
 
 def print_source(program: Program, dialect: Dialect) -> Source:
-    """The text of a program in a dialect."""
+    """Returns the text of a program in a dialect."""
     p = Printer(dialect, program.index_type)
     problem = program.problem
     title = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
@@ -154,7 +157,7 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
 
 
 def _calls(p: Printer, program: Program) -> None:
-    """The calls of all functions, in loops where they repeat."""
+    """Prints the calls of all functions, in loops where they repeat."""
     ends: list[int] = []
     for k, (name, names) in enumerate(program.calls):
         for r in (r for r in program.repeats if r.first == k):

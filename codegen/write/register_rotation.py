@@ -1,7 +1,7 @@
-"""Vectors that an iteration of a loop hands to the next one, in registers.
+"""Loop-carried register reuse: vectors that an iteration of a loop passes to the next one, in registers.
 
-What lies in front of a register tile was in the last vector of the tile before. To load it again would be to load from where that
-tile has just stored, and each iteration would wait for the one before: 25 cycles on a Zen 3.
+The elements in front of a register tile were in the last vector of the tile before. To load them again would be to load from the
+place of that tile's latest store. Each iteration would then depend on the one before: 25 cycles on a Zen 3.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .emission import Scene
 
 @contextmanager
 def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
-    """While a loop is written: what has to stand in front of it afterwards."""
+    """Context in which a loop is written. Yields the declarations to be put in front of the loop afterwards."""
     around, scene.carried = scene.carried, None
     if (t := _rows_of(scene, node)) is not None:
         scene.carried = Carried(t, lo)
@@ -31,12 +31,12 @@ def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
 
 
 def has_rows(scene: Scene, t: int) -> bool:
-    """Whether a task reads rows in vectors."""
+    """True if a task reads rows in vectors."""
     return scene.plan.choice("rows", t) == "ROWS"
 
 
 def _rows_of(scene: Scene, node: Loop) -> int | None:
-    """The task of which a loop holds nothing but rows of vectors, tile by tile in their order; None where it does not."""
+    """Returns the task if a loop holds only its rows of vectors, tile by tile in their order; otherwise None."""
     match node.children:
         case (Body(t),):
             task = scene.plan.tasks[t]

@@ -1,4 +1,4 @@
-"""Sums of register tiles, as threads of teams and of grids write them: how they begin, what is added, and what they become."""
+"""Sums of register tiles, for threads of teams and of grids: initial values, updates and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .tiles import Tile
 
 
 def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Register accumulators, one per copy of the result, and one per copy of reduction dims that keep theirs apart."""
+    """Declares register accumulators at their initial values.
+
+    There is one per copy of the result, and one per copy of reduction loops with accumulators of their own.
+    """
     scene = sums.scene
     assert task.task.op is not None
     vector = task.vector
@@ -60,14 +63,14 @@ def update(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
 
 
 def _added(task: TaskPlan, ctx: Context) -> Expr:
-    """What an iteration adds: within cuts without the branch that says so."""
+    """Returns the value that an iteration adds. Inside cuts it is without the branch on them."""
     value = taken(task.task) if task.index in ctx.inside else task.task.value
     assert value is not None
     return value
 
 
 def _update_memory(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """No reduction loop is inside the loops of the result: each register tile goes to memory at once."""
+    """Adds each register tile to memory at once, since no reduction loop is inside the loops of the result."""
     scene, values = sums.scene, sums.values
     assert task.task.op is not None
     with Over(scene, task, list(task.loops), ctx) as inner:

@@ -1,4 +1,4 @@
-"""Updates of elements that several iterations share, on a CPU: copies of an array a thread, and iterations sorted by block."""
+"""Scatters on a CPU: privatised copies of an array for threads, and iterations sorted by block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNWANTED = c.Un("-", c.Num("1"))  # the block of an iteration that does nothing
 
 
 def allocate_scatters(scene: Scene, task: TaskPlan) -> None:
-    """Buffers of the copies, tiles and sorts of a task."""
+    """Allocates buffers for the copies, tiles and sorts of a task."""
     copies, tiles = {}, {}
     for x in task.scatters:
         info = scene.plan.problem.array(x.array)
@@ -75,8 +75,9 @@ def body_writer(
     variables: Mapping[tuple[int, str, int], c.CExpr],
     windows: Mapping[str, TilePlace],
 ) -> BodyWriter:
-    """What writes the body of a task at the values of these loop variables: its updates go where the plan says, and what it reads
-    around the place of an iteration may be in `windows`.
+    """Returns the writer of a task's body at the values of these loop variables.
+
+    Its updates go to the places in the plan. Reads around the place of an iteration may be from `windows`.
     """
     if not task.scatters and not task.states and not windows:
         return BodyWriter(scene.w, scene.plan.problem, scene.global_array)
@@ -92,14 +93,14 @@ def body_writer(
 
 
 def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
-    """The first element of an array as a task has it, which may update a copy of the thread."""
+    """Returns the first element of an array for a task, which may update a private copy of the thread."""
     memory = scene.scatters.get(task.index)
     copy = memory.copies.get(name) if memory is not None else None
     return scene.global_array(name) if copy is None else c.Id(copy.name)
 
 
 def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
-    """The order of a task's iterations, and where their updates go; `windows` are parts of what they read."""
+    """Returns the order of a task's iterations, and the targets of their updates; `windows` are parts of the arrays they read."""
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
     tiles = {x.array: (memory.tiles[x.array], x.tile) for x in task.scatters if x.tile}
@@ -118,7 +119,7 @@ def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]
 
 
 def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:
-    """A phase beside the loop of a task."""
+    """Writes a phase before or after the loop of a task."""
     match phase:
         case ClearCopies():
             for x in (x for x in task.scatters if x.how == ch.PRIVATE):
@@ -135,7 +136,7 @@ def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:
 
 
 def added(scene: Scene, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStmt:
-    """`place op= part`; what was never updated leaves the least or greatest alone, be it a NaN."""
+    """Returns `place op= part`. Elements without an update leave the least or greatest unchanged, even if it is a NaN."""
     dtype = scene.plan.problem.array(x.array).dtype
     op = x.scatter.op
     made = c.Assign(place, scene.w.combine(op, Value(place, dtype), Value(part, dtype)).x)
@@ -145,7 +146,7 @@ def added(scene: Scene, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStm
 
 
 def cleared(scene: Scene, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
-    """A buffer of the thread takes the neutral element."""
+    """Returns a loop that sets a buffer of the thread to the neutral element."""
     k = scene.w.fresh("k")
     scene.w.used.discard(k)
     zero = c.Assign(c.Index(c.Id(buffer.name), c.Id(k)), neutral(x.scatter.op, buffer.dtype))
@@ -157,7 +158,7 @@ def _fill(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
 
 
 def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
-    """From where to where this thread has its part of n things."""
+    """Returns begin and end of this thread's part of n elements."""
     if not task_is_parallel:
         return c.Num("0"), n
     tid, n_threads = c.Id("tid"), c.Id("n_threads")
@@ -171,7 +172,7 @@ def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.
 
 
 def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
-    """Chunk by chunk of this thread's part, the copy of one thread after another."""
+    """Adds the copies to the array: chunk by chunk of this thread's part, the copy of one thread after another."""
     w, n, rest = scene.w, buffer.n_elements, buffer.n_elements
     n_shared = scene.plan.problem.parts.n_shared(x.array)
     if n_shared:
@@ -211,7 +212,7 @@ def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
 
 
 def _count(scene: Scene, task: TaskPlan) -> None:
-    """Blocks first, in a loop that can be in vectors, and then how many there are of each."""
+    """Computes the blocks of iterations first, in a vectorisable loop, and then the number of iterations by block."""
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and x.placing is not None and memory is not None
     w, loop = scene.w, task.loops[0].loop
@@ -246,7 +247,7 @@ def _count(scene: Scene, task: TaskPlan) -> None:
 
 
 def _block(scene: Scene, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
-    """The number of the block of an iteration's window: colours first, so that the blocks of one are neighbours."""
+    """Returns the block number of an iteration's window. Colours come first, so that the blocks of one are neighbours."""
     b = x.blocks
     assert b is not None
     reaches = [r for r in x.scatter.window if r.base is not None]
@@ -273,7 +274,7 @@ def _block(scene: Scene, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
 
 
 def _own_counts(task: TaskPlan, x: ScatterPlan) -> c.CExpr:
-    """Where in the counts those of this thread begin."""
+    """Returns the start of this thread's part of the counts."""
     assert x.blocks is not None
     if not task.is_parallel:
         return c.Num("0")

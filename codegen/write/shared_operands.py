@@ -1,4 +1,4 @@
-"""Values of a kernel: as on a CPU, but that a block of an operand is copied by all threads, into shared memory."""
+"""Operands of a GPU kernel: as on a CPU, except that all threads copy a block together, into shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .windows import tile_of_window
 
 
 class SharedOperands(Operands):
-    """Of a GPU: blocks in shared memory, which the threads of a block copy together."""
+    """Operands on a GPU: blocks in shared memory, which the threads of a block copy together."""
 
     def __init__(self, kernel: KernelScene) -> None:
         self.kernel, self.scene = kernel, kernel.scene
@@ -66,7 +66,7 @@ class SharedOperands(Operands):
         stage: c.CExpr | None,
         lane: int = 0,
     ) -> c.CExpr:
-        """Where an element, of a vector its `lane`, lies in its block."""
+        """Returns the place of an element in its block; of a vector, the place of its `lane`."""
         offsets: dict[str, tuple[dict[c.CExpr, int], int]] = {}
         for name in layout.strides:
             at = point.index[name]
@@ -82,7 +82,7 @@ def locate(
     offsets: dict[str, tuple[dict[c.CExpr, int], int]],
     stage: c.CExpr | None,
 ) -> c.CExpr:
-    """The index of an element of a block that is so far from its start: by loop, terms and a constant."""
+    """Returns the index of a block's element at these offsets from its start: by loop, terms and a constant."""
     total: dict[c.CExpr, int] = {}
     const = 0
     if stage is not None and stage != c.Num("0"):

@@ -1,4 +1,4 @@
-"""Iterations that were sorted, block by block: one colour after another, with the tiles of each block."""
+"""Sorted iterations, block by block: one colour after another, with the tiles of each block."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ Statements = tuple[c.CStmt, ...]
 
 @dataclass(frozen=True)
 class Places:
-    """Variables of a block: its number, its first place in the order of the iterations and the one behind its last; and the one of
-    an iteration, which is its place in the order where several run at once.
+    """Variables of a block: its number, and its begin and end in the order of the iterations.
+
+    `iteration` is the variable of an iteration. If several run at once, it is the place in the order.
     """
 
     block: c.Id
@@ -30,14 +31,14 @@ class Places:
 
 
 def places(scene: Scene, loop: Loop) -> Places:
-    """New variables for a loop that runs in blocks."""
+    """Returns new variables for a loop that runs in blocks."""
     w, name = scene.w, loop.members[0].loop
     stems = (f"{name}_block", f"{name}_begin", f"{name}_end", name)
     return Places(*(c.Id(w.fresh(stem)) for stem in stems))
 
 
 def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Statements:
-    """What is done in one block: its tiles are cleared, its iterations run, the tiles are added to their arrays."""
+    """Returns the work of one block: its tiles are cleared, its iterations run, the tiles are added to their arrays."""
     memory = scene.scatters[task.index]
     assert memory.sort is not None
     tiled = [x for x in task.scatters if x.tile]
@@ -63,7 +64,10 @@ def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Sta
 
 
 def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
-    """What a later iteration reads that lies by its number is asked for: numbers that are neighbours in a block are far apart."""
+    """Returns prefetches of the elements that a later iteration reads at its own number.
+
+    Neighbouring iterations in a block have numbers that are far apart.
+    """
     memory, w = scene.scatters[task.index], scene.w
     distance = AHEAD_ITERATIONS[scene.plan.choice("sorted_ahead", task.index)]
     if not distance:
@@ -90,7 +94,10 @@ def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
 
 
 def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_shared: bool) -> c.CStmt:
-    """All blocks: those of a colour go to the threads by the iterations in them, each to the one in whose part it begins."""
+    """Returns the loop over all blocks, colour by colour.
+
+    Blocks of a colour are partitioned among threads by their iterations: each goes to the thread in whose part it begins.
+    """
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and memory is not None
     w, per_colour = scene.w, prod(x.blocks.halves)
@@ -133,7 +140,7 @@ def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_share
 
 
 def _corners(scene: Scene, task: TaskPlan, at: Places) -> tuple[list[c.CStmt], tuple[c.CExpr, ...]]:
-    """The first elements that windows of a block may touch, along the axes of the window."""
+    """Declares and returns the first elements that windows of a block may access, along the axes of the window."""
     assert task.sort is not None and task.sort.blocks is not None
     b, w = task.sort.blocks, scene.w
     per_colour, strides = prod(b.halves), row_strides(b.halves)
@@ -156,13 +163,16 @@ def _corners(scene: Scene, task: TaskPlan, at: Places) -> tuple[list[c.CStmt], t
 
 
 def _starts(x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> tuple[c.CExpr, ...]:
-    """The first element of the tile along each axis of the array."""
+    """Returns the first element of the tile along each axis of the array."""
     left = iter(corners)
     return tuple(c.number(r.least) if r.base is None else next(left) for r in x.scatter.window)
 
 
 def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
-    """The flat index, in the tile, of the tile's first element if the array's first one were at 0."""
+    """Declares the flat index of the tile's first element, in the strides of the tile.
+
+    Index 0 is the array's first element.
+    """
     terms = zip(_starts(x, corners), row_strides(x.tile), strict=True)
     whole: c.CExpr = c.Num("0")
     for start, stride in terms:
@@ -172,7 +182,7 @@ def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
 
 
 def _flush(scene: Scene, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> c.CStmt:
-    """The tile is added to the array, as far as the array reaches, and not to what inactive cells share."""
+    """Returns a loop that adds the tile to the array, within its bounds, except to elements that inactive cells share."""
     w, array = scene.w, scene.plan.problem.array(x.array)
     buffer, _ = scene.scatters[task.index].tiles[x.array]
     names = [w.fresh(f"at_{axis}") for axis in range(len(x.tile))]

@@ -1,4 +1,4 @@
-"""Element-wise loops in vectors: strips as wide as a register, and one by one what they leave over."""
+"""Strip-mined element-wise loops: vectors as wide as a register, then the remaining elements one by one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from ..text import csyntax as c
 
 Body = Callable[[int], tuple[c.CStmt, ...]]
-"""What a loop holds, for vectors of so many lanes; 0: for one element."""
+"""Body of a loop, for vectors of so many lanes; 0: for one element."""
 
 
 def strips(
     name: str, lo: c.CExpr, hi: c.CExpr, lanes: int, body: Body, is_whole: bool = False
 ) -> tuple[c.CStmt, ...]:
-    """Loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements; `is_whole`: nothing is left over."""
+    """Returns loops that together run from `lo` to `hi`, in vectors of at most `lanes` elements; `is_whole`: no remainder."""
     length = length_of(lo, hi)
     while length is not None and lanes > length:
         lanes //= 2
@@ -32,7 +32,10 @@ def strips(
 
 
 def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
-    """What a thread has of a range that its team goes through, in units of so many elements; the last unit may reach beyond it."""
+    """Returns a thread's part of a range that its team shares, in units of `unit` elements.
+
+    The last unit may exceed the range.
+    """
     length = length_of(lo, hi)
     units: c.CExpr
     if length is not None:
@@ -50,7 +53,7 @@ def own_part(lo: c.CExpr, hi: c.CExpr, unit: int) -> tuple[c.CExpr, c.CExpr]:
 
 
 def length_of(lo: c.CExpr, hi: c.CExpr) -> int | None:
-    """`hi - lo` where it is a number."""
+    """Returns `hi - lo` if it is a constant, otherwise None."""
     (before, first), (behind, last) = c.flatten(lo), c.flatten(hi)
     terms: Counter[c.CExpr] = Counter()
     for x, k in behind:

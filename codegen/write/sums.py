@@ -1,4 +1,4 @@
-"""Writes reductions: accumulators in registers and in memory, their combination over lanes and threads."""
+"""Writes reductions on a CPU: accumulators in registers and in memory, their combination over lanes and threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNROLLED_THREADS = 8  # up to so many partial results are added in one expressio
 
 
 class SumWriter:
-    """Of a CPU: accumulators in registers and in memory."""
+    """Reductions on a CPU: accumulators in registers and in memory."""
 
     def __init__(self, accumulators: Accumulators) -> None:
         self.sums = accumulators
@@ -60,7 +60,7 @@ class SumWriter:
                 raise AssertionError("threads of a team do not reduce together")
 
     def ask(self, task: TaskPlan, ctx: Context) -> None:
-        """Asks memory for the lines of the sums that a whole register tile is going to be added to."""
+        """Prefetches the lines of the sums to which a whole register tile will be added."""
         buffer, layout = self.scene.accumulators[task.index]
         free = self.scene.free_loops(task)
         if not all(self.scene.is_full(task, p, ctx) for p in free):
@@ -75,7 +75,10 @@ class SumWriter:
                 self.scene.w.ask(c.Id(buffer.name), index, cache=1, is_stored=True)
 
     def flush(self, task: TaskPlan, ctx: Context) -> None:
-        """Sums go from registers to memory accumulators: of a tile that reaches beyond the end of a loop, those that lie before."""
+        """Moves sums from registers to memory accumulators.
+
+        If a tile exceeds the end of a loop, only its elements before the end are moved.
+        """
         plan = self.scene.launch.accumulators[task.index]
         cut = [p for p in self.scene.free_loops(task) if p.loop.name in plan.overhangs]
         if not cut:
@@ -97,7 +100,7 @@ class SumWriter:
         self.scene.w.write(c.If(fits, tuple(whole.statements), tuple(part.statements)))
 
     def laid_out(self, task: TaskPlan, ctx: Context) -> Tile:
-        """The sums of a register tile as elements of an array: those in registers have no index."""
+        """Returns the sums of a register tile as elements of an array, since registers have no index."""
         free = sorted(self.scene.free_loops(task), key=lambda p: p.is_vector)
         extents = tuple((p.loop.name, p.inner) for p in free if p.inner > 1)
         name = self.scene.w.fresh_family(f"{task.task.target.array}_part")
@@ -139,7 +142,7 @@ class SumWriter:
             self.fill_missing(task)
 
     def fill(self, task: TaskPlan, ctx: Context) -> None:
-        """Memory accumulators take the neutral element, over what of them is live here."""
+        """Sets the live memory accumulators to the neutral element."""
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
         nothing = Value(neutral(task.task.op, buffer.dtype), buffer.dtype)
@@ -172,7 +175,10 @@ class SumWriter:
             w.write(c.Assign(c.Index(place, index), value.x))
 
     def fill_missing(self, task: TaskPlan) -> None:
-        """Partial results of threads that the system did not give: the combination reads those of the whole planned team."""
+        """Fills the partial results of threads that the system did not provide.
+
+        The combination reads those of the whole planned team.
+        """
         assert task.task.op is not None
         buffer, _ = self.scene.accumulators[task.index]
         slot, k = self.scene.w.fresh("slot"), self.scene.w.fresh("k")
@@ -187,7 +193,7 @@ class SumWriter:
         self.scene.w.write(loop)
 
     def combine(self, task: TaskPlan, ctx: Context) -> None:
-        """Partial results of all threads, added element by element and finished."""
+        """Adds the partial results of all threads, element by element, and finishes them."""
         op = task.task.op
         assert op is not None
         buffer, _ = self.scene.accumulators[task.index]

@@ -1,4 +1,4 @@
-"""A launch of a CPU as C syntax: the memory that it needs, and its team of threads."""
+"""Team launch of a CPU as C syntax: its memory, and its threads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TeamThreads(Threads):
 
 
 def team_writer(scene: Scene, name: str) -> LaunchWriter:
-    """What writes a launch of a CPU whose function has this name; the memory that it needs is allocated."""
+    """Returns the writer of a CPU launch whose function has this name. Allocates the memory of the launch."""
     for t in scene.launch.tasks:
         allocate(scene, scene.plan.tasks[t])
     operands = PackedOperands(scene)
@@ -78,7 +78,7 @@ def team_writer(scene: Scene, name: str) -> LaunchWriter:
 
 
 def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, ...]]:
-    """The body of a launch's function and what comes after its team."""
+    """Returns the body of a launch's function, and the statements after its team."""
     scene = writer.scene
     context = Context(is_team=scene.launch.is_parallel)
     with scene.w.scope() as body:
@@ -92,7 +92,10 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
 
 
 def allocate(scene: Scene, task: TaskPlan) -> None:
-    """Buffers of a task: memory accumulators, packed operands, its value where readers take it from a thread's own array."""
+    """Allocates buffers of a task: memory accumulators and packed operands.
+
+    Its value gets one if readers take it from a thread's own array.
+    """
     t = task.index
     array = scene.plan.problem.array(task.task.target.array)
     acc = scene.launch.accumulators.get(t)
@@ -133,7 +136,7 @@ def allocate(scene: Scene, task: TaskPlan) -> None:
 def own_array(
     scene: Scene, task: TaskPlan, flows: tuple[Flow, ...], stem: str
 ) -> tuple[Buffer, SharedLayout]:
-    """The array in which a thread keeps what the readers of `flows` want."""
+    """Returns the array in which a thread stores values for the readers of `flows`."""
     array = scene.plan.problem.array(flows[0].array)
     layout = SharedLayout.of(task, flows, array, scene.merged)
     private = scene.launch.is_parallel
@@ -141,7 +144,7 @@ def own_array(
 
 
 def set_counters(scene: Scene) -> tuple[c.CStmt, ...]:
-    """What sets the counters of a launch before its team begins."""
+    """Returns statements that reset the counters of a launch before its team begins."""
     made: list[c.CStmt] = []
     for b in scene.counters:
         place = c.Bin("+", c.Id("workspace"), c.number(b.offset_bytes))

@@ -1,4 +1,4 @@
-"""Copies of an array that the threads of a loop add to, each to its own, in a kernel that is called by itself."""
+"""Privatised copies of an array in a standalone kernel: the threads of a loop add to it, each to its own copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..text.types import type_name
 
 @dataclass(frozen=True)
 class Copies:
-    """Copies of `array` of all threads but the first, at `name`; in a thread `own` is what it adds to."""
+    """Copies of `array` for all threads but the first, at `name`. A thread adds to `own`."""
 
     array: ArrayInfo
     name: str
@@ -33,7 +33,7 @@ class Copies:
         return c.Parameter(self.type, self.name, "restrict ")
 
     def of_thread(self, array: c.CExpr) -> c.CStmt:
-        """The first thread, and one alone, adds to the array itself."""
+        """Declares the target of a thread's additions: the first thread, or a single one, adds to the array itself."""
         tid = c.Id("tid")
         before = c.Bin("*", c.Bin("-", tid, c.Num("1")), c.number(self.n_elements))
         copy = c.Bin("+", c.Id(self.name), before)
@@ -41,7 +41,10 @@ class Copies:
 
 
 def declared(w: Builder, array: ArrayInfo, stem: str, cores: int, is_small: c.CExpr) -> Copies:
-    """Room for copies that begin as zeros; none where a loop `is_small`, or no memory is left: then one thread runs it."""
+    """Declares copies that begin as zeros.
+
+    There are none if a loop `is_small`, or if no memory is left: then one thread runs the loop.
+    """
     made = Copies(array, w.fresh(f"{stem}_copies"), w.fresh(f"{stem}_own"))
     n = c.number((cores - 1) * made.n_elements)
     room = c.Call("__builtin_calloc", (n, c.number(array.dtype.size_bytes)))
@@ -53,7 +56,7 @@ def declared(w: Builder, array: ArrayInfo, stem: str, cores: int, is_small: c.CE
 def added(
     w: Builder, copies: Copies, array: c.CExpr, cores: int, n_shared: int = 0
 ) -> tuple[c.CStmt, ...]:
-    """What a thread of a team adds up: its part of the elements, copy by copy; without the first `n_shared` of each row."""
+    """Returns one thread's part of the summation: its elements, copy by copy, without the first `n_shared` of each row."""
     k, slot, begin, end = (w.fresh(stem) for stem in ("k", "slot", "begin", "end"))
     w.used -= {k, slot, begin, end}
     tid, dtype = c.Id("tid"), copies.array.dtype
@@ -83,5 +86,5 @@ def added(
 
 
 def given_back(copies: Copies) -> c.CStmt:
-    """The room of the copies is free again."""
+    """Returns the statement that frees the copies."""
     return c.Evaluate(c.Call("__builtin_free", (c.Id(copies.name),)))

@@ -1,4 +1,4 @@
-"""Shares of threads of a loop whose iterations are uneven: by the work of its rows, or what is left, part by part."""
+"""Work partition of loops with uneven iterations: by the work of rows, or dynamic, in shares of the remaining iterations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..bodies.vectors import Prelude
 from ..text import csyntax as c
 from ..text.types import type_name
 
-# Where bisection looks for more work it goes on behind where it looks for less, whatever the array holds: so parts never overlap.
+# Bisection for more work ends at or behind bisection for less, whatever the array holds: so parts never overlap.
 _ROWS = """\
 static inline long {name}(const {type} *p, long n, long step, long k, long parts) {{
     if (k <= 0 || n <= 0) return 0;
@@ -38,7 +38,7 @@ static inline long take_part(int64_t *next, long n, long step, long parts, long 
 
 
 def equal(n: c.CExpr, unit: int) -> c.CExpr:
-    """How many of n iterations each thread of a team runs at most, in multiples of `unit`."""
+    """Returns the most of n iterations that a thread of a team runs, in multiples of `unit`."""
     n_threads = c.Id("n_threads")
     each = c.Bin("/", c.Bin("-", c.Bin("+", n, n_threads), c.Num("1")), n_threads)
     if unit == 1:
@@ -51,9 +51,11 @@ def equal(n: c.CExpr, unit: int) -> c.CExpr:
 def balanced(
     prelude: Prelude, array: c.CExpr, dtype: DType, rows: RowStarts, n: c.CExpr, step: int
 ) -> tuple[c.CExpr, c.CExpr]:
-    """From where to where a thread runs n iterations in multiples of `step`, so that rows and what is in them are shared out
-    evenly, each row and each element counting one (Merrill and Garland, Merge-based parallel sparse matrix-vector
-    multiplication, SC 2016). What the array holds decides how good the shares are, not that they are all iterations.
+    """Returns begin and end of a thread's range of n iterations, in multiples of `step`.
+
+    Rows and their entries are partitioned evenly; each row and each entry counts one (Merrill and Garland, Merge-based parallel
+    sparse matrix-vector multiplication, SC 2016). The contents of the array affect only the balance: the ranges cover all
+    iterations anyway.
     """
     name = f"part_of_rows_{dtype.name}"
     text = _ROWS.format(name=name, type=type_name(dtype, 0))
@@ -69,10 +71,10 @@ def balanced(
 def guided(
     prelude: Prelude, counter: c.CExpr, n: c.CExpr, step: int, names: tuple[str, str]
 ) -> tuple[tuple[c.CStmt, ...], c.CExpr, c.CStmt]:
-    """What opens a loop over parts that a thread takes, the condition that there is one, and what takes the next.
+    """Returns the opening of a loop over parts that a thread takes, its condition, and the statement that takes the next part.
 
-    `names`: of where a part begins and ends. Parts are multiples of `step`, of what is left a share for each thread (guided
-    self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers 36, 1987); `counter` begins at 0.
+    `names`: of the begin and end of a part. Parts are multiples of `step`; their size is a thread's share of the remaining
+    iterations (guided self-scheduling: Polychronopoulos and Kuck, IEEE Trans. Computers 36, 1987). `counter` begins at 0.
     """
     prelude.defined.setdefault("take_part", _TAKE)
     begin, end = names

@@ -1,4 +1,4 @@
-"""What those that run a launch together do: threads of a team, or the threads and blocks of a grid."""
+"""Interface of the parallel threads of a launch: those of a team, or the threads and blocks of a grid."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ Statements = tuple[c.CStmt, ...]
 
 
 class Threads(ABC):
-    """How C says which threads and blocks run what, and what is written for what they do together."""
+    """Threads of a launch: their numbers as C expressions, and the code of their collective phases."""
 
     index_type: str  # of loop variables
 
     @abstractmethod
     def is_among(self, n_threads: int) -> c.CExpr:
-        """Whether this is one of the first threads of those that run a launch together."""
+        """Returns a test that a thread is one of the first `n_threads` of a team or block."""
 
     @abstractmethod
     def block_along(self, loop: Loop) -> c.CExpr:
-        """The number of this block along a loop of the grid."""
+        """Returns the number of this block along a loop of the grid."""
 
     @abstractmethod
     def inside(
         self, loop: Loop, variable: c.CExpr, ctx: Context
     ) -> AbstractContextManager[tuple[Statements, Context]]:
-        """What a loop begins with and what holds inside: of a tile that is shared, each thread has its own index."""
+        """Yields the first statements of a loop's body, and the context inside.
+
+        If threads share a tile, each has its own index.
+        """
 
     @abstractmethod
     def update(self, task: TaskPlan, ctx: Context) -> None:
-        """Writes how one register tile is added to its accumulators."""
+        """Writes the addition of one register tile to its accumulators."""
 
     @abstractmethod
     def phase(
@@ -47,4 +50,4 @@ class Threads(ABC):
 
     @abstractmethod
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
-        """Writes what is packed at the head of each of so many strips of a loop."""
+        """Writes the packing at the head of each of `n_strips` strips of a loop."""

@@ -1,7 +1,7 @@
-"""Ranges of loops that leave out what lies outside of cuts: from the first tile that is not wholly outside to the last one.
+"""Loop ranges within iteration-domain constraints (cuts): from the first tile that is not wholly outside to the last one.
 
-Of cuts, loops around the loop are at the tile that has begun, and others take all of their values. Ranges begin and end at whole
-iterations of the loop, so that tiles lie where they would lie otherwise.
+In a constraint, loops around the loop are at the tile that has begun, and others take all of their values. Ranges begin and end at
+whole iterations of the loop, so that tiles have the same places as without constraints.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Sum:
 
 
 def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> Iterator[Part]:
-    """The parts of a loop's range lo to hi, in order, after declarations of where they begin."""
+    """Yields the parts of a loop's range lo to hi, in order, after declarations of their begins."""
     if node.within is None:
         yield Part(lo, hi, ctx)
         return
@@ -67,7 +67,10 @@ def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> I
 
 
 def shared_part(scene: Scene, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
-    """From where to where a thread runs a loop of which threads share out what is not outside of cuts; declared here."""
+    """Returns begin and end of a thread's range of a loop, declared here.
+
+    Threads share the iterations that are not outside of cuts.
+    """
     zero = c.Num("0")
     first, end = _Ranges(scene, node, zero, c.number(node.extent), ctx).outer()
     w = scene.w
@@ -97,7 +100,7 @@ class _Ranges:
         self.name = loop_of(node, self.task)
 
     def outer(self) -> tuple[c.CExpr, c.CExpr]:
-        """The iterations that are not wholly outside."""
+        """Returns the range of the iterations that are not wholly outside."""
         assert self.node.within is not None
         begins: list[_Sum] = []
         ends: list[_Sum] = []
@@ -114,7 +117,7 @@ class _Ranges:
         return lo, hi
 
     def inner(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
-        """Of these, the iterations of which nothing is outside."""
+        """Returns the subrange of iterations that are wholly inside."""
         assert self.node.within is not None
         begin, end = lo, self.aligned(hi)
         for cut in self.node.within.splits:
@@ -136,22 +139,23 @@ class _Ranges:
         return begin, self.named("outside", maximum(begin, end))
 
     def in_turn(self, x: c.CExpr, lo: c.CExpr) -> c.CExpr:
-        """The first iteration of a thread at `x` or behind it, where `lo` is one of its iterations and not behind `x`."""
+        """Returns a thread's first iteration at `x` or behind it, where `lo` is one of its iterations and not behind `x`."""
         stride = c.Bin("*", c.Id("n_threads"), c.number(self.node.step))
         distance = c.add(c.Bin("-", x, lo), c.Bin("-", stride, c.Num("1")))
         return c.add(lo, c.Bin("*", c.Bin("/", distance, stride), stride))
 
     @property
     def may_begin_late(self) -> bool:
-        """Whether a range may begin behind its end: that of a step that leaves nothing."""
+        """True if a range may begin behind its end, as for a time step without iterations."""
         assert self.node.within is not None
         steps = {loop.name for loop in self.scene.plan.tasks[self.task].task.steps}
         cuts = (*self.node.within.cuts, *self.node.within.splits)
         return any(name in steps for cut in cuts for name, _ in cut.affine.terms)
 
     def bounds(self, cut: Cut, for_low: _Sum, for_high: _Sum) -> tuple[_Sum | None, _Sum | None]:
-        """From where to where the loop is inside a cut, where what is added to it there is so much at the lower bound, and so much
-        at the upper one.
+        """Returns begin and end of the loop inside a cut.
+
+        `for_low` and `for_high` are the sums of the cut's other terms at the lower and at the upper bound.
         """
         if cut.affine.coefficient(self.name) > 0:
             first = for_low.negated.shifted(cut.low) if cut.low > -FAR else None
@@ -162,7 +166,7 @@ class _Ranges:
         return first, last
 
     def rest(self, cut: Cut) -> tuple[_Sum, _Sum]:
-        """The least and the largest that the other loops of a cut add up to here."""
+        """Returns the least and the largest sum of the other loops of a cut here."""
         task = self.scene.plan.tasks[self.task]
         terms: list[tuple[c.CExpr, int]] = []
         steps = {loop.name for loop in task.task.steps}
@@ -186,7 +190,7 @@ class _Ranges:
         return _Sum(tuple(terms), least), _Sum(tuple(terms), most)
 
     def whole(self, x: _Sum, *, up: bool) -> c.CExpr:
-        """`x` as a begin of an iteration of the loop: the next one before it or, `up`, behind it."""
+        """Returns `x` rounded to a begin of an iteration of the loop: down or, with `up`, up."""
         step = self.node.step
         terms, const = c.flatten(self.lo)
         if step == 1:
@@ -198,7 +202,7 @@ class _Ranges:
         return c.add(self.lo, steps)
 
     def aligned(self, hi: c.CExpr) -> c.CExpr:
-        """The end of the last whole iteration before `hi`."""
+        """Returns the end of the last whole iteration before `hi`."""
         if self.node.step == 1:
             return hi
         terms, const = c.flatten(hi)

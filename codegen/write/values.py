@@ -1,4 +1,4 @@
-"""Reads and writes values where the plan has them: registers, a thread's own array, a packed block, memory."""
+"""Reads and writes values at their planned places: registers, a thread's own array, a packed block, memory."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .tiles import Tile
 
 
 class Operands(ABC):
-    """Blocks of operands: what is read from them."""
+    """Blocks of operands, and the reads of their elements."""
 
     @abstractmethod
     def read(
         self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context
     ) -> Value:
-        """What an access of a task has at a point, out of a block of the operand that holds it."""
+        """Returns the value of a task's access at a point, from a block of the operand that holds it."""
 
     @abstractmethod
     def tile(self, task: TaskPlan, operand: Operand, ctx: Context) -> TilePlace:
-        """Where statements find the elements of a block with its border."""
+        """Returns the place in which statements find the elements of a block with its border."""
 
 
 class Values:
@@ -75,7 +75,7 @@ class Values:
         self.scene.declare(tile, None)
 
     def put(self, task: TaskPlan, point: Point, value: Value, ctx: Context) -> None:
-        """Stores a finished value wherever readers look for it."""
+        """Stores a finished value at all places from which readers take it."""
         array = self.scene.plan.problem.array(task.task.target.array)
         value = self.scene.w.converted(value, array.dtype)
         value = self.scene.w.splat(value, point.lanes())
@@ -111,7 +111,7 @@ class Values:
         total: Value | None = None,
         read: Callable[[ir.Load], Value | None] | None = None,
     ) -> Value:
-        """The value of an expression at a point. `total` stands for the accumulator; `read` may know loads in another way."""
+        """Returns the value of an expression at a point. `total` stands for the accumulator; `read` may override loads."""
 
         def leaf(x: ir.Expr) -> Value:
             if isinstance(x, ir.Load):
@@ -134,7 +134,7 @@ class Values:
         )
 
     def read(self, task: TaskPlan, load: ir.Load, point: Point, ctx: Context) -> Value:
-        """A load: from the register tile or array of its producer, from the packed copy, or from memory."""
+        """Returns a load: from the register tile or array of its producer, from the packed copy, or from memory."""
         access = access_of(load)
         array = self.scene.plan.problem.array(load.array)
         found = self.scene.flow_of.get((task.index, load.array))
@@ -170,7 +170,10 @@ class Values:
     def keep(
         self, task: TaskPlan, access: Access, value: Value, point: Point, ctx: Context
     ) -> Value:
-        """The value, put into the array in which the task keeps what it has read, if it does, once in a scope."""
+        """Returns the value.
+
+        If the task has an array for values it has read, stores it there, once in a scope.
+        """
         found = self.scene.kept.get((task.index, access.array))
         if found is not None:
             buffer, layout = found
@@ -181,7 +184,7 @@ class Values:
         return value
 
     def line_ahead(self, task: TaskPlan, access: Access, point: Point) -> LineAhead | None:
-        """The line to ask for before a load; None: none, or the vector before it did so."""
+        """Returns the line to prefetch before a load; None if there is none, or the vector before it did so."""
         for ahead in task.prefetches if point.lanes() else ():
             p = ahead.prefetch
             if p.access == access and p.along == point.vector_loop:
@@ -209,7 +212,7 @@ class Values:
         point: Point,
         ctx: Context,
     ) -> tuple[c.CExpr, int]:
-        """The place of an element in its producer's own array, and the stride from lane to lane."""
+        """Returns the place of an element in its producer's own array, and the stride from lane to lane."""
         index, stride = affine_at(access.axes, layout.strides, point)
         terms: list[tuple[c.CExpr, int]] = [(index, 1)]
         const = 0
@@ -230,7 +233,7 @@ class Values:
         return c.linear(tuple(merged.items()), base_const + const), stride
 
     def level_start(self, producer: TaskPlan, loop: str, level: int, ctx: Context) -> c.CExpr:
-        """The variable that a producer's own array is relative to; readers know it under their own loop's name."""
+        """Returns the variable to which a producer's own array is relative. Merged loops bind it for all members."""
         wanted = OUTER if level == OUTER or producer.loop(loop).mid == 1 else MID
         own = ctx.variables.get((producer.index, loop, wanted))
         assert own is not None, "a merged loop binds its variable for all of its members"

@@ -1,4 +1,4 @@
-"""Blocks with borders, of arrays of which iterations read neighbours: on CPUs each thread copies its own."""
+"""Halo blocks of arrays whose neighbours iterations read: on CPUs each thread copies its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .triangles import maximum
 
 
 def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) -> None:
-    """Copies the block of one outer tile with its border, row by row, in vectors where the array has rows of neighbours."""
+    """Copies the block of one tile with its border, row by row; in vectors, if the array's rows are contiguous."""
     buffer, layout = scene.windows[task.index, operand.site]
     array, w = scene.plan.problem.array(operand.access.array), scene.w
     strides = row_strides(array.shape)
@@ -68,7 +68,7 @@ def read_window(
     point: Point,
     ctx: Context,
 ) -> Value:
-    """What an access has at a point, out of a block."""
+    """Returns the value of an access at a point, from a block."""
     buffer, layout = window
     index, stride = _place(task, layout, point, ctx)
     index = c.linear(((index, 1),), layout.beyond(access.axes))
@@ -78,7 +78,7 @@ def read_window(
 def tile_of_window(
     base: str, extents: Mapping[str, int], task: TaskPlan, operand: Operand, ctx: Context
 ) -> TilePlace:
-    """A block of these extents, as statements find elements in it by the indices that they have in the array."""
+    """Returns a block of these extents, in which statements find elements by their indices in the array."""
     shape, firsts = list[int](), list[tuple[tuple[c.CExpr, ...], int]]()
     for axis in operand.access.axes:
         assert axis is not None
@@ -93,7 +93,7 @@ def tile_of_window(
 
 
 def _place(task: TaskPlan, layout: WindowLayout, point: Point, ctx: Context) -> tuple[c.CExpr, int]:
-    """Where the first element that an iteration reads lies in a block, and the stride from lane to lane."""
+    """Returns the place of an iteration's first read in a block, and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}
     const, lane_stride = 0, 0
     for name, stride in layout.strides.items():

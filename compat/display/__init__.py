@@ -1,1 +1,1 @@
-"""Windows without a screen: what a program draws becomes pictures, which are kept, written, or not even made."""
+"""Windows without a screen: drawings of a program become pictures, which are stored, written to files, or never rendered."""

@@ -1,4 +1,4 @@
-"""When a frame is over: frames are counted, written where somebody wants them, and the last one ends the program."""
+"""Frames of a program: counted, written where a folder is given; the last one ends the program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reel:
     at_end: Callable[[], None] | None = None
 
     def show(self, picture: Picture) -> None:
-        """One frame is over. Raises LastFrame after the last."""
+        """Records the end of a frame. Raises LastFrame after the last."""
         self.shown_s.append(time.perf_counter())
         if self.folder is not None:
             file = self.folder / f"{len(self.shown_s):06d}.png"
@@ -53,7 +53,7 @@ _current = Reel()
 
 
 def reel() -> Reel:
-    """Where frames go; outside of `recorded` they are counted only."""
+    """Returns the reel that receives frames; outside of `recorded` they are counted only."""
     return _current
 
 

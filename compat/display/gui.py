@@ -14,7 +14,7 @@ from .picture import Picture, as_array, floats, of_hex, points, within, write_im
 
 
 class EventType(Enum):
-    """What an event is about."""
+    """Kinds of input events."""
 
     MOTION = 0
     PRESS = 1
@@ -88,7 +88,7 @@ class GUI:
         return False
 
     def get_cursor_pos(self) -> tuple[float, float]:
-        """The middle of the window."""
+        """Returns the middle of the window."""
         return 0.5, 0.5
 
     def slider(self, text: str, minimum: float, maximum: float, step: float = 1) -> Widget:
@@ -106,7 +106,7 @@ class GUI:
         self._picture.clear(of_hex(self.background_color if color is None else color)[0])
 
     def set_image(self, img: Any) -> None:
-        """A field or an array of the size of the window: (w, h) grey, (w, h, 3) or (w, h, 4)."""
+        """Draws a field or an array of the size of the window: (w, h) grey, (w, h, 3) or (w, h, 4)."""
         found = np.asarray(as_array(img))
         if found.ndim == 3 and found.shape[2] == 0:
             found = found[:, :, 0]
@@ -118,11 +118,11 @@ class GUI:
         self._picture.image(found)
 
     def get_image(self) -> Any:
-        """What is drawn now: (w, h, 4), from 0 to 1, x first and y upwards."""
+        """Returns the current picture: (w, h, 4), from 0 to 1, x first and y upwards."""
         return as_shown(self._picture)
 
     def contour(self, scalar_field: Any, normalize: bool = False) -> None:
-        """A scalar field as colours, over the whole window."""
+        """Draws a scalar field as colours, over the whole window."""
         self._picture.image(heat(as_array(scalar_field), normalize))
 
     def circle(self, pos: Any, color: int = 0xFFFFFF, radius: float = 1) -> None:
@@ -136,7 +136,7 @@ class GUI:
         palette: Any = None,
         palette_indices: Any = None,
     ) -> None:
-        """Circles of one or of several radii, in one or several colours, or those of a palette."""
+        """Draws circles of one or of several radii, in one or several colours, or those of a palette."""
         if palette is not None:
             if palette_indices is None:
                 fail(
@@ -214,7 +214,7 @@ class GUI:
         self.arrows(begins, along, 1, color)
 
     def show(self, file: str | None = None) -> None:
-        """The frame is over: it goes to `file`, and what is drawn next begins an empty one."""
+        """Ends the frame: it goes to `file`, and later drawing begins an empty one."""
         if file is not None:
             self._picture.write(file)
         self.frame += 1
@@ -235,7 +235,7 @@ def lattice(wide: int, high: int, bound: float) -> Any:
 
 
 def spaced_arrows(whole: Any, spacing: int) -> tuple[Any, Any]:
-    """Where arrows of a vector field (w, h, 2) begin, one in so many cells, and their vectors, scaled to the spacing."""
+    """Returns the starts of arrows of a vector field (w, h, 2), one in so many cells, and their vectors, scaled to the spacing."""
     wide, high = whole.shape[:2]
     at = lattice(wide, high, 0.5).reshape(wide, high, 2)[::spacing, ::spacing].reshape(-1, 2)
     along = whole[::spacing, ::spacing, :2].reshape(-1, 2)
@@ -244,7 +244,7 @@ def spaced_arrows(whole: Any, spacing: int) -> tuple[Any, Any]:
 
 
 def heat(values: Any, normalize: bool) -> Any:
-    """Values from 0 to 1 (or scaled to it) as colours from blue over green and yellow to red: (..., 3)."""
+    """Returns values from 0 to 1 (or scaled to it) as colours from blue over green and yellow to red: (..., 3)."""
     found = np.array(values, dtype=np.float64)
     if normalize and found.size:
         found = (found - found.min()) / max(float(np.ptp(found)), 1e-30)
@@ -254,6 +254,6 @@ def heat(values: Any, normalize: bool) -> Any:
 
 
 def as_shown(picture: Picture) -> Any:
-    """A picture as programs read it back: (w, h, 4) floats, x first and y upwards."""
+    """Returns a picture as programs read it back: (w, h, 4) floats, x first and y upwards."""
     rgb = np.flipud(picture.pixels()).transpose(1, 0, 2) / np.float32(255)
     return np.concatenate([rgb, np.ones_like(rgb[:, :, :1])], axis=2)

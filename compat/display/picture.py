@@ -1,7 +1,7 @@
-"""A picture that is drawn when somebody looks at it: steps are kept, and cost nothing where nobody does.
+"""A picture that is rendered on demand: drawing steps are stored, and cost nothing where no pixels are read.
 
-Positions are (n, 2) in a window whose lower left corner is (0, 0) and whose upper right is (1, 1); lengths are pixels,
-colours (n, 3) or (3,) with values from 0 to 1.
+Positions are (n, 2) in a window whose lower left corner is (0, 0) and whose upper right is (1, 1). Lengths are pixels, colours
+(n, 3) or (3,) with values from 0 to 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STAMPED: Final = 4.0  # pixels: discs up to this radius are stamped all at once
 
 
 def pillow(module: str) -> Any:
-    """A module of Pillow's. LanguageError where it is not installed."""
+    """Returns a module of Pillow's. LanguageError where it is not installed."""
     try:
         return import_module(f"PIL.{module}")
     except ImportError:
@@ -38,7 +38,7 @@ class Picture:
         self.clear(background)
 
     def clear(self, colour: Any) -> None:
-        """All steps so far are gone."""
+        """Removes all steps so far, and sets the background."""
         self.background = tints(colour, 1)[0]
         self._steps.clear()
 
@@ -75,7 +75,7 @@ class Picture:
     # --- made --------------------------------------------------------------------------------
 
     def pixels(self) -> NDArray[np.uint8]:
-        """What it shows: (height, width, 3), the uppermost row first."""
+        """Renders the picture: (height, width, 3), the uppermost row first."""
         self._canvas = np.empty((self.height, self.width, 3), np.uint8)
         self._canvas[:] = levels(self.background)
         for step, args in self._steps:
@@ -83,7 +83,7 @@ class Picture:
         return self._canvas
 
     def write(self, file: str | Path) -> None:
-        """As a file; its suffix says of which format."""
+        """Writes the picture to a file, in the format of its suffix."""
         write_image(self.pixels(), file)
 
     def _to_pixels(self, positions: Floats) -> Floats:
@@ -110,7 +110,7 @@ class Picture:
                 draw.ellipse((x - r, y - r, x + r, y + r), fill=tuple(c))
 
     def _stamp(self, at: Floats, radius: float, rgb: NDArray[np.uint8]) -> None:
-        """Each pixel whose centre lies in a disc, or the one that holds its centre."""
+        """Colours each pixel whose centre lies in a disc, or the one that holds its centre."""
         reach = int(np.ceil(radius))
         corner = np.floor(np.clip(at, -reach - 1, max(self.width, self.height) + reach + 1))
         for dy in range(-reach, reach + 1):
@@ -175,17 +175,17 @@ def write_image(pixels: NDArray[np.uint8], file: str | Path) -> None:
 
 
 def as_array(x: Any) -> Any:
-    """A field or an array of its own kind as NumPy's; anything else as it is."""
+    """Converts a field or an array of its own kind to NumPy's; returns anything else as it is."""
     return x.to_numpy() if hasattr(x, "to_numpy") else x
 
 
 def floats(x: Any) -> Floats:
-    """A copy, as float64."""
+    """Returns a copy, as float64."""
     return np.array(as_array(x), dtype=np.float64)
 
 
 def points(x: Any) -> Floats:
-    """Positions in the plane: (n, 2). What is of three dimensions loses the last."""
+    """Returns positions in the plane: (n, 2). Positions in three dimensions lose the last one."""
     found = floats(x)
     if found.ndim == 0 or found.shape[-1] < 2:
         fail(f"positions have the shape {found.shape}, they need two numbers each: (n, 2)")
@@ -223,7 +223,7 @@ def within(numbers: Any, n: int, what: str) -> NDArray[np.int64]:
 
 
 def levels(colours: Floats) -> NDArray[np.uint8]:
-    """From 0 to 255."""
+    """Returns colours as integers from 0 to 255."""
     return np.rint(np.clip(np.nan_to_num(colours), 0, 1) * 255).astype(np.uint8)
 
 

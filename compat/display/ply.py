@@ -110,7 +110,7 @@ class PLYWriter:
         self._write(path, "ascii", is_text=True)
 
     def export_frame(self, series_num: int, path: str) -> None:
-        """As `export`, with the number of the frame in the name."""
+        """Writes the file like `export`, with the number of the frame in its name."""
         self.export(_of_frame(path, series_num))
 
     def export_frame_ascii(self, series_num: int, path: str) -> None:
@@ -159,7 +159,7 @@ class PLYWriter:
 
 
 def _is_known(kind: str) -> bool:
-    """Whether PLY has a type; channels of others are left out, as Taichi does, with a warning."""
+    """True if PLY has a type. Channels of other types are left out, as Taichi does, with a warning."""
     if kind not in _TYPES:
         told = f"PLYWriter: {kind!r} is no type of PLY's, so the channel is left out; it has {', '.join(_TYPES)}"
         warnings.warn(told, RuntimeWarning, stacklevel=3)

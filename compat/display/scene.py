@@ -15,7 +15,7 @@ _WHOLE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ProjectionMode:
-    """How a camera looks."""
+    """Projections of a camera."""
 
     Perspective = 0
     Orthogonal = 1
@@ -67,7 +67,7 @@ class Camera:
         self._mode = mode
 
     def track_user_inputs(self, window: Any, *options: Any, **named_options: Any) -> None:
-        """Nobody moves it."""
+        """Does nothing: there is no user to move the camera."""
 
     def get_view_matrix(self) -> Floats:
         """World to camera, for row vectors: (4, 4). The camera looks along its negative z axis."""
@@ -80,7 +80,7 @@ class Camera:
         return view
 
     def get_projection_matrix(self, aspect: float) -> Floats:
-        """Camera to clip space, for row vectors: (4, 4). Depth is not kept in it exactly, painting needs only its order."""
+        """Camera to clip space, for row vectors: (4, 4). Its depth is not exact: painting needs only the order."""
         near, far = self._near, self._far
         if self._mode == ProjectionMode.Orthogonal:
             left, right, bottom, top = self._box
@@ -97,9 +97,10 @@ class Camera:
         return found
 
     def project(self, positions: Floats, aspect: float) -> tuple[Floats, Floats, Floats]:
-        """Places in the window (n, 2), distances along the view (n,), and how long a unit there is in heights of the window (n,).
+        """Returns places in the window (n, 2), distances along the view (n,), and the size of a unit there in heights of the
+        window (n,).
 
-        What is behind the camera is nowhere (NaN).
+        Positions behind the camera are NaN.
         """
         ones = np.ones((len(positions), 1))
         seen = np.concatenate([positions, ones], axis=1) @ self.get_view_matrix()
@@ -122,7 +123,7 @@ class _Shapes:
 
 @final
 class Scene:
-    """What is to be shown: lasts until it is on a canvas, as Taichi's."""
+    """A camera, lights and shapes to be shown: they last until they are on a canvas, as Taichi's."""
 
     def __init__(self) -> None:
         self._camera = Camera()
@@ -200,7 +201,7 @@ class Scene:
         self._shapes.append(_Shapes(at[order], tint[order].mean(axis=1), rows(size, len(order))))
 
     def paint(self, picture: Picture) -> None:
-        """All shapes, the farthest first; then there is nothing in the scene."""
+        """Paints all shapes, the farthest first; then there is nothing in the scene."""
         aspect = picture.width / picture.height
         found = []
         for shapes in self._shapes:
@@ -236,7 +237,9 @@ class Scene:
                     picture.triangles(at, lit)
 
     def _light(self, corners: Floats) -> Floats:
-        """How much light of each colour falls on each shape: (n, 3). Particles are lit as a ball's side that faces us."""
+        """Returns the light of each colour that falls on each shape: (n, 3). Particles are lit as a ball's side that faces the
+        camera.
+        """
         if not self._lights:
             return np.broadcast_to(self._ambient if self._ambient.any() else 1.0, (len(corners), 3))
         middle = corners.mean(axis=1)
@@ -260,7 +263,7 @@ def in_space(x: Any) -> Floats:
 
 
 def corners_of(k: int, indices: Any, n: int, part: Mapping[str, Any] = _WHOLE) -> Any:
-    """Which of n vertices are corners of shapes of k: (shapes, k). Without indices: one after the other."""
+    """Returns the vertices, of n, at the corners of shapes of k corners: (shapes, k). Without indices: one after the other."""
     order = np.arange(n) if indices is None else np.asarray(as_array(indices)).reshape(-1)
     order = chosen(order, "index", part)
     return within(order[: len(order) // k * k], n, "vertices").reshape(-1, k)

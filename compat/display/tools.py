@@ -18,12 +18,12 @@ __all__ = ["PLYWriter", "VideoManager", "imread", "imresize", "imshow", "imwrite
 
 
 def _upright(img: Any) -> Any:
-    """As rows of pixels, the uppermost first."""
+    """Returns an image as rows of pixels, the uppermost first."""
     return np.flipud(as_rgb(np.asarray(as_array(img))).transpose(1, 0, 2))
 
 
 def imwrite(img: Any, filename: str) -> None:
-    """Writes an image; the suffix of the file says of which format."""
+    """Writes an image, in the format of the file's suffix."""
     write_image(_upright(img), filename)
 
 

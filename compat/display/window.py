@@ -28,7 +28,7 @@ def make_camera() -> Camera:
 
 @final
 class Canvas:
-    """What is drawn in a window. Lengths are shares of its height, colours values from 0 to 1."""
+    """The canvas of a window. Lengths are shares of its height, colours values from 0 to 1."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
@@ -65,7 +65,7 @@ class Canvas:
         color: Any = _GREY,
         per_vertex_color: Any = None,
     ) -> None:
-        """A line from each even vertex to the next, or between those that `indices` names in pairs."""
+        """A line from each even vertex to the next, or between the pairs of vertices in `indices`."""
         at, tint = _corners(2, vertices, indices, color, per_vertex_color)
         self._picture.lines(at[:, 0], at[:, 1], width * self._picture.height, tint)
 
@@ -105,7 +105,7 @@ def _corners(k: int, given: Any, indices: Any, color: Any, per_vertex: Any) -> t
 
 @final
 class Gui:
-    """Widgets that keep the values that they are given."""
+    """Widgets that store the values that they are given."""
 
     @contextmanager
     def sub_window(
@@ -174,21 +174,21 @@ class Window:
         return False
 
     def get_cursor_pos(self) -> tuple[float, float]:
-        """The middle of the window."""
+        """Returns the middle of the window."""
         return 0.5, 0.5
 
     def get_window_shape(self) -> tuple[int, int]:
         return self.res
 
     def get_image_buffer_as_numpy(self) -> Any:
-        """What is drawn now: (w, h, 4), from 0 to 1."""
+        """Returns the current picture: (w, h, 4), from 0 to 1."""
         return as_shown(self._picture)
 
     def save_image(self, filename: str) -> None:
         self._picture.write(filename)
 
     def show(self) -> None:
-        """The frame is over; what is drawn next begins an empty one with the same background."""
+        """Ends the frame; later drawing begins an empty one with the same background."""
         try:
             reel().show(self._picture)
         finally:

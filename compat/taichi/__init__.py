@@ -80,7 +80,7 @@ class MissingNameError(LanguageError, AttributeError):
 
 
 class MissingImportError(LanguageError, ImportError):
-    """An import of what is not here. An ImportError too, so that programs can do without."""
+    """An import of a name that is not here. An ImportError too, so that programs can do without."""
 
 
 def _public(name: str) -> Any:
@@ -89,7 +89,7 @@ def _public(name: str) -> Any:
 
 
 def _reason(name: str) -> str:
-    """What is said of a name that is not here."""
+    """Returns the message on a name that is not here."""
     reason = REASONS.get(name) or REASONS.get(name.split(".")[0])
     return f"ti.{name} is not here" + ("" if reason is None else f": {reason}")
 
@@ -99,7 +99,7 @@ def _missing(name: str) -> MissingNameError:
 
 
 def _found(name: str) -> Any:
-    """What `ti.NAME` is."""
+    """Returns the object that `ti.NAME` stands for."""
     if name in _MODULES:
         return _module(name)
     if name in _TABLE:
@@ -118,13 +118,13 @@ def _found(name: str) -> Any:
 
 
 def _of_math(name: str) -> Any:
-    """What `ti.math.NAME` is: of the module `math` of this package, or what `ti` has."""
+    """Returns the object that `ti.math.NAME` stands for: of the module `math` of this package, or that of `ti`."""
     own = getattr(_public("math"), name, None)
     return _found_in("math", name) if own is None else own
 
 
 def _found_in(module: str, name: str) -> Any:
-    """What `ti.NAME` is, for a module that has Taichi's names too."""
+    """Returns the object that `ti.NAME` stands for, for a module that has Taichi's names too."""
     try:
         return _found(name)
     except MissingNameError:
@@ -159,7 +159,7 @@ def _of_impl(name: str) -> Any:
 
 
 def _of_core(name: str) -> Any:
-    """What Taichi's core says of this machine: there is no GPU and no screen for it, but windows are there."""
+    """Returns a fact of Taichi's core on this machine: there is no GPU and no screen for it, but windows are there."""
     if name.startswith("with_"):
         return lambda: False
     if name == "GGUI_AVAILABLE":
@@ -168,7 +168,7 @@ def _of_core(name: str) -> Any:
 
 
 def _of_profiler(name: str) -> Any:
-    """Tables of Taichi's profiler: whoever asks for one is told that kernels are not measured."""
+    """Returns a function of Taichi's profiler. Those that print tables print that kernels are not measured."""
     if name.startswith("print_"):
         return lambda *args, **kwargs: print(f"ti.profiler.{name}: kernels are not measured here")
     if name.startswith("clear_"):
@@ -227,7 +227,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
-    """Says nothing, sets nothing: messages of Taichi's compiler have levels, ours do not."""
+    """Does nothing: messages of Taichi's compiler have levels, ours do not."""
 
 
 _OWN: Final[dict[str, Any]] = {
@@ -245,7 +245,7 @@ def __getattr__(name: str) -> Any:
 
 @final
 class _Missing(MetaPathFinder):
-    """The last that is asked for a module of `taichi`, or of this package: nobody has it."""
+    """Import finder behind all others for modules of `taichi`, or of this package: raises MissingImportError."""
 
     def __init__(self, package: str) -> None:
         self._begin = f"{package}."
@@ -257,7 +257,7 @@ class _Missing(MetaPathFinder):
 
 @contextmanager
 def install(examples: Path | None = None) -> Iterator[None]:
-    """Within the block `import taichi`, and modules of it, mean this one. `examples` is the folder of `taichi.examples`."""
+    """Context in which `import taichi`, and modules of it, mean this one. `examples` is the folder of `taichi.examples`."""
     whole = _Module("taichi", _found)
     whole.__version__ = __version__  # type: ignore[attr-defined]
     names = {"taichi": whole} | {f"taichi.{name}": _module(name) for name in _MODULES}
@@ -278,7 +278,7 @@ def install(examples: Path | None = None) -> Iterator[None]:
 
 
 def _taken() -> dict[str, ModuleType]:
-    """The modules under the name `taichi`, which are no longer there."""
+    """Removes the modules under the name `taichi`, and returns them."""
     names = [n for n in list(sys.modules) if n.split(".")[0] == "taichi"]  # other threads import
     return {n: sys.modules.pop(n) for n in names}
 

@@ -1,4 +1,4 @@
-"""The accesses of a body: each place where it touches memory, its iterations, and whether these touch different elements."""
+"""Access analysis: the memory references of a body, their iterations, and whether these touch different elements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def analyse(
     reason: Reason,
     lists: frozenset[str] = frozenset(),
 ) -> Body:
-    """The body of a task over `loops` with its sites; names of loops inside are unique and none of the task's. `lists` are arrays
-    whose first row holds no number twice.
+    """Returns the body of a task over `loops` with its accesses. `lists` are arrays whose first row holds no number twice.
+
+    Precondition: names of loops inside the body are unique and differ from those of the task's loops.
     """
     reader = SiteReader(tuple(loops), statements, lists)
     reader.block(statements, ALWAYS, ())
@@ -43,8 +44,10 @@ def analyse(
 def longest(
     s: For, shapes: Mapping[str, tuple[int, ...]], reason: Reason, steps: tuple[Loop, ...] = ()
 ) -> int | None:
-    """How long a loop can be at most inside of these steps of repeats: no iteration leaves an array that each of them touches.
-    None: as long as one likes.
+    """Returns an upper bound of a loop's extent inside of these steps of repeats; None where there is no bound.
+
+    In each iteration the loop accesses some arrays unconditionally, and no access leaves its array. So the arrays' extents bound
+    it.
     """
     found = []
     for site in analyse(s.body, (*steps, Loop(s.loop, UNBOUNDED, False)), reason).sites:

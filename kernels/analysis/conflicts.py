@@ -14,14 +14,14 @@ from ..ir.domain import BOX, Active, Loop
 
 
 class _System:
-    """Equations that say that two accesses touch one element, each in an iteration of its own."""
+    """Linear Diophantine system for two accesses to one element, each in an iteration of its own."""
 
     def __init__(self) -> None:
         self.equations: list[Affine] = []
         self.bounds: Bounds = {}
 
     def side(self, prefix: str, x: AccessSet) -> list[Affine | None]:
-        """Adds the loops and guards of one access, renamed by `prefix`; its index, an affine expression an axis.
+        """Adds the loops and guards of one access, renamed by `prefix`. Returns its index, an affine expression per axis.
 
         The steps of repeats keep their names: both accesses are made in one step.
         """
@@ -64,7 +64,7 @@ class _System:
 
 @lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def apart(a: AccessSet, b: AccessSet) -> bool:
-    """Whether no element is in both sets, of one state; False where that is not decided."""
+    """True if the two sets of elements of one state are disjoint. False if they overlap, or if that is not decided."""
     system = _System()
     left, right = system.side("a:", a), system.side("b:", b)
     for x, y, one_list in zip(left, right, _through_one(a, b), strict=True):
@@ -74,37 +74,46 @@ def apart(a: AccessSet, b: AccessSet) -> bool:
 
 
 def _through_one(a: AccessSet, b: AccessSet) -> list[bool]:
-    """Of each axis, whether what stands for the index says whether the indices are equal: not where they go through other lists."""
+    """Returns for each axis whether both indices go through the same list, or both through none.
+
+    Only then are equal indices equal in memory, so only such axes give an equation.
+    """
     return [x.through == y.through for x, y in zip(a.index, b.index, strict=True)]
 
 
 def is_injective(
     index: tuple[AxisMap, ...], guard: Guard, loops: Sequence[Loop], around: Sequence[Loop]
 ) -> bool:
-    """Whether no two iterations of `loops` touch one element, whatever those `around` the access inside of them do."""
+    """True if no two iterations of `loops` touch one element. False if that is not decided.
+
+    `around` are the loops around the access inside of them, in any of their iterations.
+    """
     here = AccessSet(BOX, (*loops, *around), index, guard)
     return not any(meet_at(here, here, loops, level) for level in _levels(loops))
 
 
 def meet_in(a: AccessSet, b: AccessSet, loops: Sequence[Loop]) -> bool:
-    """Whether `a` in one iteration of the common `loops` and `b` in another may touch one element."""
+    """True if `a` in one iteration of the common `loops` may alias `b` in another one."""
     return any(meet_at(x, y, loops, level) for level in _levels(loops) for x, y in ((a, b), (b, a)))
 
 
 def elements(site: Site, loops: Sequence[Loop]) -> AccessSet:
-    """The elements that an access of a body touches over all iterations of the task's `loops` and of those inside the body."""
+    """The elements that an access of a body touches, over all iterations of the task's `loops` and of the loops inside the body."""
     return AccessSet(BOX, (*loops, *site.loops), site.index, site.guard)
 
 
 def conflicting(sites: Iterable[Site], loops: Sequence[Loop]) -> list[str]:
-    """The arrays of which one iteration of `loops`, in one step of those around, writes an element that another one accesses."""
+    """The arrays with a conflict between iterations of `loops`: one iteration writes an element that another one accesses.
+
+    Both iterations are in one step of the repeats around the loops.
+    """
     return in_conflict(((s.state, elements(s, loops), s.writes) for s in sites), loops)
 
 
 def in_conflict(
     accesses: Iterable[tuple[State, AccessSet, bool]], loops: Sequence[Loop]
 ) -> list[str]:
-    """The same of accesses that are given as state, elements, and whether they write."""
+    """Same as `conflicting`, for accesses that are given as state, elements, and whether they write."""
     by_state: dict[State, dict[tuple[AccessSet, bool], None]] = {}
     for state, touched, writes in accesses:
         by_state.setdefault(state, {})[touched, writes] = None
@@ -120,12 +129,12 @@ def in_conflict(
 
 
 def _levels(loops: Sequence[Loop]) -> list[int]:
-    """The places of loops that have several values in a run."""
+    """The positions of the loops that have several values in one run: all but the steps of repeats."""
     return [k for k, loop in enumerate(loops) if not loop.is_step]
 
 
 def in_any_step(x: AccessSet) -> AccessSet:
-    """The elements that an access touches in some step, which need not be the one that others are made in."""
+    """The elements that an access touches in any step of its repeats. The step need not be that of other accesses."""
     names = {loop.name: f"any {loop.name}" for loop in x.loops if loop.is_step}
     if not names:
         return x
@@ -145,7 +154,10 @@ def in_any_step(x: AccessSet) -> AccessSet:
 
 
 def meet_at(a: AccessSet, b: AccessSet, loops: Sequence[Loop], level: int) -> bool:
-    """Whether they may touch one element where the common `loops` above `level` agree, and b's index there is the larger one."""
+    """True if the accesses may alias with a dependence carried by the loop at `level`, in which b's index is the larger one.
+
+    The indices of the common `loops` above `level` are equal.
+    """
     return _meet_at(a, b, tuple(loops), level)
 
 
@@ -163,8 +175,10 @@ def _meet_at(a: AccessSet, b: AccessSet, loops: tuple[Loop, ...], level: int) ->
 
 
 def crosses(a: AccessSet, b: AccessSet, loops: tuple[Loop, Loop], skew: int) -> bool:
-    """Whether `a` may touch an element in an earlier iteration of the first of two loops than `b` does, and yet at an index of the
-    second one that, with `skew` times that of the first added to both, is not smaller.
+    """True if a dependence from `a` to `b` may prevent skewed execution of two loops.
+
+    Then `a` touches an element in an earlier iteration of the outer loop than `b`. Its skewed inner index is not smaller than that
+    of `b`: the inner index plus `skew` times the outer index.
     """
     outer, inner = loops
     reach, across = outer.extent - 1, inner.extent - 1
@@ -182,7 +196,10 @@ def _meet(
     equations: Sequence[Affine],
     more: Mapping[str, tuple[int, int]] | None = None,
 ) -> bool:
-    """Whether they may touch one element in iterations of common loops so far apart, where equations hold of the distances."""
+    """True if the accesses may alias in iterations of the common loops at these distances.
+
+    `equations` constrain the distances, which are named `d:` and the loop; `more` has the bounds of further variables.
+    """
     system = _System()
     system.bounds.update(more or {})
     system.equations += equations

@@ -1,7 +1,8 @@
-"""Products that are not contracted with a sum into one operation, which rounds once: those of which a step is made.
+"""Floating-point contraction: products that are not fused with a sum into a multiply-add, which rounds once.
 
-A floor, a comparison, a remainder or a whole number of what is off by one rounding may be another one. So what feeds them is
-rounded operation by operation, as it is written; the rest is contracted, unless `fast_math` is False.
+A floor, a comparison, a remainder or a cast to an integer may change its value where an operand is off by one rounding. So the
+operands of such steps are rounded operation by operation, as the program writes them. The rest is contracted, unless `fast_math` is
+False.
 """
 
 from __future__ import annotations
@@ -36,19 +37,22 @@ FREE, SUMS, ALL = 0, 1, 2
 
 @dataclass(frozen=True)
 class Rounding:
-    """The part of a body that is rounded operation by operation: all, or what is written to these names."""
+    """Scope of exact rounding: values that are rounded operation by operation.
+
+    It is a whole body (`is_exact`), or the values written to the names in `fed`.
+    """
 
     is_exact: bool
     fed: frozenset[str] = frozenset()
 
     def level(self, s: Stmt) -> int:
-        """ALL where the products of a statement are no part of a multiply-add; FREE where each may be."""
+        """Returns ALL where no product of a statement may be contracted, FREE where each may be."""
         is_fed = any(name in self.fed for name, _ in _written(s))
         return ALL if self.is_exact or is_fed else FREE
 
 
 def rounding_of(body: tuple[Stmt, ...], fast_math: bool) -> Rounding:
-    """That of a kernel's or a task's statements."""
+    """Returns the rounding of a kernel's or a task's statements."""
     return Rounding(False, fed(body)) if fast_math else Rounding(True)
 
 
@@ -67,8 +71,9 @@ def is_step(x: Expr) -> bool:
 
 
 def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Names of the locals and arrays whose values feed a step of these statements; but for those that are computed from
-    themselves, as sums and iterations are.
+    """Names of the locals and arrays whose values feed a step of these statements.
+
+    Values that are computed from themselves, such as sums and iterations, are not among them.
     """
     statements = list(nested_statements(body))
     sources: dict[str, set[str]] = {}
@@ -84,7 +89,7 @@ def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
 
 
 def divides(body: tuple[Stmt, ...]) -> bool:
-    """True if a quotient feeds a step: it is none of a product with a reciprocal, which rounds twice."""
+    """True if a quotient feeds a step. It is then not computed as a product with a reciprocal, which rounds twice."""
     names = fed(body)
     for s in nested_statements(body):
         values = [value for name, value in _written(s) if name in names]
@@ -112,7 +117,7 @@ def _written(s: Stmt) -> Sequence[tuple[str, Expr]]:
 
 
 def _names(values: Iterable[Expr]) -> set[str]:
-    """Locals and arrays whose values are operands; what stands in an index is none."""
+    """The locals and arrays whose values are operands. Operands inside of indices do not count."""
     found: set[str] = set()
     for x in values:
         match x:

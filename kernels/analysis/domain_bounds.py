@@ -1,8 +1,8 @@
-"""Where the iterations of a task do nothing: outside of affine bounds that its conditions say.
+"""Iteration-domain constraints: affine bounds outside of which the iterations of a task have no effect.
 
-A loop whose range depends on the loops around it (kernels/tasks/triangles.py), or a branch that a program writes, leaves such
-bounds. They are no part of what a task means: its value and its condition are right in every iteration of its box. Whoever runs
-through the box may leave out iterations outside, and counts only those inside.
+A loop whose range depends on the loops around it (kernels/tasks/triangles.py) has such bounds, and so has a branch of a program.
+They are not part of a task's meaning: its value and its condition are right in every iteration of its box. Code generation may omit
+iterations outside of the bounds, and the bound counts only iterations inside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from ..ir.walk import is_neutral
 
 @dataclass(frozen=True)
 class Cut:
-    """Iterations outside of low <= affine < high do nothing; FAR (kernels/ir/body.py) is no bound on that side."""
+    """Iteration-domain constraint: iterations outside of low <= affine < high have no effect.
+
+    FAR (kernels/ir/body.py) is no bound on that side.
+    """
 
     affine: Affine
     low: int
@@ -37,7 +40,7 @@ class Cut:
 
 
 def cuts_of(task: Task) -> tuple[Cut, ...]:
-    """The cuts of a task's iterations that name several loops."""
+    """Returns the constraints of a task's iteration domain that name several loops."""
     if not task.is_structured:
         return ()
     found = [*_bounds(_branch(task), task.loops)]
@@ -48,13 +51,16 @@ def cuts_of(task: Task) -> tuple[Cut, ...]:
 
 
 def branch_cuts(task: Task) -> tuple[Cut, ...]:
-    """The cuts that say just where the branch of an iteration is taken; () where other conditions do as well, or there is none."""
+    """Returns constraints that hold exactly where the branch of an iteration is taken.
+
+    () where other conditions take part as well, or where there is no branch.
+    """
     condition = _branch(task) if task.is_structured else None
     return () if condition is None else _just(condition, task.loops)
 
 
 def _just(condition: Expr, loops: tuple[Loop, ...]) -> tuple[Cut, ...]:
-    """The cuts that say just where a condition holds, if that is all that it says."""
+    """Returns the constraints that are equivalent to a condition; () where there are none."""
     guard = guard_where(condition, loops)
     cuts = _of_several(guard.bounds)
     is_all = guard.is_exact and not guard.residues and not guard.data
@@ -62,13 +68,16 @@ def _just(condition: Expr, loops: tuple[Loop, ...]) -> tuple[Cut, ...]:
 
 
 def finish_cuts(task: Task) -> tuple[Cut, ...]:
-    """The cuts that say just which results of a reduction are stored; () where other conditions do as well, or all are."""
+    """Returns constraints that hold exactly for those results of a reduction that are stored.
+
+    () where other conditions take part as well, or where all results are stored.
+    """
     kept = _kept(task)
     return () if kept is None else _just(kept, tuple(x for x in task.loops if not x.is_reduction))
 
 
 def taken(task: Task) -> Expr:
-    """What a task with a branch stores or adds where it is taken."""
+    """Returns the value that a task with a branch stores or adds where the branch is taken."""
     value = task.value
     if isinstance(value, Select) and not task.is_guarded:
         value = value.a
@@ -82,7 +91,7 @@ def _of_several(bounds: Iterable[tuple[Affine, int, int]]) -> tuple[Cut, ...]:
 
 
 def _branch(task: Task) -> Expr | None:
-    """The condition where it does not hold nothing is stored, or nothing is added."""
+    """Returns the condition under which an iteration stores or adds something; None where there is none."""
     if task.is_guarded:
         return task.condition
     if task.op is not None and isinstance(task.value, Select) and is_neutral(task.op, task.value.b):
@@ -91,7 +100,7 @@ def _branch(task: Task) -> Expr | None:
 
 
 def _kept(task: Task) -> Expr | None:
-    """The condition where it does not hold a finished reduction leaves what its target held."""
+    """Returns the condition under which a finished reduction is stored. Elsewhere its target keeps the value that it held."""
     match task.finish:
         case Select(condition, _, Load() as old) if access_of(old) == task.target:
             return condition
@@ -108,10 +117,10 @@ _MOST_COUNTED = 1 << 22  # rows of a polyhedron that are counted one by one
 
 
 def points(task: Task, names: Iterable[str] | None = None) -> int:
-    """How many different indices some loops of a task (default: all) surely have among its iterations within all cuts; where a step
-    of a repeat decides about them, in a step on average.
+    """Returns a lower bound of the number of distinct indices of some loops of a task (default: all) within all constraints.
 
-    Exact where cuts that have loops in common name one loop at most that is not among these; else at least so many.
+    Where the step of a repeat takes part in constraints, it is the average of a step. Exact where constraints with loops in common
+    name at most one loop that is not among these loops.
     """
     steps = [loop.name for loop in task.steps]
     extents = {loop.name: loop.extent for loop in task.scope}
@@ -121,7 +130,7 @@ def points(task: Task, names: Iterable[str] | None = None) -> int:
         loops = frozenset[str]().union(*(cut.loops for cut in group))
         sized = tuple((name, extents[name]) for name in sorted(loops))
         if not loops & wanted:
-            if not _count(group, sized):  # nothing is within these cuts, or that is not known
+            if not _count(group, sized):  # no iteration, or too many rows to count
                 return 0
             continue
         others = loops - wanted
@@ -136,7 +145,7 @@ def points(task: Task, names: Iterable[str] | None = None) -> int:
 
 
 def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
-    """The cuts in groups that have no loop in common."""
+    """The constraints in groups: no two groups have a loop in common."""
     groups: list[tuple[Cut, ...]] = []
     for cut in cuts:
         near = [g for g in groups if any(cut.loops & other.loops for other in g)]
@@ -147,9 +156,10 @@ def _groups(cuts: tuple[Cut, ...]) -> list[tuple[Cut, ...]]:
 
 @lru_cache(maxsize=1 << 10)
 def _count(cuts: tuple[Cut, ...], loops: tuple[tuple[str, int], ...], among: str = "") -> int:
-    """The iterations of loops within cuts, or where `among` is one of them, of the others; row by row along it or the longest.
+    """Returns the number of iterations of loops within the constraints; 0 where there are too many rows to count.
 
-    0 where there are too many rows to count.
+    With `among`, one of the loops, it is the number of distinct indices of the others. It counts row by row along that loop, or
+    along the longest one.
     """
     along = among or max(loops, key=lambda loop: loop[1])[0]
     length = dict(loops)[along]

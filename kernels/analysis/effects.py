@@ -1,6 +1,6 @@
-"""The effects of a task: which states it reads and writes, and which elements of them. All order between tasks comes from here.
+"""Effects of tasks: the states that a task reads and writes, and their elements. All order between tasks follows from them.
 
-A task that is one assignment touches memory like a body of one statement; what it reads to finish a reduction is read behind the
+A task that is one assignment touches memory like a body of one statement. Operands of a reduction's `finish` are read behind the
 loops that are reduced over, and its result is written there.
 """
 
@@ -33,8 +33,10 @@ from .conflicts import in_conflict, meet_in
 
 @dataclass(frozen=True)
 class Effects:
-    """What a task does to states. `writes` say whether all of the set is surely overwritten; `activates` name the number of the
-    site; `shrinks` are the masks of which cells become inactive.
+    """Effects of a task on states.
+
+    `writes` has for each set whether all of it is surely overwritten. `activates` has the number of each access that activates
+    cells. `shrinks` are the masks whose cells may become inactive.
     """
 
     reads: tuple[tuple[State, AccessSet], ...]
@@ -44,7 +46,7 @@ class Effects:
 
 
 def effects(task: Task) -> Effects:
-    """The effects of a task, each once, in reading order."""
+    """Returns the effects of a task, each once, in reading order."""
     if task.body is None:
         parts = (task.condition, task.value, task.finish)
         return _of_assignment(parts, task.target, task.scope, task.domain)
@@ -96,8 +98,10 @@ def _both(a: Guard, b: Guard) -> Guard:
 
 
 def commuting(task: Task) -> dict[State, ReduceOp]:
-    """The states that a task touches by updates of one kind alone, whose old values nobody asks for, in each iteration of its loops
-    the same elements: one thread makes them, and where sums may be reassociated those of two tasks need no order.
+    """Returns the states that a task accesses only by updates with one operation, which is returned with each.
+
+    No statement uses the old values. In each of the task's loops several iterations may touch one element, so one thread makes all
+    updates. Where sums may be reassociated, two tasks that update such a state need no order.
     """
     if task.body is None or not task.fast_math:
         return {}
@@ -121,15 +125,15 @@ def commuting(task: Task) -> dict[State, ReduceOp]:
 
 
 def written_sets(e: Effects) -> tuple[tuple[State, AccessSet], ...]:
-    """What is written, without whether all of it surely is."""
+    """Returns the sets that are written, without the flag that all of a set is surely overwritten."""
     return tuple(dict.fromkeys((state, x) for state, x, _ in e.writes))
 
 
 @lru_cache(maxsize=1 << 14)  # long programs are made of few different tasks
 def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
-    """Whether every element of `b` is surely in `a`, both of one array of this shape; False where that is not decided.
+    """True if every element of `b` is surely in `a`, both of one array of this shape. False if that is not decided.
 
-    Decided for boxes, and for equal index maps over equal loops under equal guards that no value decides.
+    Decided for boxes, and for equal index maps over equal loops under equal guards that do not depend on values.
     """
     is_plain = all(x.affine is not None and not x.through for x in a.index) and a.domain == BOX
     if a == b and is_plain and a.guard.is_exact:
@@ -138,7 +142,10 @@ def covers(a: AccessSet, b: AccessSet, shape: tuple[int, ...]) -> bool:
 
 
 def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
-    """A box around an access set of an array of this shape, in all steps; an axis that is computed counts as all of it."""
+    """Returns a bounding box of an access set of an array of this shape, over all steps of repeats.
+
+    An axis whose index is not affine counts as the whole axis.
+    """
     lengths = {loop.name: loop.extent for loop in x.loops}
     steps = {loop.name for loop in x.loops if loop.is_step}
     is_exact = x.guard == ALWAYS and x.domain == BOX and all(loop.is_known for loop in x.loops)
@@ -164,7 +171,10 @@ def region_of(x: AccessSet, shape: tuple[int, ...]) -> Region:
 
 
 def are_independent(task: Task, loop: Loop, safe: frozenset[str] = frozenset()) -> bool:
-    """Whether no element that one iteration of a task's loop writes is touched by another, but for arrays that are `safe`."""
+    """True if no two iterations of a task's loop conflict: none touches an element that another one writes.
+
+    Arrays in `safe` may conflict.
+    """
     return _are_independent(effects(task), loop, safe)
 
 
@@ -176,7 +186,7 @@ def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
 
 
 def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
-    """Every distinct read of the task with whether it happens in `finish` (after the reduction)."""
+    """Returns each distinct read of the task, with whether it happens in `finish` (after the reduction)."""
     if task.body is not None:
         return tuple(
             dict.fromkeys((access_at(s, task.loops), False) for s in task.body.sites if s.reads)
@@ -195,25 +205,26 @@ def _reads_of(parts: _Parts, target: Access) -> tuple[tuple[Access, bool], ...]:
 
 
 def task_writes(task: Task) -> tuple[Access, ...]:
-    """Every distinct write of the task: one, unless it has a body."""
+    """Returns each distinct write of the task: exactly one, unless it has a body."""
     if task.body is not None:
         return tuple(dict.fromkeys(access_at(s, task.loops) for s in task.body.sites if s.writes))
     return (task.target,)
 
 
 def arrays_read(task: Task) -> tuple[str, ...]:
-    """Names of arrays read, without repeats."""
+    """Returns the names of the arrays that a task reads, without duplicates."""
     return tuple(dict.fromkeys(access.array for access, _ in task_reads(task)))
 
 
 def arrays_written(task: Task) -> tuple[str, ...]:
-    """Names of arrays written, without repeats."""
+    """Returns the names of the arrays that a task writes, without duplicates."""
     return tuple(dict.fromkeys(access.array for access in task_writes(task)))
 
 
 def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """What of `array` the task surely writes (exact) or may write (inexact); None when it does not
-    write it. Of a body it is never exact, as in the keys of problems: an array that a body fills is no plain output.
+    """Returns the region of `array` that the task surely writes (exact) or may write (inexact); None if it writes none of it.
+
+    It is never exact for a task with a body, as in the keys of problems: an array that a body fills is no plain output.
     """
     state = State("value", array)
     found = hull([region_of(x, shape) for s, x, _ in effects(task).writes if s == state])
@@ -221,17 +232,17 @@ def written_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | N
 
 
 def read_region(task: Task, array: str, shape: tuple[int, ...]) -> Region | None:
-    """A box around what the task reads of `array`; None when it does not read it."""
+    """Returns a bounding box of the elements of `array` that the task reads; None if it reads none."""
     state = State("value", array)
     return hull([region_of(x, shape) for s, x in effects(task).reads if s == state])
 
 
 def overwrites_all(task: Task, problem: Problem, array: str) -> bool:
-    """Whether the task writes every element of `array` (it may read it as well)."""
+    """True if the task surely writes every element of `array`. It may read it as well."""
     return overwrites(task, array, problem.array(array).shape)
 
 
 def overwrites(task: Task, array: str, shape: tuple[int, ...]) -> bool:
-    """Whether the task surely writes every element of an array of this shape."""
+    """True if the task surely writes every element of an array of this shape."""
     written = written_region(task, array, shape)
     return written is not None and written.covers(whole(shape))

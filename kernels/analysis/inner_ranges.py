@@ -1,4 +1,4 @@
-"""Loops inside a body whose iterations only a run knows: whose rows they are, and which of them may run several at once."""
+"""Inner loops with extents that only a run determines: row ranges (CSR), and loops whose iterations may be vectorised."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from .vectorisable import refusal
 
 @dataclass(frozen=True)
 class RowStarts:
-    """Iteration i of a loop has the rows `array[i + offset]` to `array[i + offset + 1]` of something: a CSR row, say."""
+    """Row pointers of a loop: its iteration i has the row from `array[i + offset]` to `array[i + offset + 1]`, as in CSR."""
 
     array: str
     offset: int
 
 
 def is_uneven(body: Sequence[Stmt]) -> bool:
-    """Whether only a run knows how much work an iteration with this body is."""
+    """True if the amount of work of an iteration with this body is known only at run time."""
     return any(
         isinstance(s, While) or (isinstance(s, For) and not isinstance(s.extent, Const))
         for s in nested_statements(tuple(body))
@@ -60,8 +60,9 @@ def is_uneven(body: Sequence[Stmt]) -> bool:
 
 
 def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
-    """Where a loop ends of which only a run knows the length: its body is one branch, taken in the iterations before. None where it
-    is no such loop.
+    """Returns the end of a loop whose length is known only at run time; None if it is no such loop.
+
+    The loop's body is one branch, which is taken in the iterations before the end.
     """
     if loop.is_known or len(body) != 1:
         return None
@@ -72,8 +73,9 @@ def end_of(loop: Loop, body: Sequence[Stmt]) -> Expr | None:
 
 
 def row_starts(loop: str, body: tuple[Stmt, ...]) -> RowStarts | None:
-    """Where the rows of the iterations of `loop` begin, if the body surely runs over them: each iteration then reads where its
-    own row begins and where the next one does. Nothing in the body writes the array.
+    """Returns the row pointers of `loop` if its body surely runs over rows; None if it does not.
+
+    Each iteration reads the begin of its own row and that of the next one. Nothing in the body writes the array.
     """
     written = written_in(body)
     once = [local_changed(s) for s in nested_statements(body)]
@@ -114,8 +116,10 @@ def _uncast(e: Expr) -> Expr:
 
 
 def lane_ranges(body: tuple[Stmt, ...], problem: Problem, fast_math: bool) -> tuple[For, ...]:
-    """The innermost loops in a body whose iterations may run several at once: all that they leave behind are sums into locals of
-    the iteration around them, whose order is free, and nothing in the loop looks at these.
+    """Returns the innermost loops of a body that may be vectorised.
+
+    Their only results are sums into locals of the iteration around them. The order of the sums is free, and nothing in the loop
+    reads them.
     """
     every = list(nested_statements(body))
     return tuple(
@@ -153,12 +157,12 @@ def _only_adds_up(loop: For, every: Sequence[Stmt], fast_math: bool) -> bool:
 
 
 def _read(s: Stmt) -> set[str]:
-    """Locals that a statement itself reads."""
+    """The locals that a statement itself reads."""
     return {x.name for e in children(s) for x in walk(e) if isinstance(x, Local)}
 
 
 def sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
-    """Whether each of these locals is set before anything else is done with it."""
+    """True if each of these locals is set before any other use of it."""
     ready: set[str] = set()
     for s in body:
         touched = _read(s)
@@ -174,7 +178,10 @@ def sets_first(body: tuple[Stmt, ...], own: set[str]) -> bool:
 
 
 def widest(body: Sequence[Stmt]) -> int:
-    """Bytes of the numbers that most is done with: those of floats, where there are any."""
+    """Returns the size in bytes of the widest type that the body computes with, at least 4.
+
+    If the body computes with floats, only these count.
+    """
     sizes: dict[bool, int] = {}
     for s in nested_statements(tuple(body)):
         for e in children(s):

@@ -1,7 +1,8 @@
-"""What of a body is surely done: the statements whose values are used wherever control reaches them, and how often it does.
+"""Must-execute analysis: statements whose results are used on every path, and their minimal execution counts.
 
-A compiler, or a pass, may leave away what nobody uses, and may move a value into the branch that alone uses it. What is found
-here it cannot: a value is stored, decides where control goes, or is used by such a statement of the same block or of one around.
+A compiler or a pass may remove a value that is never used, and may move a value into the only branch that uses it. It can do
+neither with the statements found here. Their values are stored, decide control flow, or are used by such a statement of the same
+block or of one around.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from ..ir.walk import children, local_changed, nested_statements, walk
 
 @dataclass(frozen=True)
 class Block:
-    """A run of statements of a body. They are numbered in the order of the text: 0 is the body itself, an `If` has two.
+    """Basic block in structured form: a run of statements of a body. Blocks have numbers in the order of the text.
 
-    `around` are the loops of the body around it, outermost first. `times`: how often it runs in each run of the block around it;
-    None where values or indices decide.
+    Block 0 is the body itself; an `If` has two blocks. `around` are the loops of the body around the block, outermost first.
+    `times` is the number of its runs in each run of the block around it; None where values or indices decide.
     """
 
     number: int
@@ -48,10 +49,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Needed:
-    """A statement, what of its expressions is needed, the number of its block, and its place there. Of an `If` and of a loop: the
-    condition or extent; that of a `While` is in the block that it runs, at -1: it is looked at once more than the block runs.
+    """Must-execute statement, with its needed expressions, the number of its block, and its place there.
 
-    `late`: it is needed where the innermost loop around it goes on for so many more iterations, which use its value.
+    Of an `If` and of a `For` the condition or extent is needed. The condition of a `While` is in the block that it runs, at place
+    -1: it is evaluated once more than the block runs.
+
+    `late`: the statement is needed if the innermost loop around it runs this number of further iterations, which use its value.
     """
 
     statement: Stmt
@@ -63,18 +66,18 @@ class Needed:
 
 @lru_cache(maxsize=64)  # asked for each array of a task
 def blocks_of(body: tuple[Stmt, ...]) -> tuple[Block, ...]:
-    """The blocks of a body."""
+    """Returns the blocks of a body."""
     return tuple(block for block, _ in _blocks(body))
 
 
 @lru_cache(maxsize=64)
 def needed(body: tuple[Stmt, ...]) -> tuple[Needed, ...]:
-    """The statements of a body that are needed wherever control reaches them, in the order of the text."""
+    """Returns the must-execute statements of a body, in the order of the text. Each is needed wherever control reaches it."""
     return _Reader(body).found()
 
 
 def surely(e: Expr) -> Iterator[Expr]:
-    """The parts of an expression that are evaluated whatever its conditions turn out to be, parents first."""
+    """Yields the parts of an expression that are evaluated for any values of its conditions, parents first."""
     yield e
     match e:
         case Select():
@@ -87,7 +90,7 @@ def surely(e: Expr) -> Iterator[Expr]:
 
 
 def known_extent(s: For) -> int | None:
-    """How often a loop runs each time, where that is always the same."""
+    """Returns the extent of a loop if it is a constant, else None."""
     affine = to_affine(s.extent)
     return max(0, affine.const) if affine is not None and not affine.terms else None
 
@@ -126,7 +129,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
 
 
 class _Reader:
-    """Marks what is needed, each statement with how late the nearest use of its value is, until nothing changes."""
+    """Backward fixpoint iteration that marks needed statements, each with the distance (`late`) of the nearest use of its value."""
 
     def __init__(self, body: tuple[Stmt, ...]) -> None:
         self.inside = _blocks(body)
@@ -170,7 +173,7 @@ class _Reader:
                 self.collect(inner, made)
 
     def read(self, b: int, after: tuple[tuple[int, int], ...]) -> None:
-        """Marks the statements of a block; `after` are places behind it, nearest first, where control goes on."""
+        """Marks the statements of a block. `after` are the places behind it, nearest first, where control continues."""
         block, inside = self.inside[b]
         for k in reversed(range(len(block.statements))):
             s = block.statements[k]
@@ -189,7 +192,7 @@ class _Reader:
             case Update():
                 return 0
             case If() | For() | While():
-                # Where control goes matters for what is done there; how late that is used, it says itself.
+                # Control flow is needed if a statement inside is: as late as the earliest of these.
                 inner = self.inside[b][1].get(k, ())
                 every = (
                     self.late.get((n, i))
@@ -202,7 +205,7 @@ class _Reader:
         return None
 
     def is_overwritten(self, s: Store, behind: tuple[tuple[int, int], ...]) -> bool:
-        """Whether nobody sees what a statement stores, as the element is stored again behind it."""
+        """True if the stored value is dead: no statement reads the array, and a later statement stores the element again."""
         if s.array in self.looked_at:
             return False
         return any(
@@ -212,7 +215,10 @@ class _Reader:
         )
 
     def uses(self, name: str, behind: tuple[tuple[int, int], ...], goes_on: bool) -> int | None:
-        """How late a local is surely used where control goes on before it is set again; `goes_on`: also behind loops that end."""
+        """Returns the distance in iterations (`late`) of the nearest sure use of a local before it is set again; None without one.
+
+        With `goes_on`, uses behind loops that end count as well.
+        """
         best: int | None = None
         is_near = True  # still in the innermost loop around where it is set
         for place, (b, first) in enumerate(behind):
@@ -231,7 +237,7 @@ class _Reader:
         return best
 
     def in_next(self, name: str, b: int, block: Block) -> int | None:
-        """How late it is used in the next iteration of the loop that runs a block."""
+        """Returns the same distance for a use in the next iteration of the loop that runs a block."""
         loop = block.around[-1]
         if isinstance(loop, While) and any(_reads(e, name) for e in conjuncts(loop.condition)):
             return 1
@@ -239,7 +245,7 @@ class _Reader:
         return None if found is None or found >= _LATEST else found + 1
 
     def used_in(self, name: str, b: int, first: int, end: int) -> tuple[int | None, bool]:
-        """The same in a part of one block, and whether it is set again there."""
+        """Returns the same distance for a part of one block, and whether the local is set again there."""
         block, inside = self.inside[b]
         best: int | None = None
         for k in range(first, end):
@@ -258,7 +264,7 @@ class _Reader:
 
 
 def conjuncts(e: Expr) -> tuple[Expr, ...]:
-    """The conditions that all hold where `e` does."""
+    """Returns the conditions whose conjunction `e` is."""
     match e:
         case Binary(op="and"):
             return (*conjuncts(e.a), *conjuncts(e.b))
@@ -270,9 +276,9 @@ def _only_last_counts(
     around: Sequence[For | While],
     known: dict[int, tuple[frozenset[str], frozenset[str]]],
 ) -> bool:
-    """Whether a loop stores to one place all the time, and does not look there: compilers leave the last of these stores.
+    """True if a loop stores repeatedly to one element and does not read the array. Compilers keep only the last of such stores.
 
-    `known`, by identity: of loops that were asked for the locals that they change, and what they look at.
+    `known`, by identity, caches for each loop the locals that it changes and the arrays that it reads.
     """
     read = {x.name for i in s.indices for x in walk(i) if isinstance(x, Local | LocalElement)}
     loops = {x.loop for i in s.indices for x in walk(i) if isinstance(x, LoopIndex)}
@@ -288,7 +294,7 @@ def _only_last_counts(
 
 
 def _looked_at(statements: tuple[Stmt, ...]) -> frozenset[str]:
-    """Arrays of which statements see what they hold."""
+    """The arrays that statements read or update."""
     every = tuple(nested_statements(statements))
     loaded = {x.array for s in every for e in children(s) for x in walk(e) if isinstance(x, Load)}
     return frozenset(loaded | {s.array for s in every if isinstance(s, Update)})
@@ -304,7 +310,7 @@ def _reads(e: Expr, name: str) -> bool:
 
 
 def set_in(statements: Sequence[Stmt]) -> dict[str, list[Stmt]]:
-    """Of each local the statements that change it, at any depth."""
+    """Returns for each local the statements that change it, at any depth."""
     found: dict[str, list[Stmt]] = {}
     for s in nested_statements(tuple(statements)):
         if name := local_changed(s):

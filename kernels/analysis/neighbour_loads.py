@@ -1,7 +1,7 @@
-"""Loads near one another: elements that an iteration reads, a few places apart in memory, with nothing between that changes them.
+"""Neighbouring loads (load grouping): an iteration reads elements a few places apart, and nothing between changes them.
 
-A vector of iterations may then load all of them at once for each iteration, where it would gather each by itself
-(codegen/bodies/lanes_neighbours.py). What lies between two elements that a program reads is in the array, too.
+Vectorised code may then load all elements of a group at once for each iteration, where it would gather each one by itself
+(codegen/bodies/lanes_neighbours.py). Memory between two elements that a program reads is inside of the array, too.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _Key = tuple[str, int, tuple[Expr | None, ...]]
 
 @dataclass(frozen=True)
 class Group:
-    """Elements of one array that are apart by constants: the first is `before` places in front of that of `load`, which comes first
-    in the text.
+    """Load group: elements of one array at constant distances.
+
+    `load` is the group's first load in the text. The group's first element is `before` places in front of that of `load`.
     """
 
     number: int  # of those of a block
@@ -48,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Near:
-    """Some of a group that are next to one another, or nearly so: `length` elements from the one at `start` on."""
+    """Adjacent members of a group, or nearly adjacent ones: `length` elements from the one at `start` on."""
 
     group: Group
     start: int
@@ -57,7 +58,7 @@ class Near:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A load at a statement, and how far its element is from where its indices are without their constants."""
+    """A load at a statement. `distance` is that of its element from the one at its indices without their constants."""
 
     at: int
     load: Load
@@ -65,7 +66,7 @@ class _Seen:
 
 
 def split_constant(e: Expr) -> tuple[Expr | None, int]:
-    """An index as something and a constant more. Sums that wrap around are no index of any array."""
+    """Returns an index as a base and a constant. Sums that wrap around are not split."""
     match e:
         case Const(value, dtype) if not dtype.is_float:
             return None, int(value)
@@ -94,10 +95,11 @@ def near_loads(
     most: Callable[[DType], int],
     given: Container[str] = (),
 ) -> tuple[Mapping[Load, tuple[Near, int]], ...]:
-    """For each statement of a block, what its loads are in: which place, counted from the first element of several near each other.
+    """Returns for each statement of a block the group of each load, with the load's place in the group.
 
-    `may`: whether a load may be one of several; `most`: elements of a type from the first to the last. Loads that a first operand
-    may leave out are not looked at, nor is what locals are set to that are `given`; blocks inside are looked at by themselves.
+    `may`: true for a load that may join a group. `most`: for each type the largest number of elements from the first to the last.
+    Loads that short-circuit evaluation may skip are ignored, and so are the values of the locals in `given`. Blocks inside are
+    analysed by themselves.
     """
     found: list[dict[Load, tuple[Near, int]]] = [{} for _ in body]
     places: dict[tuple[object, ...], int] = {}
@@ -108,7 +110,7 @@ def near_loads(
         seen = [x for x in seen if x.distance in kept]
         if not seen or max(kept) - min(kept) >= prod(shape_of(array)):
             continue
-        # The place is computed where the first of them is loaded: locals in the indices of others may be other ones there.
+        # The place is computed at the first load: locals in the indices of the others may have other values there.
         place = places.setdefault((*shape_of(array), bases, min(kept)), len(places))
         group = Group(number, place, seen[0].load, seen[0].distance - min(kept))
         for run in runs:
@@ -124,7 +126,7 @@ def _groups(
     may: Callable[[Load], bool],
     given: Container[str],
 ) -> dict[_Key, list[_Seen]]:
-    """The loads of a block whose elements are apart by constants, in their order."""
+    """The loads of a block in groups at constant distances, in their order."""
     groups: dict[_Key, list[_Seen]] = {}
     versions, answers = _Versions(), dict[_Key, bool]()
     for at, s in enumerate(body):
@@ -145,7 +147,7 @@ def _groups(
 
 
 def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
-    """Distances of which none is `most` or more behind the first, two at least."""
+    """Runs of at least two distances, all of them less than `most` behind the first one."""
     runs: list[list[int]] = []
     for n in distances:
         if runs and n - runs[-1][0] < most:
@@ -159,7 +161,7 @@ def _runs(distances: Sequence[int], most: int) -> list[list[int]]:
 
 
 def _evaluated(s: Stmt) -> tuple[Expr, ...]:
-    """What runs once and before anything else of the statement."""
+    """Returns the expressions of a statement that run once and before anything else of it."""
     match s:
         case If(condition):
             return (condition,)
@@ -169,7 +171,7 @@ def _evaluated(s: Stmt) -> tuple[Expr, ...]:
 
 
 def _sure(e: Expr) -> Iterator[Load]:
-    """The loads of an expression that may run wherever it does: both sides of a selection are among them."""
+    """Yields the loads that may run wherever an expression does. Both sides of a selection are among them."""
     match e:
         case Binary("and" | "or", a, _):
             yield from _sure(a)
@@ -182,7 +184,7 @@ def _sure(e: Expr) -> Iterator[Load]:
 
 @dataclass
 class _Versions:
-    """What locals and arrays hold at a place of a block: their names get the numbers of their versions."""
+    """Value numbering at a place of a block: names of locals and arrays get the numbers of their versions."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     meanings: dict[str, Expr] = field(default_factory=dict)  # of locals: others, and a constant
@@ -191,7 +193,7 @@ class _Versions:
         return self.numbers.get(name, 0)
 
     def seen(self, e: Expr) -> Expr:
-        """An expression as what it means here: equal ones have equal values."""
+        """Returns an expression with versioned names: equal results have equal values."""
         e = mapped(e, self.seen, lambda s: s)
         match e:
             case Local(name, dtype):
@@ -206,7 +208,7 @@ class _Versions:
         return e
 
     def change(self, s: Stmt) -> None:
-        """Behind a statement."""
+        """Updates the versions for the changes that a statement makes."""
         meaning = self.seen(s.value) if isinstance(s, SetLocal) else None
         changed = {local_changed(x) for x in nested_statements((s,))} | written_in((s,))
         for name in changed:
@@ -217,7 +219,7 @@ class _Versions:
 
 
 def _is_short(e: Expr) -> bool:
-    """Whether an index is one value and a constant, so that what is made of it stays short."""
+    """True if an index is one value plus a constant, so that expressions made with it stay short."""
     base, _ = split_constant(e)
     while isinstance(base, Cast) and _is_wider(base.x.dtype, base.dtype):
         base = base.x
@@ -232,8 +234,9 @@ def _is_strided(axes: Sequence[Affine | None]) -> bool:
 def has_near_loads(
     body: Sequence[Stmt], shape_of: Callable[[str], Sequence[int]], most: Callable[[DType], int]
 ) -> bool:
-    """Whether a body, or a block in it, has loads near one another that neighbours in a loop do not make side by side: their
-    indices are computed, or no loop goes along the last axis.
+    """True if a body, or a block in it, has neighbouring loads that are not contiguous across iterations.
+
+    Their indices are not affine, or no loop runs along the last axis.
     """
 
     def may(load: Load) -> bool:

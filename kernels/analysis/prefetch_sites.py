@@ -1,9 +1,11 @@
-"""What later iterations of a loop over a list touch: whole blocks of arrays, each at the number that its list has for an iteration.
+"""Prefetch candidates: blocks of arrays that a loop over an index list will access in later iterations.
 
-A list may have the blocks in any order, so what follows a stream of addresses finds no next block; the list says where it is
-(Ainsworth and Jones, Software prefetching for indirect memory accesses, CGO 2017). This is about rows that may be written out
-(unrolling.py), of which an index decides where they read. Others are one stream from the block's begin to its end, whose loops
-compilers make one of: asking for lines between its rows took y += 2 x on leaves of 8^3 from 0.16 to 0.47 ns a cell.
+A list may have the blocks in any order, so hardware prefetchers, which follow streams of addresses, miss the next block. The list
+gives its address (Ainsworth and Jones, Software prefetching for indirect memory accesses, CGO 2017).
+
+Candidates are only rows of loops that may be unrolled (unrolling.py), where an index decides the addresses. Other rows are one
+stream from the block's begin to its end, whose loops compilers collapse. Prefetching between those rows slowed down y += 2 x on
+leaves of 8^3 from 0.16 to 0.47 ns a cell.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ OWN = "own block"  # the term of an index with the number of the block
 
 @dataclass(frozen=True)
 class Row:
-    """The elements that the loop `loop` touches of an array: `n_bytes` from the element on that is at `first` along its last axis,
-    in terms of OWN and of the loops around; `before`: its other indices.
+    """Row of a block: the elements of an array that the loop `loop` touches.
 
-    The next row begins `step_bytes` further on (0: none does), the next block `block_bytes`.
+    `first` is the index of the first element along the array's last axis, in terms of OWN and of the loops around; the row has
+    `n_bytes`. `before` are the other indices. The next row begins `step_bytes` further on (0: there is none), the next block
+    `block_bytes`.
     """
 
     loop: str
@@ -60,14 +63,15 @@ class Row:
 
     @property
     def n_lines(self) -> int:
-        """Lines that it takes up, where it begins one."""
+        """The number of cache lines of the row, if it begins at a line."""
         return -(-self.n_bytes // LINE_BYTES)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The local `own` has the number of an iteration's block: `number`, an element of a list. `last`: of the list, whatever it has
-    there.
+    """Prefetch candidates of a loop. The local `own` has the number of an iteration's block: `number`, an element of a list.
+
+    `last` is the last index of the list; its element there may be unused.
     """
 
     loop: str
@@ -78,11 +82,14 @@ class Blocks:
 
     @property
     def pay(self) -> bool:
-        """Whether asking for them is likely to save time."""
+        """True if prefetching the blocks is likely to save time."""
         return max(x.block_bytes for x in self.rows) >= _LEAST_BYTES
 
     def later(self, distance: int) -> Expr:
-        """The number of the block so many iterations on, or of one at the end of the list: any number, if it was never set."""
+        """Returns the number of the block `distance` iterations ahead, or of the one at the end of the list.
+
+        It is any number if the list's element was never set.
+        """
 
         def ahead(e: LoopIndex) -> Expr:
             there = Binary("add", e, Const(distance, e.dtype), e.dtype)
@@ -93,7 +100,7 @@ class Blocks:
 
 
 def blocks_of(loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]) -> Blocks | None:
-    """The blocks that iterations of a loop touch, by the first list that names some; None where none does."""
+    """Returns the blocks that iterations of a loop touch, by the first list that names some; None without such a list."""
     body = tuple(body)
     times = Counter(local_changed(s) for s in nested_statements(body))
     once = [s for s in nested_statements(body) if isinstance(s, SetLocal) and times[s.name] == 1]
@@ -112,9 +119,9 @@ def blocks_of(loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]
 def _end_of_list(
     e: Expr, loop: str, written: frozenset[str], array: Callable[[str], ArrayInfo]
 ) -> int | None:
-    """The last index of a list that a number is an element of, the one at the loop's index; None where it is something else.
+    """Returns the last index of the list of which a block number is the element at the loop's index; None if it is no such number.
 
-    The one load is at that index, so no other load depends on what lies behind the list's end.
+    The only load is at that index, so no other load depends on elements behind the list's end.
     """
     found = loads(e)
     if len(found) != 1 or any(isinstance(x, Local) for x in walk(e)):
@@ -131,7 +138,7 @@ def _end_of_list(
 
 
 class _Reader:
-    """Reads what rows touch. `known`: the locals that are set once, with what they are set to."""
+    """Collects the rows of a block. `known`: the locals that are set once, with their values."""
 
     def __init__(
         self, own: str, known: Mapping[str, Expr], array: Callable[[str], ArrayInfo]
@@ -143,7 +150,7 @@ class _Reader:
     def rows(
         self, body: Sequence[Stmt], around: tuple[For, ...], names: Container[str]
     ) -> Iterator[Row]:
-        """The rows of these names in statements inside of these loops, in the order of the text."""
+        """Yields the rows of these names in statements inside of these loops, in the order of the text."""
         for s in body:
             match s:
                 case For() if s.loop in names and _is_row(s):
@@ -154,7 +161,10 @@ class _Reader:
                     yield from self.rows((*s.then, *s.orelse), around, names)
 
     def row(self, s: For, around: tuple[For, ...]) -> Iterator[Row]:
-        """What one loop touches: rows that differ in a constant are one, and one that is also stored is written."""
+        """Yields the rows that one loop touches, an array each.
+
+        Rows that differ in a constant are one row. A row that is also stored counts as written.
+        """
         found: dict[tuple[str, tuple[Const, ...], tuple[tuple[str, int], ...]], tuple[int, bool]]
         found = {}
         for name, indices, is_written in _touched(s.body):
@@ -181,7 +191,7 @@ class _Reader:
                 yield made
 
     def affine(self, e: Expr) -> Affine | None:
-        """An index, with the locals in it put in; None where some are unknown."""
+        """Returns an index as an affine expression, with its locals substituted; None where some are unknown."""
         names = {x.name for x in walk(e) if isinstance(x, Local)}
         found = {name: self.value(name) for name in names}
         if any(x is None for x in found.values()):
@@ -191,7 +201,10 @@ class _Reader:
         )
 
     def value(self, name: str) -> Expr | None:
-        """What a local is set to, with the locals in that put in; None where it is not set once, or in turn."""
+        """Returns the value of a local with its operands substituted.
+
+        None unless it, and in turn each local in it, is set exactly once.
+        """
         if name not in self.known:
             self.known[name] = None
             e = self.values.get(name)
@@ -204,13 +217,13 @@ class _Reader:
 
 
 def _is_row(s: For) -> bool:
-    """Whether a loop is innermost, and some number of iterations."""
+    """True if a loop is innermost and has a positive constant extent."""
     inner = any(isinstance(x, For | While) for x in nested_statements(s.body))
     return isinstance(s.extent, Const) and s.extent.value > 0 and not inner
 
 
 def _touched(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Expr, ...], bool]]:
-    """Arrays with indices, and whether elements there are written."""
+    """Yields the accesses of a body as array, indices, and whether they write."""
     for s in nested_statements(body):
         if isinstance(s, Store | Update):
             yield s.array, s.indices, True

@@ -1,4 +1,4 @@
-"""Scatters: arrays that several iterations of a body update at one element, where the order of the updates is free."""
+"""Scatter detection: arrays whose elements several iterations of a body update, where the order of the updates is free."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _LACKING = (DType.f16, DType.bool_)
 
 @dataclass(frozen=True)
 class Reach:
-    """What one iteration touches along an axis: `base` plus least to largest; where `base` is None, these elements themselves."""
+    """Tile extent along an axis: an iteration touches `base` plus `least` to `largest`.
+
+    Where `base` is None, it touches the elements `least` to `largest` themselves.
+    """
 
     base: Expr | None
     least: int
@@ -47,11 +50,11 @@ class Reach:
 
     @property
     def span(self) -> int:
-        """Elements along the axis."""
+        """The number of elements along the axis."""
         return self.largest - self.least + 1
 
     def with_(self, other: Reach) -> Reach:
-        """All that one of two touches, of one base."""
+        """Returns the smallest range that contains this one and `other`, which has the same base."""
         return replace(
             self, least=min(self.least, other.least), largest=max(self.largest, other.largest)
         )
@@ -59,9 +62,9 @@ class Reach:
 
 @dataclass(frozen=True)
 class Scatter:
-    """An array of which iterations update elements in common, all by `op`.
+    """Scatter: an array with elements that several iterations update, all by `op`.
 
-    `window`: a reach an axis, where all updates of an iteration lie in a box whose place can be computed before; () where not.
+    `window` has a range per axis if all updates of an iteration lie in a box whose origin can be computed before; else it is ().
     """
 
     array: str
@@ -70,15 +73,15 @@ class Scatter:
 
     @property
     def bases(self) -> tuple[Expr, ...]:
-        """What the place of the box is computed from, axis by axis."""
+        """The expressions that give the origin of the box, axis by axis."""
         return tuple(r.base for r in self.window if r.base is not None)
 
 
 @dataclass(frozen=True)
 class Placing:
-    """How the place of an iteration's box is computed: in iterations where all `conditions` hold, after these `statements`.
+    """Computation of a box's origin in one iteration: it happens where all `conditions` hold, after these `statements`.
 
-    `kept` are locals that are made of floats: computed a second time they may be rounded to another element.
+    `kept` are locals that are computed from floats: a second computation may round to another element.
     """
 
     conditions: tuple[Expr, ...]
@@ -87,7 +90,7 @@ class Placing:
 
 
 def scatters(task: Task, problem: Problem) -> tuple[Scatter, ...]:
-    """The scatters of a task of one loop whose iterations nothing else keeps in order; () where there are none, or something does.
+    """Returns the scatters of a task of one loop; () if there are none, or if other accesses keep its iterations in order.
 
     Sums of floats may be reordered where `fast_math` allows it.
     """
@@ -126,7 +129,11 @@ def _of_body(task: Task, arrays: tuple[ArrayInfo, ...]) -> tuple[Scatter, ...]:
 
 
 def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
-    """How these are computed for an iteration, before any of its updates is made; None where that takes more than they say."""
+    """Returns the computation of the `bases` in an iteration, before any of its updates; None where it is not simple.
+
+    It is not simple where locals that are set several times, local arrays, or arrays that the task writes take part. Neither is it
+    where a base that is computed from floats is no local.
+    """
     assert task.body is not None
     conditions, body = _inside(task.body.statements)
     written = {s.state.name for s in task.body.sites if s.writes}
@@ -155,7 +162,7 @@ def placing(task: Task, bases: Sequence[Expr]) -> Placing | None:
 
 
 def _is_rounded(e: Expr, statements: Sequence[SetLocal]) -> bool:
-    """Whether floats take part in a value that is computed after these statements."""
+    """True if floats take part in a value that is computed after these statements."""
     names, values = set(locals_read(e)), [e]
     for s in statements:  # the last one first
         if s.name in names:
@@ -165,7 +172,7 @@ def _is_rounded(e: Expr, statements: Sequence[SetLocal]) -> bool:
 
 
 def _inside(body: tuple[Stmt, ...]) -> tuple[tuple[Expr, ...], tuple[Stmt, ...]]:
-    """The statements of a body that is nothing but branches around them, and when they run."""
+    """Returns the conditions of the branches that enclose all statements of a body, and these statements."""
     conditions: list[Expr] = []
     while len(body) == 1 and isinstance(body[0], If) and not body[0].orelse:
         conditions.append(body[0].condition)
@@ -174,7 +181,7 @@ def _inside(body: tuple[Stmt, ...]) -> tuple[tuple[Expr, ...], tuple[Stmt, ...]]
 
 
 def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
-    """Arrays of which one iteration of these loops, in one step of those around, writes what another touches."""
+    """The arrays with a conflict between iterations of these loops in one step, except those whose concurrent access is safe."""
     return [array for array in conflicting(body.sites, loops) if array not in body.trees.safe]
 
 
@@ -184,8 +191,9 @@ def _shared(body: Body, loops: tuple[Loop, ...]) -> list[str]:
 def _window(
     task: Task, updates: Sequence[Update], arrays: Mapping[str, ArrayInfo]
 ) -> tuple[Reach, ...]:
-    """The box of all updates of an iteration, as far as it is in the array wherever the box lies; () where it has none, or no place
-    that can be computed before.
+    """Returns the box of all updates of an iteration, clipped to the array along axes where it does not move.
+
+    () where there is no such box, or where its origin cannot be computed before.
     """
     assert task.body is not None
     lengths = {
@@ -214,7 +222,10 @@ def _window(
 def _is_ready(
     task: Task, updates: Sequence[Update], bases: Sequence[Expr], arrays: Mapping[str, ArrayInfo]
 ) -> bool:
-    """Whether the place can be computed before, also in iterations in which guards leave all these updates out."""
+    """True if the origin can be computed before the updates.
+
+    That holds also in iterations whose guards skip all of these updates.
+    """
     assert task.body is not None
     made = placing(task, bases)
     if made is None:
@@ -227,7 +238,7 @@ def _is_ready(
 
 
 def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:
-    """What runs whenever a body does, up to the first statement that may end the call."""
+    """Yields the statements that run whenever a body does, up to the first that may end the call."""
     for s in body:
         if any(isinstance(x, Assert) for x in nested_statements((s,))):
             return
@@ -237,7 +248,7 @@ def _surely(body: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def _reach(e: Expr, lengths: Mapping[str, int]) -> Reach | None:
-    """What an index is while loops inside the body run, those of known `lengths`."""
+    """Returns the range of an index while the loops of known `lengths` inside the body run; None where it is not known."""
     match e:
         case Cast(x=x) if _is_wider(e):
             return _reach(x, lengths)
@@ -270,6 +281,6 @@ def _of_parts(e: Binary, lengths: Mapping[str, int]) -> Reach | None:
 
 
 def _is_wider(e: Cast) -> bool:
-    """Whether a cast keeps every whole number."""
+    """True if a cast preserves every integer."""
     of, to = e.x.dtype, e.dtype
     return of.is_integer and to.is_index and to.size_bytes >= of.size_bytes and of.is_signed

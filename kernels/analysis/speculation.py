@@ -1,5 +1,6 @@
-"""Which expressions may be evaluated in iterations in which the program does not: they reach no element outside an array, and
-divide no integer by zero.
+"""Safe speculation: expressions that may be evaluated in iterations in which the program does not evaluate them.
+
+They access no element outside of an array, and divide no integer by zero.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ Shape = Callable[[str], tuple[int, ...]]
 
 
 def is_safe(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
-    """Whether `e` may be evaluated in every iteration of `loops`."""
+    """True if `e` may be evaluated in every iteration of `loops`."""
     return all(_is_safe_node(x, loops, shape) for x in walk(e))
 
 
 def is_safe_where_wanted(e: Expr, loops: Sequence[Loop], shape: Shape) -> bool:
-    """Whether `e` may be evaluated whole wherever its value is wanted, though conditions in it decide about parts of it."""
+    """True if all of `e` may be evaluated wherever its value is needed, regardless of the conditions inside of it."""
     return all(_is_safe_node(x, loops, shape) for part in _unsure(e) for x in walk(part))
 
 
 def may_blend(task: Task, problem: Problem) -> bool:
-    """Whether a guarded task may store in all of its iterations: what it reads and its target are inside, and iterations that
-    leave an element as it is leave none that another one stores to.
+    """True if a guarded task may store in all of its iterations.
+
+    Its reads and its target are inside of their arrays. An iteration whose guard is false stores the old value again, in an element
+    that no other iteration stores to.
     """
     assert task.value is not None
     lengths = {loop.name: loop.extent for loop in task.scope}
@@ -55,7 +58,7 @@ def _is_safe_value(
 
 
 def _unsure(e: Expr) -> Iterator[Expr]:
-    """The parts of an expression whose values are not always needed."""
+    """Yields the parts of an expression whose values are not always needed."""
     match e:
         case Select():
             yield e.a

@@ -1,4 +1,7 @@
-"""What a task with a body touches whatever arrays hold: accesses in loops of known extents, outside of branches."""
+"""Must-access analysis: memory references that a task with a body makes whatever values its arrays have.
+
+They are in loops of known extents, outside of branches.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .must_execute import Block, Needed, blocks_of, needed, set_in, surely
 
 @dataclass(frozen=True)
 class SureAccess:
-    """An access of a body with the extents of all loops that it depends on, in the order of the text. An update is two."""
+    """Must-access of a body, with the extents of all loops that it depends on, in the order of the text. An update is two."""
 
     access: Access
     loops: tuple[tuple[str, int], ...]
@@ -26,7 +29,7 @@ class SureAccess:
 
 @lru_cache(maxsize=64)  # asked for each array of a task
 def sure_accesses(task: Task) -> tuple[SureAccess, ...]:
-    """Those of a task's body; () without one."""
+    """Returns the must-accesses of a task's body; () without a body."""
     if task.body is None:
         return ()
     blocks = blocks_of(task.body.statements)
@@ -47,7 +50,7 @@ def sure_accesses(task: Task) -> tuple[SureAccess, ...]:
 
 
 def touched_at(n: Needed) -> Sequence[tuple[str, tuple[Expr, ...], bool]]:
-    """What a needed statement surely touches: array, indices, whether it is written. What it reads comes first."""
+    """Returns the must-accesses of a needed statement as array, indices, and whether they write. Reads come first."""
     loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
     found = [(x.array, x.indices, False) for x in loads]
     match n.statement:
@@ -59,7 +62,10 @@ def touched_at(n: Needed) -> Sequence[tuple[str, tuple[Expr, ...], bool]]:
 
 
 def known_loops(task: Task, blocks: Sequence[Block], n: Needed) -> dict[str, int] | None:
-    """The extents of the loops around a statement; None where it is in a branch, or in a loop whose length values decide."""
+    """Returns the extents of the loops around a statement.
+
+    None where it is in a branch, or in a loop whose length depends on values.
+    """
     if n.late:
         return None
     loops = extents(task)
@@ -75,7 +81,7 @@ def known_loops(task: Task, blocks: Sequence[Block], n: Needed) -> dict[str, int
 
 
 def plain_locals(body: tuple[Stmt, ...]) -> Renaming:
-    """What locals that are set once, to affine functions of loops, stand for."""
+    """Returns a substitution for locals that are set once, to affine functions of loops."""
     changes = set_in(body)
     known: dict[str, Expr] = {}
     for s in nested_statements(body):
@@ -87,7 +93,10 @@ def plain_locals(body: tuple[Stmt, ...]) -> Renaming:
 
 
 def wholly_known(task: Task) -> frozenset[str]:
-    """Arrays that a task reads or writes, not both, all of it at sure accesses whose indices are affine."""
+    """Returns the arrays that a task either only reads or only writes, and whose accesses are all sure.
+
+    All indices of these accesses are affine.
+    """
     assert task.body is not None
     n_sites: dict[str, int] = {}
     both: dict[str, set[bool]] = {}

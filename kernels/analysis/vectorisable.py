@@ -1,4 +1,4 @@
-"""Which statements can run in lanes, several iterations of a loop at once (codegen/bodies/lanes.py)."""
+"""Vectorisation legality: statements that can run in lanes, several iterations of a loop at once (codegen/bodies/lanes.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from ..ir.walk import children, nested_statements, walk
 
 
 def refusal(body: tuple[Stmt, ...], problem: Problem) -> str:
-    """Why a body cannot run in lanes, as the end of a sentence; "" where it can, if its iterations are independent."""
+    """Returns the reason why a body cannot be vectorised, as the end of a sentence; "" if it can.
+
+    Precondition: its iterations are independent.
+    """
     arrays = set[str]()
     for s in nested_statements(body):
         if isinstance(s, Print | Assert):

@@ -1,9 +1,9 @@
-"""Sweeps: nests of two loops that run in order, and in which other orders they may run (Wolf and Lam, A loop transformation theory
-and an algorithm to maximize parallelism, IEEE TPDS 2, 1991).
+"""Loop skewing for wavefronts: sweeps, nests of two sequential loops, and their legal reorderings.
 
-With `skew` times the outer index added to the inner one, no iteration needs anything of one that has a larger index along either
-loop. So rectangular tiles may run diagonal by diagonal, all tiles of one at once, and inside of a tile iterations in the order of
-the skewed inner index.
+Skewing adds `skew` times the outer index to the inner one (Wolf and Lam, A loop transformation theory and an algorithm to maximize
+parallelism, IEEE TPDS 2, 1991). Afterwards no iteration depends on one with a larger index along either loop. So rectangular tiles
+may run diagonal by diagonal, and all tiles of a diagonal at once. Inside of a tile, iterations run in the order of the skewed inner
+index.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .accesses import analyse
 from .conflicts import crosses, elements, meet_at
 from .inner_ranges import sets_first
 
-MOST_SKEW = 4  # tiles of a larger one hold little but corners
+MOST_SKEW = 4  # tiles with a larger skew are hardly more than corners
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Iterations 0 <= i < `extent` of a loop `outer`, in each of which `before` sets locals, and then `inner` runs.
+    """Sweep: iterations 0 <= i < `extent` of a loop `outer`, in each of which `before` sets locals, and then `inner` runs.
 
-    `has_chain`: whether iterations of `inner` need older ones of the same run of it.
+    `has_chain`: iterations of `inner` depend on older ones of the same run of it.
     """
 
     outer: str
@@ -65,16 +65,16 @@ class Sweep:
 
     @property
     def width(self) -> int:
-        """How many skewed inner indices there are."""
+        """The number of skewed inner indices."""
         x = self.inner_extent
         ends = (0, self.extent - 1)
         return max(0, *(x.const + (x.coefficient(self.outer) + self.skew) * i for i in ends))
 
 
 def sweep_at(body: Sequence[Stmt], k: int) -> tuple[Sweep, int] | None:
-    """The sweep that begins with statement k of a body, and of how many statements it is, if its iterations may be reordered so.
+    """Returns the sweep that begins with statement k of a body, and its number of statements; None if there is none.
 
-    That is a loop in order over a loop with a known number of iterations, or a while loop that counts.
+    A sweep is a while loop that counts, around a `for` whose extent is affine in its index. Its iterations may be reordered.
     """
     found = _counted(body, k)
     if found is None:
@@ -95,7 +95,7 @@ def sweep_at(body: Sequence[Stmt], k: int) -> tuple[Sweep, int] | None:
 
 
 def _counted(body: Sequence[Stmt], k: int) -> tuple[str, int, tuple[Stmt, ...], int] | None:
-    """A loop in order as its index, extent, statements, and of how many statements it is."""
+    """Returns a sequential loop as its index, extent, statements, and the number of statements that it replaces."""
     match tuple(body[k : k + 2]):
         case (
             SetLocal(name, Const(value=0, dtype=dtype)),
@@ -127,7 +127,7 @@ def _mentioned(body: tuple[Stmt, ...]) -> set[str]:
 
 
 def _is_private(before: tuple[SetLocal, ...], inner: For, others: Sequence[Stmt]) -> bool:
-    """Whether no local carries anything from iteration to iteration, or out of the nest."""
+    """True if no local carries a value from one iteration to another, or out of the nest."""
     inside = list(nested_statements(inner.body))
     if any(isinstance(s, Print | Assert | LocalArray | SetElement) for s in inside):
         return False
@@ -156,7 +156,7 @@ def _inner_extent(before: tuple[SetLocal, ...], inner: For) -> Affine | None:
 
 
 def _skewed(sweep: Sweep, length: Affine) -> Sweep | None:
-    """The sweep with the least skew that lets it run in tiles, None where none does."""
+    """Returns the sweep with the least skew that allows tiling; None where none up to MOST_SKEW does."""
     ends = (length.const, length.const + length.coefficient(sweep.outer) * (sweep.extent - 1))
     loops = (
         Loop(sweep.outer, sweep.extent, False),

@@ -1,4 +1,4 @@
-"""Where elements of fields lie in the memory of this process."""
+"""Addresses of field elements in the memory of this process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .tree import SNode
 
 
 def get_addr(field: Any, at: Any) -> int:
-    """The address of an element, in bytes: of a vector, matrix or struct that of its first number.
+    """The address of an element, in bytes: for a vector, matrix or struct the address of its first number.
 
-    `field` is a field, or its node. An inactive element of a pointer node has the address of the zeros that are read there.
-    In kernels it is a u64. It holds until the program ends. LanguageError for anything else, and for indices outside.
+    `field` is a field, or its node. An inactive element of a pointer node has the address of the zeros that a read of it returns.
+    In kernels the address is a u64. It is valid until the program ends. LanguageError for anything else, and for indices outside.
     """
     settle_for_python()
     leaf = field_at(field)
@@ -41,12 +41,12 @@ def get_addr(field: Any, at: Any) -> int:
 
 
 def field_at(x: object) -> AbstractLeaf | None:
-    """The field that is meant: itself, that of a node, of structs the first member; None where it is none."""
+    """The field that an argument denotes: itself, the field of a node, the first member of structs. None for any other argument."""
     if isinstance(x, SNode):
         return x.leaf
     return x.leaves()[0] if isinstance(x, AbstractField) else None
 
 
 def memory_of(leaf: AbstractLeaf) -> NDArray[Any]:
-    """The array that all elements of a field lie in: its components, then its elements or, where it is sparse, its items."""
+    """The array that contains all elements of a field: its components, then its elements or, for a sparse field, its items."""
     return leaf.storage if leaf.cells is None else leaf.cells.values

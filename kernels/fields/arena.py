@@ -1,4 +1,4 @@
-"""The memory of a tree of sparse fields."""
+"""Memory arena of a tree of sparse fields."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", _NUMBER)
 
 
 class Arena:
-    """Zeros in address space: pages get memory when they are written. `dense`: sections of pools, which fill up from the front and
-    are on huge pages where the machine has them, each at another place of its first page.
+    """Zero-initialised sections in reserved address space: a page gets memory at its first write.
+
+    `dense`: sections of pools. They fill up from the front. They are on huge pages where the machine has them, each at another
+    offset in its first page.
     """
 
     def __init__(self, sections: dict[str, Section], dense: Collection[str] = ()) -> None:

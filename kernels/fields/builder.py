@@ -1,4 +1,4 @@
-"""Where trees begin: the root of the program, and builders, whose fields can be given back."""
+"""Roots of trees: the root of the program, and builders, whose fields can be freed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tree import SNode, Tree
 
 
 class _Root:
-    """`ks.root`: the root of the program at work. Everything is asked of the node."""
+    """`ks.root`: proxy for the root node of the current program."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -53,7 +53,7 @@ class FieldTree:
 
 
 class FieldsBuilder:
-    """A root of its own, with `dense` and `place` as of `ks.root`. Its fields can be used once it is finalized."""
+    """Root of its own, with `dense` and `place` like `ks.root`. Its fields are usable once it is finalized."""
 
     def __init__(self) -> None:
         self._program = needed_program("ks.FieldsBuilder")
@@ -70,7 +70,7 @@ class FieldsBuilder:
         return self._root.tree.is_final
 
     def finalize(self, raise_warning: bool = True) -> FieldTree:
-        """Gives the fields their memory and ends the building; `raise_warning` is Taichi's and means nothing here."""
+        """Allocates the fields and ends the building; `raise_warning` is Taichi's and has no effect here."""
         tree = self._root.tree
         if tree.is_closed:
             fail("this ks.FieldsBuilder is finalized already", ProgramRuntimeError)

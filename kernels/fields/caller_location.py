@@ -1,4 +1,4 @@
-"""The line of the user's program that called us, for messages and names."""
+"""Location of the calling line in the user's program, for messages and names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASSIGNED = re.compile(r"\s*(?:self\.)?(\w+)\s*(?::[^=]+)?=[^=]")
 
 
 def caller() -> Location:
-    """The innermost line that is not ours."""
+    """The innermost line of the call stack outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
@@ -33,12 +33,12 @@ def caller() -> Location:
 
 
 def fail(sentence: str, kind: type[LanguageError] = LanguageError) -> NoReturn:
-    """LanguageError, or one that is of another class too, at the caller's line."""
+    """Raises LanguageError, or an error that is of another class too, at the caller's line."""
     raise kind(sentence, caller())
 
 
 def assigned_name(where: Location) -> str:
-    """The name that the line `where` assigns to, "" where it does not assign to one name."""
+    """The name that the line `where` assigns to; "" if it does not assign to exactly one name."""
     line = linecache.getline(where.file, where.line)
     found = _ASSIGNED.match(line)
     return found[1] if found and ";" not in line else ""

@@ -1,8 +1,9 @@
-"""The states of trees as the program sees them, whatever slots their cells lie in: what a sequence left is compared in this form.
+"""Canonical state of trees, independent of the slots of their cells: results of sequences are compared in this form.
 
-Active cells are their coordinates in the order of the tree, fields their values at these. What no program sees has to be sound: no
-slot twice, none that is free in use, none lost, the zeros that inactive cells share still zeros, and lists that claim to be new the
-set of these cells. Where a sequence appends, the order is free: contents of a list of cells are compared as a multiset.
+Active cells are their coordinates in the order of the tree. Fields are their values at these cells. The state that a program cannot
+observe is checked for soundness. No slot is used twice, used while free, or lost. The zeros that inactive cells share are still
+zeros. Lists marked as current are the set of these cells. The order of appended cells is undefined, so the contents of such a list
+of cells are compared as a multiset.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ SOUND = "sound"
 
 
 def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of a sequence, those of trees in this form: `TREE.cellsN` are coordinates of a node's active cells (an axis of
-    the node, a cell), `TREE.sound` counts what is wrong (all 0 where nothing is), fields have the order of the cells.
+    """The arrays of a sequence, with those of trees in canonical form.
+
+    `TREE.cellsN` are the coordinates of a node's active cells (an axis of the node, a cell). `TREE.sound` counts the errors, all 0
+    in a sound state. Fields have the order of the cells.
     """
     found = dict(arrays)
     for used in trees:
@@ -38,14 +41,14 @@ def canonical(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[st
 
 
 def unsound(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> str:
-    """What no program sees and is wrong, as a sentence with its pool and field; "" where all is sound."""
+    """Message on the first error in the hidden state of trees, with its pool and field; "" if all is sound."""
     wrong = (text for used in trees for text, n in _seen(used, arrays).wrong if n)
     return next(wrong, "")
 
 
 @dataclass
 class _Seen:
-    """`wrong`: what may be wrong, and how often it is."""
+    """Canonical arrays of a tree (`found`), and its possible errors with their counts (`wrong`)."""
 
     found: dict[str, Array] = field(default_factory=dict)
     wrong: list[tuple[str, int]] = field(default_factory=list)
@@ -90,9 +93,9 @@ def _seen(used: UsedTree, arrays: Mapping[str, Array]) -> _Seen:
 def _free_order(
     used: UsedTree, node: int, here: Mapping[str, Array], containers: Array, items: Array
 ) -> Array:
-    """The order in which the cells of a node are compared: by their values, container by container, where appends may be in any.
+    """The order in which the cells of a node are compared: by values within each container, if the order of appends is undefined.
 
-    Cells with nodes below stay in the order in which they were appended.
+    Cells with nodes below stay in the order of their appends.
     """
     order = np.arange(len(items))
     if node not in used.appended or used.tree.nodes_in(node):
@@ -114,7 +117,7 @@ def _free_order(
 
 
 def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
-    """Whether the kernels have what says which cells of a node are active."""
+    """True if the kernels have the arrays that define which cells of a node are active."""
     kinds = (
         ("pool", "table"),
         ("mask", "mask"),
@@ -133,7 +136,10 @@ def _is_known(used: UsedTree, node: int, here: Mapping[str, Array]) -> bool:
 def _bad_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """Slots of a pool that two cells have, or that are in use and free at once; `cells`: containers, and items in them."""
+    """The number of a pool's slots that two cells share, or that are both used and free.
+
+    `cells`: containers, and items in them.
+    """
     if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
     slots = _slots_in(storage, here, node, cells)
@@ -149,7 +155,7 @@ def _bad_slots(
 def _lost_slots(
     storage: TreeStorage, here: Mapping[str, Array], node: int, cells: tuple[Array, Array]
 ) -> int:
-    """How far the slots in use are from those that were taken and not given back."""
+    """The difference between the slots in use and the slots taken but not freed."""
     if not storage.tree.nodes[node].has.pool or f"free{node}" not in here:
         return 0
     row = here["counters"][node]
@@ -172,7 +178,7 @@ def _slots_in(
 
 
 def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:
-    """1 where a list claims to be new and is not that of these cells."""
+    """1 if a list is marked as current but differs from these cells, else 0."""
     key = f"list{node}"
     if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) != 0:
         return 0
@@ -185,7 +191,7 @@ def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> 
 
 
 def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays with zeros wherever a field has no active cell: what pools give out, and what inactive cells share."""
+    """The arrays, with zeros wherever a field has no active cell: in free pool slots, and in the item that inactive cells share."""
     found = dict(arrays)
     for used in trees:
         here = {key: arrays[array] for key, array in used.sections}
@@ -204,13 +210,13 @@ def without_inactive(trees: Iterable[UsedTree], arrays: Mapping[str, Array]) -> 
 
 
 def _is_within(rows: Array, ends: Sequence[int]) -> bool:
-    """Whether all numbers of each row are below its end, and not negative."""
+    """True if all numbers of each row are non-negative and below the row's end."""
     pairs = zip(rows, ends, strict=True)
     return all(not row.size or 0 <= row.min() <= row.max() < n for row, n in pairs)
 
 
 def is_sound(layout: Layout, here: Mapping[str, Array]) -> bool:
-    """Whether no number in the states of a tree leads out of its arrays."""
+    """True if all numbers in the state of a tree are within their arrays."""
     counters = here.get("counters")
     for k, node in enumerate(layout.tree.nodes):
         n_slots, n_items = layout.slots[k], layout.items[k]

@@ -1,6 +1,6 @@
-"""Types of vectors, matrices and structs: `ks.types.vector(3, float)` is called to make a value, or makes fields.
+"""Types of vectors, matrices and structs. `ks.types.vector(3, float)` is called to make a value, or makes fields.
 
-A type is compared by what it consists of, so it can be part of the signature of a kernel.
+Types are compared by structure, so they can be part of the signature of a kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from .structs import Struct, members_of
 
 @dataclasses.dataclass(frozen=True)
 class MatrixType:
-    """Vectors, shape (n,), or matrices, shape (n, m). `element` is the type of components as it was written: `float` and `int` are
-    the program's defaults.
+    """Type of vectors, shape (n,), or matrices, shape (n, m).
+
+    `element` is the component type as written: `float` and `int` are the program's defaults.
     """
 
     shape: tuple[int, ...]
@@ -50,7 +51,7 @@ class MatrixType:
         return self.shape
 
     def __call__(self, *args: Any) -> Matrix:
-        """A value of numbers, vectors and lists, in order; one number is every component."""
+        """Returns a value from numbers, vectors and lists, in order; one number sets every component."""
         numbers = [x for arg in args for x in _flat(arg)]
         count = int(np.prod(self.shape))
         if len(args) == 1 and len(numbers) == 1:
@@ -62,13 +63,13 @@ class MatrixType:
         return Matrix(np.array(numbers).reshape(self.shape), self.dtype)
 
     def field(self, shape: Any = None, **options: Any) -> Any:
-        """A field of them; the options are those of `ks.field`."""
+        """Creates a field of this type; the options are those of `ks.field`."""
         from .factories import matrix_field
 
         return matrix_field(self.shape, self.dtype, shape, **options)
 
     def ndarray(self, shape: Any) -> Any:
-        """An array of them, which kernels take as an argument."""
+        """Creates an array of this type, which kernels take as an argument."""
         from .ndarray import Ndarray
 
         return Ndarray(self.dtype, shape, self.shape)
@@ -80,7 +81,10 @@ class MatrixType:
 
 @dataclasses.dataclass(frozen=True)
 class StructType:
-    """Structs with these members, each an element type, a MatrixType or a StructType. `methods` are functions of the program."""
+    """Type of structs with these members, each an element type, a MatrixType or a StructType.
+
+    `methods` are functions of the program.
+    """
 
     members: Mapping[str, Any]
     methods: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
@@ -90,7 +94,7 @@ class StructType:
         return hash((self.name, tuple(self.members.items())))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
-        """A value; members that are left out are zero."""
+        """Returns a value; omitted members are zero."""
         if len(args) == 1 and not kwargs and isinstance(args[0], (Mapping, Struct)):
             given = dict(members_of(args[0]) if isinstance(args[0], Struct) else args[0])
         else:
@@ -109,7 +113,7 @@ class StructType:
         )
 
     def field(self, shape: Any = None, **options: Any) -> Any:
-        """A field of them; the options are those of `ks.field`."""
+        """Creates a field of this type; the options are those of `ks.field`."""
         from .factories import struct_field
 
         return struct_field(self, shape, **options)
@@ -136,9 +140,9 @@ def struct(**members: Any) -> StructType:
 
 
 def dataclass(cls: type) -> StructType:
-    """`@ks.dataclass`: the annotations of a class are the members of a struct, its functions the methods.
+    """`@ks.dataclass`: makes a struct type of a class. Its annotations are the members, its functions the methods.
 
-    Methods are functions of the program, as in any class: those that kernels call are decorated with `@ks.func`.
+    Methods are functions of the program, as in any class. Those that kernels call are decorated with `@ks.func`.
     """
     frame = sys._getframe(1)
     try:
@@ -158,7 +162,7 @@ def dataclass(cls: type) -> StructType:
 
 
 def member_value(member: Any, x: Any) -> Any:
-    """`x` in the type of a member; 0 fills vectors and structs."""
+    """`x` converted to the type of a member; 0 fills vectors and structs."""
     if isinstance(member, StructType):
         if isinstance(x, Struct) and set(x.keys) != member.members.keys():
             fail(
@@ -174,7 +178,7 @@ def member_value(member: Any, x: Any) -> Any:
 
 
 def type_name(x: Any) -> str:
-    """How a type of elements is written."""
+    """The name of an element type, as a program writes it."""
     if isinstance(x, DType):
         return x.name.rstrip("_")
     return x.__name__ if isinstance(x, type) else str(x)
@@ -205,7 +209,7 @@ def _checked(dtype: Any) -> Any:
 
 
 def _member(key: str, member: Any) -> Any:
-    """The type of a member; a dict is a struct, as Taichi takes it."""
+    """The type of a member; a dict is a struct, as in Taichi."""
     if isinstance(member, Mapping):
         return struct(**member)
     if isinstance(member, (MatrixType, StructType)):

@@ -1,4 +1,4 @@
-"""The cells of a node of a sparse tree as boxes that lie in memory one after the other: those below its last node with a pool."""
+"""Contiguous boxes of cells of a sparse tree: the cells of a node below its last ancestor with a pool."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a node that are there. `at`: the coordinates of each, in boxes, by axis; `items`: its number in memory.
-    `heads`: boxes along each axis; `tails`: axis and extent of each dimension of a box, in the order of memory.
+    """The allocated boxes of a node.
+
+    `at`: the coordinates of each box, in boxes, by axis. `items`: its number in memory. `heads`: the number of boxes along each
+    axis. `tails`: axis and extent of each dimension of a box, in the order of memory.
     """
 
     storage: TreeStorage
@@ -31,16 +33,16 @@ class Boxes:
 
     @property
     def unit(self) -> int:
-        """Cells of a box."""
+        """The number of cells in a box."""
         return prod(extent for _, extent in self.tails)
 
     def in_memory(self, values: Array) -> Array:
-        """The values of items as (boxes, *box): a view. Boxes that are not there are in it, too."""
+        """A view of the values of items, of shape (boxes, *box). It includes boxes that are not allocated."""
         n = self.storage.layout.items[self.node]
         return values[:n].reshape(n // self.unit, *(extent for _, extent in self.tails))
 
     def in_space(self, elements: Array) -> Array:
-        """Contiguous elements by index as (*boxes, *box): a view."""
+        """A view of contiguous elements by index, of shape (*boxes, *box)."""
         shape, where = list[int](), dict[tuple[int, int], int]()
         for axis, head in enumerate(self.heads):
             where[axis, -1] = len(shape)
@@ -54,7 +56,7 @@ class Boxes:
         return elements.reshape(shape).transpose(*order)
 
     def active(self) -> Array | None:
-        """Whether each cell of each box is active, of shape (boxes, unit); None where all are."""
+        """The activity of each cell of each box, of shape (boxes, unit); None if all are active."""
         t, masks = self.storage.tree, _masks(self.storage, self.node)
         if not masks:
             return None
@@ -71,7 +73,7 @@ class Boxes:
 
     @property
     def are_in_pool(self) -> bool:
-        """Whether a pool holds them: then all their memory is that of cells which are there."""
+        """True if the boxes are in a pool. Their memory then belongs to allocated cells only."""
         return _head(self.storage, self.node) > 0
 
 
@@ -82,7 +84,7 @@ def _masks(storage: TreeStorage, node: int) -> list[int]:
 
 
 def _containers(storage: TreeStorage, node: int, items: Array) -> Iterator[tuple[int, Array]]:
-    """The nodes within a box, to the last one that has a mask, each with its containers in the boxes `items`."""
+    """Yields the nodes within a box, to the last one with a mask, each with its containers in the boxes `items`."""
     path, last = storage.tree.path(node), storage.tree.last(node, "mask")
     containers = items
     for k in path[_head(storage, node) : path.index(last) + 1 if last >= 0 else 0]:
@@ -108,13 +110,13 @@ def activate_all(storage: TreeStorage, node: int) -> None:
 
 
 def _head(storage: TreeStorage, node: int) -> int:
-    """So many nodes of the path are above the boxes: to the last one that has a pool."""
+    """The number of nodes of the path above the boxes, up to and including the last one with a pool."""
     path, last = storage.tree.path(node), storage.tree.last(node, "pool")
     return path.index(last) + 1 if last >= 0 else 0
 
 
 def boxes_of(storage: TreeStorage, node: int) -> Boxes:
-    """The boxes of a node that are there now."""
+    """The boxes of a node that are allocated now."""
     t, head = storage.tree, _head(storage, node)
     path, axes = t.path(node), t.axes(node)
     items, found = TOP

@@ -1,4 +1,4 @@
-"""Values of Python as values of a type of elements."""
+"""Conversion of Python values to element types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .caller_location import fail
 
 
 def number(x: Any, dtype: DType, what: str) -> int | float | bool:
-    """`x` as `dtype` has it: integers wrap around. LanguageError for what is no number, and for a float in place of an integer."""
+    """`x` converted to `dtype`; integers wrap around.
+
+    LanguageError for a value that is no number, and for a float where an integer is needed.
+    """
     try:
         if dtype.is_float:
             value = float(x)
@@ -36,7 +39,7 @@ def _greatest(dtype: DType) -> float:
 
 
 def _rounded(x: float, dtype: DType) -> float:
-    """A number that is no finite one of its type: an infinity, and NumPy does not warn."""
+    """Converts a number outside the finite range of its type: an infinity, without NumPy's warning."""
     with np.errstate(over="ignore"):
         return float(np.float64(x).astype(dtype.numpy))
 
@@ -49,7 +52,7 @@ def wrapped(x: int, dtype: DType) -> int:
 
 
 def array_of(x: Any, what: str) -> NDArray[Any]:
-    """Nested lists, tuples, vectors or arrays as one array of numbers; LanguageError for anything else."""
+    """Nested lists, tuples, vectors or arrays, as one array of numbers; LanguageError for anything else."""
     try:
         array = np.asarray(x)
     except (TypeError, ValueError):
@@ -62,9 +65,9 @@ def array_of(x: Any, what: str) -> NDArray[Any]:
 def element_values(
     x: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str, is_exact: bool = False
 ) -> NDArray[Any]:
-    """The components of one element; LanguageError unless there are as many as `shape` says (a vector may also be a column).
+    """The components of one element, as an array.
 
-    `is_exact`: floats are no integers.
+    LanguageError unless their number fits `shape`; a vector may also be a column. `is_exact`: floats are not accepted as integers.
     """
     values = array_of(x, what)
     if values.shape == (*shape, 1) and len(shape) == 1:

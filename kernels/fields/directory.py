@@ -1,4 +1,4 @@
-"""The directory of a hash node in memory, as Python looks at it: keys of cells in two windows of places each."""
+"""Hash directory of a hash node in memory, accessed from Python: each key may be in two windows of places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Array = NDArray[Any]
 
 
 class Directory:
-    """Of one node of a tree. Containers and cells are arrays of one length; a place is an entry of the node's table."""
+    """Hash directory of one node of a tree.
+
+    Containers and cells are arrays of one length; a place is an entry of the node's table.
+    """
 
     def __init__(self, layout: Layout, arrays: Mapping[str, Array], node: int) -> None:
         self.entries = layout.tree.nodes[node].entries
@@ -27,13 +30,13 @@ class Directory:
         return (container * self.entries + cell + 1).astype(np.uint64)
 
     def _places(self, key: Array) -> list[Array]:
-        """Where each key may be, in the order in which places are claimed."""
+        """The candidate places of each key, in the order in which they are claimed."""
         shift = np.uint64(64 - (n_places(self.n_slots).bit_length() - 1))
         starts = [((key * np.uint64(mix)) >> shift).astype(np.int64) for mix in MIX]
         return [start + w for start in starts for w in range(WINDOW)]
 
     def find(self, container: Array, cell: Array) -> Array:
-        """The places of cells, the one behind all others for those that have none."""
+        """The places of cells; the place after all others for cells without one."""
         key = self._key(container, cell)
         found = np.full(len(key), nowhere(self.n_slots))
         for p in self._places(key):
@@ -41,7 +44,7 @@ class Directory:
         return found
 
     def claim(self, container: Array, cell: Array) -> Array:
-        """The places of cells, which have one then. LanguageError where there is none, and all is as before."""
+        """Assigns places to cells and returns them. LanguageError if there is no place; nothing is changed then."""
         found = self.find(container, cell)
         key = self._key(container, cell)
         is_new = found == nowhere(self.n_slots)
@@ -60,12 +63,12 @@ class Directory:
         return found
 
     def leave(self, slots: Array) -> None:
-        """Makes the places of slots that were given back free, unless their cells have others."""
+        """Frees the places of slots that were given back, unless their cells have other slots."""
         places = self.at[0, slots]
         self.keys[places[self.table[places] == 0]] = 0
 
     def within(self, containers: Array, n_slots: int) -> Array:
-        """The places of cells with slots that are in some containers; `n_slots` slots may be in use."""
+        """The places of cells with slots that belong to some containers; `n_slots` slots may be in use."""
         slots = np.arange(1, n_slots)
         places = self.at[0, slots]
         own = (self.keys[places].astype(np.int64) - 1) // self.entries
@@ -73,7 +76,7 @@ class Directory:
         return found
 
     def order(self, slots: Array, containers: Array) -> Array:
-        """Which of these slots are in some containers, in the order of the containers and of the cells in each."""
+        """The positions of the slots that belong to `containers`, in the order of the containers and of the cells in each."""
         if not len(containers):
             return np.zeros(0, np.int64)
         cells = self.keys[self.at[0, slots]].astype(np.int64) - 1
@@ -86,7 +89,7 @@ class Directory:
         return ordered
 
     def empty(self, n_slots: int) -> None:
-        """Makes all places free; `n_slots` slots may be in use. Where they ran out, cells without one have places, too."""
+        """Frees all places; `n_slots` slots may be in use. If slots ran out, cells without a slot have places, too."""
         ran_out = n_slots >= self.n_slots
         places = np.nonzero(self.keys)[0] if ran_out else self.at[0, 1:n_slots]
         self.keys[places] = 0

@@ -1,4 +1,4 @@
-"""Memory of other libraries as arrays of NumPy, by DLPack: tensors of PyTorch on the CPU, arrays of JAX or CuPy's host memory."""
+"""Memory of other libraries as NumPy arrays, through DLPack: PyTorch tensors on the CPU, JAX arrays, CuPy's host memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .ndarray import Ndarray
 
 
 def hands_out(x: Any) -> bool:
-    """Whether an argument is memory of another library: not of NumPy, and no field."""
+    """True if an argument exports its memory by DLPack and is neither NumPy's nor a field."""
     known = isinstance(x, np.ndarray | np.generic | Ndarray | AbstractField)
     return not known and hasattr(type(x), "__dlpack__")
 
 
 def shared_array(source: Any) -> NDArray[Any]:
-    """The memory that an object hands out. LanguageError where that is none of this machine's.
+    """The array that an object exports. LanguageError if its memory is not on this machine's CPU.
 
-    Before version 1.0 the protocol does not say whether it may be written, and NumPy then takes it for read-only: tensors of
-    PyTorch have a way of their own.
+    Before version 1.0 the protocol does not tell if the memory is writable, and NumPy then treats it as read-only. PyTorch tensors
+    are therefore converted by a method of their own.
     """
     try:
         if type(source).__module__.partition(".")[0] == "torch":
@@ -38,7 +38,7 @@ def shared_array(source: Any) -> NDArray[Any]:
 
 
 def from_dlpack(source: Any) -> Ndarray:
-    """An ndarray that shares the memory of what hands it out by DLPack: a tensor of torch or JAX, an array of NumPy."""
+    """An ndarray that shares the memory of an object with DLPack: a tensor of torch or JAX, an array of NumPy."""
     array = shared_array(source)
     if not array.flags.c_contiguous or not array.flags.writeable:
         fail(

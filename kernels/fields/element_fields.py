@@ -17,7 +17,7 @@ from .tree import Place
 
 
 class ScalarField(AbstractLeaf):
-    """A field of numbers, or one component of a field of vectors or matrices: `whole` is that field, `component` says which."""
+    """Field of numbers, or one component of a field of vectors or matrices: the `component` of the field `whole`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class MatrixField(AbstractLeaf):
             component._place = place
 
     def component_placed(self) -> None:
-        """One of its components was placed by itself: the last one places the field."""
+        """Places the field once its last component is placed, if components are placed individually."""
         places = [c._place for c in self._components.values() if c._place is not None]
         first = places[0]
         if any((p.shape, p.offset) != (first.shape, first.offset) for p in places):
@@ -112,14 +112,17 @@ class MatrixField(AbstractLeaf):
             self._place = first
 
     def to_numpy(self, dtype: Any = None, keep_dims: bool = False) -> NDArray[Any]:
-        """A copy of shape (*shape, *element_shape), one column as a vector; `keep_dims` makes both (*shape, n, 1)."""
+        """A copy of shape (*shape, *element_shape); a matrix of one column is copied as a vector.
+
+        With `keep_dims` vectors and one-column matrices both have the shape (*shape, n, 1).
+        """
         copy = super().to_numpy(dtype)
         if keep_dims:
             return copy[..., None] if self.ndim == 1 else copy
         return copy[..., 0] if self.ndim == 2 and self.m == 1 else copy
 
     def to_torch(self, device: Any = None, keep_dims: bool = False) -> Any:
-        """As `to_numpy`, as a tensor on `device`. ImportError where torch is not installed."""
+        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
         return torch_tensor(self.to_numpy(keep_dims=keep_dims), device)
 
     def __getitem__(self, key: Any) -> Matrix:
@@ -137,5 +140,5 @@ class MatrixField(AbstractLeaf):
         self.array[self._components_at(key)] = values
 
     def _components_at(self, key: Any) -> tuple[Any, ...]:
-        """All components of the element."""
+        """The index of all components of an element."""
         return (..., *self.index(key))

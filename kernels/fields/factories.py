@@ -1,4 +1,4 @@
-"""Makes fields, and places them in the program."""
+"""Factories of fields: create them and place them in the program."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .tree import Layout, extents_of, offset_of
 
 
 def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
-    """A field of numbers of type `dtype`; of `ks.types.vector(...)`, `matrix` or `struct` a field of these.
+    """A field of numbers of type `dtype`; for `ks.types.vector(...)`, `matrix` or `struct` a field of these.
 
     Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
-    axis, `order` the order of the axes in memory ("ij"), which fields take and do not need.
+    axis, `order` the order of the axes in memory ("ij"), which is accepted without effect.
     """
     if isinstance(dtype, (MatrixType, StructType)):
         return dtype.field(shape=shape, **options)
@@ -31,7 +31,7 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
 def matrix_field(
     element_shape: tuple[int, ...], dtype: Any, shape: Any = None, **options: Any
 ) -> MatrixField:
-    """A field of vectors or matrices; `dtype` may be a (nested) list of one type, as Taichi takes it."""
+    """A field of vectors or matrices; `dtype` may be a (nested) list of one type, as in Taichi."""
     extents = extents_of(element_shape, "a field of vectors or matrices")
     made = MatrixField(_one_dtype(dtype), extents, _name(options))
     _placed(made, shape, options)
@@ -69,7 +69,7 @@ def _one_dtype(dtype: Any) -> DType:
 
 
 def _name(options: dict[str, Any]) -> str:
-    """The name among the options; LanguageError for options that fields have not."""
+    """The name among the options; LanguageError for options that fields do not have."""
     for asked in ("needs_grad", "needs_dual"):
         if options.get(asked):
             fail(f"{asked}=True: autodiff is not there yet, make the field without it")
@@ -90,7 +90,7 @@ def _name(options: dict[str, Any]) -> str:
 
 
 def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> AbstractField:
-    """The field in the program, placed where it is given a shape."""
+    """Registers the field in the program; places it if it is given a shape."""
     program = needed_program("a field")
     program.fields.append(made)
     order, offset = options.get("order"), options.get("offset")
@@ -110,7 +110,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
 
 
 def _axes(order: Any, n: int) -> Sequence[tuple[int, ...]]:
-    """The axes of the dense nodes above a field, of all axes together where there is no order."""
+    """The axes of each dense node above a field; one node for all axes if there is no order."""
     if order is None:
         return (tuple(range(n)),)
     if not isinstance(order, str) or sorted(order) != list("ijkl"[: len(order)]) or len(order) != n:

@@ -33,7 +33,7 @@ from .tree import Place, SNode
 
 
 class AbstractField(ABC):
-    """What all fields have. `name` is that of the program's variable where it is known, else ""."""
+    """Base class of fields. `name` is that of the program's variable if it is known, else ""."""
 
     def __init__(self, name: str) -> None:
         self.where = caller()
@@ -41,12 +41,12 @@ class AbstractField(ABC):
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """The name of the field in messages."""
         return f"the field {self.name}" if self.name else f"the field made in {self.where}"
 
     @abstractmethod
     def leaves(self) -> tuple[AbstractLeaf, ...]:
-        """The fields it is made of that have an array: itself, or its members."""
+        """The fields with an array that it consists of: itself, or its members."""
 
     @property
     def snode(self) -> SNode:
@@ -58,14 +58,14 @@ class AbstractField(ABC):
         return self.snode.parent(n)
 
     def stats(self) -> TreeStatistics:
-        """How many cells of each node of its tree are there and active, and their bytes; printed, it is a table."""
+        """The numbers of allocated and active cells of each node of its tree, and their bytes; printed, it is a table."""
         for leaf in self.leaves():
             leaf.check_final()
         return self.snode.stats()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the indices; () where it has one element."""
+        """The extents of the indices; () for a field of one element."""
         return self.leaves()[0].place.shape
 
     @property
@@ -97,15 +97,15 @@ class AbstractField(ABC):
 
     @abstractmethod
     def from_numpy(self, arr: Any) -> None:
-        """Takes its elements from what `to_numpy` gives."""
+        """Sets the elements from a value like that of `to_numpy`."""
 
     @abstractmethod
     def to_torch(self, device: Any = None) -> Any:
-        """As `to_numpy`, on `device`. ImportError where torch is not installed."""
+        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
 
     @abstractmethod
     def from_torch(self, arr: Any) -> None:
-        """As `from_numpy`, of tensors on any device."""
+        """Sets the elements like `from_numpy`, from tensors on any device."""
 
     @abstractmethod
     def __getitem__(self, key: Any) -> Any: ...
@@ -115,7 +115,7 @@ class AbstractField(ABC):
 
 
 class AbstractLeaf(AbstractField):
-    """A field with an array: its elements are numbers, or have the components `element_shape`."""
+    """Field with an array: its elements are numbers, or have the components `element_shape`."""
 
     def __init__(self, dtype: DType, element_shape: tuple[int, ...], name: str) -> None:
         super().__init__(name)
@@ -132,7 +132,7 @@ class AbstractLeaf(AbstractField):
 
     @property
     def place(self) -> Place:
-        """Where it is in its tree; LanguageError where it has no place yet."""
+        """The field's place in its tree; LanguageError if it has no place yet."""
         if self._place is None:
             fail(
                 f"{self.label} has no place: give it a shape=, or call ks.root.dense(...).place(...)",
@@ -159,15 +159,15 @@ class AbstractLeaf(AbstractField):
     def array(self) -> NDArray[Any]:
         """The components before the indices, in C order: shape (*element_shape, *shape), with (1,) for shape ().
 
-        It begins as zeros, and stays the same array until the program ends. What kernels that wait will write is written before.
-        LanguageError where the field is sparse, and in a sequence that is recorded.
+        It is zero at first, and stays the same array until the program ends. Deferred kernels run before it is returned.
+        LanguageError if the field is sparse, and in a recorded sequence after its first call.
         """
         settle_for_python()
         return self.storage
 
     @property
     def storage(self) -> NDArray[Any]:
-        """The same for kernels, which wait for nothing."""
+        """The array for kernels: deferred kernels are not run first."""
         return self._array if self._array is not None else self._allocated()
 
     def _allocated(self) -> NDArray[Any]:
@@ -192,11 +192,11 @@ class AbstractLeaf(AbstractField):
             )
 
     def release(self, reason: str) -> None:
-        """Gives its memory back; `reason` is told to whoever uses it again."""
+        """Frees the memory; `reason` is the message for later uses."""
         self._array, self._cells, self._released = None, None, reason
 
     def index(self, key: Any) -> tuple[int, ...]:
-        """An index of the program as one of the array; LanguageError where it is outside."""
+        """Converts an index of the program to one of the array; LanguageError for an index outside."""
         place = self.place
         given = indices(key)
         if len(given) != len(place.shape):
@@ -220,12 +220,12 @@ class AbstractLeaf(AbstractField):
         return tuple(found) or (0,)
 
     def _sparse_index(self, key: Any) -> tuple[int, ...]:
-        """As `index`, of a field without dimensions ()."""
+        """The index of a sparse cell, like `index`; () for a field without dimensions."""
         return self.index(key) if self.shape else ()
 
     @property
     def trailing(self) -> NDArray[Any]:
-        """A view with the components last, and without the axis of a field without dimensions: what `to_numpy` copies."""
+        """A view with the components last, and without the axis of a field without dimensions; `to_numpy` copies it."""
         n = len(self.element_shape)
         if self.cells is not None:
             return np.moveaxis(self.cells.dense(self.shape), range(n), range(-n, 0))
@@ -270,20 +270,20 @@ class AbstractLeaf(AbstractField):
                 self.trailing[...] = values
 
     def to_torch(self, device: Any = None) -> Any:
-        """As `to_numpy`, as a tensor on `device`. ImportError where torch is not installed."""
+        """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:
-        """As `from_numpy`, of a tensor on any device."""
+        """Sets the elements like `from_numpy`, from a tensor on any device."""
         self.from_numpy(arr.detach().cpu().numpy())
 
     def from_dlpack(self, source: Any) -> None:
-        """As `from_numpy`, of whatever hands out its memory by DLPack."""
+        """Sets the elements like `from_numpy`, from any object with DLPack."""
         self.from_numpy(np.from_dlpack(source))
 
     @property
     def lender(self) -> AbstractLeaf:
-        """The field whose memory it lends: itself, or that of which it is a component."""
+        """The field that owns the exported memory: itself, or the field of which it is a component."""
         return self
 
     def __dlpack__(self, **kwargs: Any) -> Any:
@@ -341,7 +341,7 @@ class AbstractLeaf(AbstractField):
 
 
 def lend(field: AbstractLeaf) -> None:
-    """Somebody sees the memory of a field from now on: calls that were prepared to wait are prepared anew."""
+    """Marks the memory of a field as visible from outside. Calls prepared for deferral are then prepared anew."""
     program = current_program()
     if not field.is_lent and program is not None:
         program.outdate()
@@ -349,7 +349,7 @@ def lend(field: AbstractLeaf) -> None:
 
 
 def torch_tensor(array: NDArray[Any], device: Any) -> Any:
-    """An array as a tensor; LanguageError where torch is not installed."""
+    """An array as a tensor; LanguageError if torch is not installed."""
     try:
         import torch
     except ImportError:

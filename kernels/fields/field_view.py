@@ -1,4 +1,4 @@
-"""Sparse fields as the interpreter has arrays."""
+"""Array interface of sparse fields for the interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class FieldView:
-    """A sparse field as the interpreter has arrays: indices of components and cells, checked by nobody; inactive ones read as 0."""
+    """Sparse field with the interpreter's array interface: indices of components and cells, unchecked; inactive cells read as 0."""
 
     def __init__(self, storage: TreeStorage, number: int) -> None:
         self.storage, self.number = storage, number
@@ -28,13 +28,13 @@ class FieldView:
         return tuple(indices[:n]), [np.asarray([int(i)]) for i in indices[n:]]
 
     def read(self, indices: Sequence[Any]) -> Any:
-        """One number."""
+        """Returns one number."""
         at, cell = self.split(indices)
         item, active = self.storage.find(self.place.node, cell)
         return self.values[(*at, item[0])] if active[0] else self.dtype.type(0)
 
     def write(self, indices: Sequence[Any], value: Any) -> None:
-        """Sets one number; nothing where it is inactive."""
+        """Sets one number; no effect on an inactive cell."""
         at, cell = self.split(indices)
         item, active = self.storage.find(self.place.node, cell)
         if active[0]:

@@ -1,4 +1,4 @@
-"""Calls of a program that are held back while they may turn out to be a sequence that was explored."""
+"""Interface of plan replay, which defers calls of a program while they may form an explored sequence."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Protocol
 
 
 class AbstractFollower(Protocol):
-    """What fields know of it: `waits` says whether calls are held back. Made by `ks.init(decisions=...)`."""
+    """The plan replay as fields see it: `waits` is true while calls are deferred. Made by `ks.init(decisions=...)`."""
 
     waits: bool
 
     def outdate(self) -> None:
-        """Forgets the sequence that ran last: its fields may be gone, or seen by others."""
+        """Drops the sequence that ran last: its fields may be gone, or visible to others."""
 
     def release(self) -> None:
-        """Runs the calls that wait, one kernel after the other: somebody looks at the fields."""
+        """Runs the deferred calls, one kernel after the other, before the fields are read or written."""
 
     def end(self) -> None:
-        """The program ends: runs the calls that wait, and warns of sequences that were never met."""
+        """Runs the deferred calls at the end of the program, and warns of sequences that never occurred."""

@@ -1,4 +1,4 @@
-"""Vectors and matrices outside kernels: values of their own, or the element of a field, which then is read and written."""
+"""Vectors and matrices outside kernels: independent values, or views of a field's element, which read and write the field."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .program import element_dtype
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """A method of the table `methods.py`."""
+    """Returns the method of the table `methods.py` with this name."""
     definition = methods.METHODS[name]
 
     @wraps(definition)
@@ -40,7 +40,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 def _maker(name: str) -> Any:
-    """A maker of the table `methods.py`."""
+    """Returns the maker of the table `methods.py` with this name."""
     definition = methods.MAKERS[name]
 
     @wraps(definition)
@@ -57,11 +57,11 @@ def _maker(name: str) -> Any:
 
 
 class Matrix(NDArrayOperatorsMixin):
-    """A matrix of n rows and m columns, or a vector of n components (`ks.Vector`).
+    """Matrix of n rows and m columns, or vector of n components (`ks.Vector`).
 
-    Operators work component by component, also with numbers, lists and NumPy arrays; `@` is the product of matrices. Components
-    are `a[i]`, `a[i, j]`, and by name `a.x`, `a.xy`, `a.rgb`. `dt` is the type of the components; without it they have the type
-    of what is given: i64, f64 or truth values for Python's numbers.
+    Operators apply component by component, also with numbers, lists and NumPy arrays; `@` is the product of matrices. Components
+    are `a[i]`, `a[i, j]`, and by name `a.x`, `a.xy`, `a.rgb`. `dt` is the type of the components. Without it they have the type of
+    the given values: i64, f64 or truth values for Python's numbers.
     """
 
     __slots__ = ("_begin", "_data", "_is_element")
@@ -91,14 +91,14 @@ class Matrix(NDArrayOperatorsMixin):
     def of_element(
         cls, view: NDArray[Any], begin: Callable[[], NDArray[Any]] | None = None
     ) -> Matrix:
-        """The element of a field whose components are `view`: writing a component writes the field, in what `begin` gives then."""
+        """The element of a field whose components are `view`. Writing a component writes to the array that `begin` then returns."""
         made = cls.__new__(cls)
         made._data, made._is_element, made._begin = view, True, begin
         return made
 
     @property
     def entries(self) -> NDArray[Any]:
-        """The components as an array; those of a field are read as Python's numbers, f64 and i64."""
+        """The components as an array; those of a field are widened to f64 or i64, and u64 stays u64."""
         if not self._is_element:
             return self._data
         wide = {
@@ -194,11 +194,11 @@ class Matrix(NDArrayOperatorsMixin):
     # --- as other things
 
     def copy(self) -> Matrix:
-        """A value of its own."""
+        """An independent value."""
         return Matrix(self.entries)
 
     def fill(self, value: Any) -> None:
-        """Every component becomes `value`."""
+        """Sets every component to `value`."""
         self._write(..., value)
 
     def to_list(self) -> list[Any]:
@@ -207,14 +207,14 @@ class Matrix(NDArrayOperatorsMixin):
         return listed
 
     def to_numpy(self) -> NDArray[Any]:
-        """The components as an array of its own."""
+        """The components as an independent array."""
         return np.array(self.entries)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.entries, dtype=dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """All operators, and NumPy's functions, component by component."""
+        """Applies operators, and NumPy's functions, component by component."""
         if method != "__call__":
             return NotImplemented
         kwargs.pop("out", None)  # `a += b` makes a new value, as it does in Taichi
@@ -280,14 +280,14 @@ class Matrix(NDArrayOperatorsMixin):
 
     @staticmethod
     def field(n: int, m: int, dtype: Any, shape: Any = None, **options: Any) -> Any:
-        """A field of matrices; the options are those of `ks.field`."""
+        """Creates a field of matrices; the options are those of `ks.field`."""
         from .factories import matrix_field
 
         return matrix_field((n, m), dtype, shape, **options)
 
     @staticmethod
     def ndarray(n: int, m: int, dtype: Any, shape: Any) -> Any:
-        """An array of matrices, which kernels take as an argument."""
+        """Creates an array of matrices, which kernels take as an argument."""
         from .ndarray import Ndarray
 
         return Ndarray(dtype, shape, (n, m))
@@ -324,14 +324,14 @@ class Vector(metaclass=_VectorClass):
 
 
 def _operand(x: Any, what: str) -> Any:
-    """What NumPy computes with: arrays, and Python's numbers, which take the type of what they meet."""
+    """An operand for NumPy: an array, or one of Python's numbers, which take the type of the other operand."""
     if isinstance(x, (int, float)):
         return x
     return x.entries if isinstance(x, Matrix) else array_of(x, what)
 
 
 def python_do(op: str, *operands: Any) -> Any:
-    """The operations of `methods.py` on numbers of Python and NumPy."""
+    """Applies an operation of `methods.py` to numbers of Python and NumPy."""
     if op == "cast":
         return element_dtype(operands[1])(operands[0])
     with np.errstate(all="ignore"):
@@ -353,7 +353,7 @@ def _value(x: Any) -> Any:
 
 
 def python_number(x: Any) -> int | float:
-    """A number of a field as Python has it; truth values are 0 and 1."""
+    """A number of a field as a Python number; truth values are 0 and 1."""
     value = x.item()
     return int(value) if isinstance(value, bool) else value
 

@@ -1,4 +1,4 @@
-"""Memory of fields: zeros at a multiple of 64 bytes, on huge pages where they are large."""
+"""Memory of fields: zero-initialised, aligned to 64 bytes, on huge pages if large."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STAGGERS = itertools.cycle(range(0, 32 * LINE, LINE))
 
 
 def zeros(shape: tuple[int, ...], dtype: DType) -> NDArray[np.generic]:
-    """An array of zeros in C order. Pages that nobody writes cost no memory. MemoryError where the system has none."""
+    """An array of zeros in C order. Pages without a write cost no memory. MemoryError if the system has none."""
     n_bytes = math.prod(shape) * dtype.size_bytes
     if n_bytes < _HUGE:
         raw = np.zeros(n_bytes + LINE, np.uint8)

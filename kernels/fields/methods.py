@@ -1,9 +1,10 @@
 """Methods of vectors and matrices, each defined once: for values of Python, and for expressions of kernels.
 
-A definition is a function of `Components` whose items have Python's operators. `call(do, "norm", a)` gives each item these
-operators in terms of `do(op, *operands)`, and takes them away from the result. So whoever has numbers of their own needs
-nothing but `do`: `op` is a row of kernels/ir/ops.py, or "cast" with a type for second operand; an operand is a number of theirs or
-a Python number, which is a literal.
+A definition is a function of `Components` whose items have Python's operators. `call(do, "norm", a)` implements these operators on
+each item by `do(op, *operands)`, and unwraps the result. So a caller with its own kind of numbers needs nothing but `do`. `op` is a
+row of kernels/ir/ops.py, or "cast" with a type as second operand. An operand is such a number or a Python number, which is a
+literal.
+
 A definition that does not fit its arguments raises LanguageError without a place.
 """
 
@@ -22,7 +23,7 @@ Do = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Components:
-    """A vector, shape (n,), or a matrix, shape (n, m): its items row by row."""
+    """Vector, shape (n,), or matrix, shape (n, m): its items row by row."""
 
     shape: tuple[int, ...]
     items: tuple[Any, ...]
@@ -100,7 +101,7 @@ def dot(a: Components, b: Components) -> Any:
 
 
 def cross(a: Components, b: Components) -> Any:
-    """Of three components the vector that is orthogonal to both, of two its third component."""
+    """The cross product: of three components the vector orthogonal to both, of two components its third component."""
     _need_vectors("cross", a, b)
     x, y = a.items, b.items
     if len(x) == 2:
@@ -160,12 +161,12 @@ def min_(a: Components) -> Any:
 
 
 def any_(a: Components) -> Any:
-    """Whether some component is not zero."""
+    """True if some component is not zero."""
     return reduce(lambda x, y: x.with_("or", y), (x.is_not_zero() for x in a.items))
 
 
 def all_(a: Components) -> Any:
-    """Whether no component is zero."""
+    """True if no component is zero."""
     return reduce(lambda x, y: x.with_("and", y), (x.is_not_zero() for x in a.items))
 
 
@@ -176,12 +177,12 @@ def trace(a: Components) -> Any:
 
 
 def determinant(a: Components) -> Any:
-    """Of a square matrix of at most four rows, by minors of the first column."""
+    """The determinant of a square matrix of at most four rows, by minors of the first column."""
     return _determinant(_small_square("determinant", a))
 
 
 def inverse(a: Components) -> Components:
-    """Of a square matrix of at most four rows: its cofactors over its determinant."""
+    """The inverse of a square matrix of at most four rows: its cofactors over its determinant."""
     rows = _small_square("inverse", a)
     n = len(rows)
     if n == 1:
@@ -219,7 +220,7 @@ def zero(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
 
 
 def one(do: Do, dt: Any, n: int, m: int | None = None) -> Components:
-    """Ones, as `zero`."""
+    """Ones of type `dt`, shaped like those of `zero`."""
     return _filled(do, 1, dt, n, m)
 
 
@@ -258,7 +259,7 @@ def cols(do: Do, cols: Sequence[Any]) -> Components:
 
 
 def rotation2d(do: Do, alpha: Any) -> Components:
-    """The matrix that turns a vector of two components by `alpha` radians, against the clock."""
+    """The matrix that rotates a vector of two components by `alpha` radians, counterclockwise."""
     cosine, sine = do("cos", alpha), do("sin", alpha)
     return Components((2, 2), (cosine, do("neg", sine), sine, cosine))
 
@@ -290,7 +291,7 @@ MAKERS = _table(zero, one, unit, identity, diag, rows, cols, rotation2d)
 
 
 def call(do: Do, name: str, a: Components, *args: Any, **kwargs: Any) -> Any:
-    """The method `name` of `a`: Components, or one number. KeyError where there is no such method."""
+    """The result of the method `name` of `a`: Components, or one number. KeyError if there is no such method."""
     function = METHODS[name]
     dressed = [_dressed(do, x) for x in (a, *args)]
     named = {key: _dressed(do, x) for key, x in kwargs.items()}
@@ -299,7 +300,7 @@ def call(do: Do, name: str, a: Components, *args: Any, **kwargs: Any) -> Any:
 
 
 def make(do: Do, name: str, *args: Any, **kwargs: Any) -> Components:
-    """`Matrix.name(...)`. KeyError where there is no such maker."""
+    """The result of `Matrix.name(...)`. KeyError if there is no such maker."""
     function = MAKERS[name]
     _check_arguments(function, name, [do, *args], kwargs)
     made: Components = function(do, *args, **kwargs)
@@ -310,7 +311,7 @@ GROUPS = ("xyzw", "rgba", "stpq", "uv")
 
 
 def swizzle(name: str) -> tuple[int, ...] | None:
-    """The components that an attribute such as `x`, `xy` or `bgr` names; None for other attributes."""
+    """The components that an attribute such as `x`, `xy` or `bgr` denotes; None for other attributes."""
     if len(name) <= 4:
         for letters in GROUPS:
             if all(c in letters for c in name):
@@ -360,7 +361,7 @@ def _shown(shape: tuple[int, ...]) -> str:
 
 
 def _minor(rows: Sequence[Sequence[Any]], i: int, j: int) -> tuple[tuple[Any, ...], ...]:
-    """Without row i and column j."""
+    """The matrix without row i and column j."""
     return tuple((*r[:j], *r[j + 1 :]) for k, r in enumerate(rows) if k != i)
 
 

@@ -22,9 +22,9 @@ from .tree import extents_of
 
 
 class Ndarray:
-    """An array of numbers, or of vectors and matrices of shape `element_shape`.
+    """Array of numbers, or of vectors and matrices of shape `element_shape`.
 
-    `array` is its memory: NumPy, C order, shape (*shape, *element_shape). It begins as zeros.
+    `array` is its memory: NumPy, C order, shape (*shape, *element_shape). It is zero at first.
     """
 
     def __init__(self, dtype: Any, shape: Any, element_shape: tuple[int, ...] = ()) -> None:
@@ -48,7 +48,7 @@ class Ndarray:
 
     @property
     def n(self) -> int:
-        """The components of a vector, the rows of a matrix."""
+        """The number of components of a vector, or of rows of a matrix."""
         return self.element_shape[0]
 
     @property
@@ -60,7 +60,7 @@ class Ndarray:
         fail("an ndarray has no grad: autodiff is not there yet")
 
     def to_numpy(self) -> NDArray[Any]:
-        """A copy."""
+        """Returns a copy."""
         return self.array.copy()
 
     def from_numpy(self, arr: Any) -> None:
@@ -80,7 +80,7 @@ class Ndarray:
         return torch_tensor(self.to_numpy(), device)
 
     def from_torch(self, arr: Any) -> None:
-        """As `from_numpy`, of a tensor on any device."""
+        """Sets the elements like `from_numpy`, from a tensor on any device."""
         self.from_numpy(arr.detach().cpu().numpy())
 
     def fill(self, val: Any) -> None:

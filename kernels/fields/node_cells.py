@@ -1,4 +1,4 @@
-"""The cells of nodes, as Python asks for them and changes them: the words of kernels about sparse fields, called outside of one.
+"""Access to cells of nodes from Python: the kernel functions on sparse fields, called outside of a kernel.
 
 Indices are those of the node's cells, without the offsets of fields, as in kernels.
 """
@@ -21,7 +21,7 @@ from .tree import SNode, Structure
 
 
 def activate(node: Any, at: Any) -> None:
-    """Makes a cell of a node active; it is zero where it was not."""
+    """Makes a cell of a node active; a newly active cell is zero."""
     found = _node(node, "activate")
     places = _places(found, at, "activate")
     structure = found.structure
@@ -30,7 +30,7 @@ def activate(node: Any, at: Any) -> None:
 
 
 def deactivate(node: Any, at: Any) -> None:
-    """Makes a cell inactive, and all that is in it; of a dynamic node all cells of a list."""
+    """Makes a cell inactive, with all cells in it; for a dynamic node all cells of a list."""
     found = _node(node, "deactivate")
     if found.has is None or not found.has.is_sparse:
         fail(f"ks.deactivate: cells of a {found.kind} node are always active")
@@ -41,7 +41,7 @@ def deactivate(node: Any, at: Any) -> None:
 
 
 def is_active(node: Any, at: Any) -> int:
-    """1 where a cell is active, else 0."""
+    """1 if a cell is active, else 0."""
     found = _node(node, "is_active")
     places = _places(found, at, "is_active")
     structure = found.structure
@@ -51,7 +51,7 @@ def is_active(node: Any, at: Any) -> int:
 
 
 def length(node: Any, at: Any) -> int:
-    """How many cells of a dynamic node are there."""
+    """The number of cells in a list of a dynamic node."""
     found = _list(node, "length")
     places = _places(_owner(found), at, "length")
     structure = found.structure
@@ -60,9 +60,10 @@ def length(node: Any, at: Any) -> int:
 
 
 def append(node: Any, at: Any, value: Any) -> int:
-    """Adds a cell to a dynamic node; gives its index. Of several fields the value is a struct, or a list, of one for each.
+    """Adds a cell to a dynamic node and returns its index.
 
-    In kernels the order of several is open.
+    With several fields the value is a struct, or a list, with one value for each. In kernels the order of several appends is
+    undefined.
     """
     found = _list(node, "append")
     places = _places(_owner(found), at, "append")
@@ -85,7 +86,7 @@ def append(node: Any, at: Any, value: Any) -> int:
 
 
 def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
-    """Indices of a field or node as those of the cell of another."""
+    """Converts indices of a field or node to those of the cell of another."""
     shapes = [x.shape if isinstance(x, AbstractField | SNode) else None for x in (a, b)]
     if None in shapes:
         fail("ks.rescale_index takes fields or nodes", ProgramTypeError)
@@ -97,7 +98,7 @@ def rescale_index(a: Any, b: Any, at: Any) -> Matrix:
 
 
 def _node(x: Any, name: str) -> SNode:
-    """The node that an argument is: of a field, the node above."""
+    """The node that an argument denotes: for a field the node above it."""
     found = x.snode if isinstance(x, AbstractField | SNode) else None
     if found is not None and found.kind == "place":
         found = found.parent()
@@ -107,7 +108,7 @@ def _node(x: Any, name: str) -> SNode:
 
 
 def _values(x: Any) -> list[Any]:
-    """What a value holds for each of several fields."""
+    """The values of several fields in a struct, list or vector; a list with the value itself otherwise."""
     if isinstance(x, Struct | list | tuple | Matrix):
         return [y for item in x for y in (_values(item) if isinstance(item, Struct) else [item])]
     return [x]
@@ -121,7 +122,7 @@ def _list(x: Any, name: str) -> SNode:
 
 
 def _owner(node: SNode) -> SNode | None:
-    """The node whose cells a word takes: of a list the one above, None the root."""
+    """The node whose cells an operation takes: for a list the one above, None for the root."""
     if node.has is None or not node.has.length:
         return node
     above = node.parent()
@@ -129,7 +130,7 @@ def _owner(node: SNode) -> SNode | None:
 
 
 def _places(node: SNode | None, at: Any, name: str) -> Indices:
-    """An index of a node's cells as arrays; LanguageError where it is outside."""
+    """An index of a node's cells as arrays; LanguageError for an index outside."""
     shape = node.shape if node is not None else ()
     given = indices(at)
     if len(given) != len(shape):
@@ -153,7 +154,7 @@ def _places(node: SNode | None, at: Any, name: str) -> Indices:
 
 
 def n_indices(n: int) -> str:
-    """So many indices, in words."""
+    """The number of indices, in words."""
     return "1 index" if n == 1 else f"{n} indices"
 
 

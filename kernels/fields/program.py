@@ -1,4 +1,4 @@
-"""The program: what `ks.init` makes, which owns the fields and decides how numbers are typed.
+"""Program state: created by `ks.init`; it owns the fields and sets the typing rules.
 
 Without a program (`current_program() is None`) kernels take NumPy arrays and have NumPy's rules.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Arch(Enum):
-    """What a program may ask to run on."""
+    """Architecture that a program may request."""
 
     x64 = "x64"
     arm64 = "arm64"
@@ -71,9 +71,9 @@ WITHOUT_MEANING = frozenset(_TAICHIS.split())
 
 @dataclass(frozen=True)
 class Config:
-    """The options of a program that mean something here; the others are in `Program.ignored`.
+    """Options of a program with a meaning here; the others are in `Program.ignored`.
 
-    `cpu_max_num_threads` 0: as many as there are cores.
+    `cpu_max_num_threads` 0: one thread for each core.
     """
 
     arch: Arch = cpu
@@ -90,7 +90,7 @@ _ENDED = "its program has ended: ks.init and ks.reset end the program before"
 
 
 class Program:
-    """A program: its options, and its fields in the order in which they were made."""
+    """Program: its options, and its fields in order of creation."""
 
     def __init__(self, config: Config, ignored: dict[str, Any]) -> None:
         self.config = config
@@ -106,13 +106,13 @@ class Program:
         )
 
     def outdate(self) -> None:
-        """Trees of fields are gone, or somebody else sees one: what was prepared with arrays is not right any more."""
+        """Invalidates calls prepared with arrays: trees of fields are gone, or visible from outside."""
         self.n_destroyed += 1
         if self.follower is not None:
             self.follower.outdate()
 
     def end(self) -> None:
-        """Frees the memory of its fields; whoever uses one of them again is told."""
+        """Frees the memory of its fields; later uses of them raise an error."""
         if self.follower is not None:
             self.follower.end()
         for field in self.fields:
@@ -144,7 +144,7 @@ def begin(program: Program) -> None:
 
 
 def end() -> None:
-    """Ends the current program, where there is one."""
+    """Ends the current program, if there is one."""
     global _current
     if _current is not None:
         _current.end()
@@ -156,15 +156,15 @@ holds_calls: ContextVar[Callable[[], bool]] = ContextVar("holds_calls", default=
 
 
 def settle() -> None:
-    """Runs the kernels that wait, where any do."""
+    """Runs the deferred kernels, if there are any."""
     if _current is not None and _current.follower is not None and _current.follower.waits:
         _current.follower.release()
 
 
 def settle_for_python() -> None:
-    """As `settle`, where Python is about to look at fields, or to write to them.
+    """Runs the deferred kernels, like `settle`, before Python reads or writes fields.
 
-    LanguageError in a sequence that is recorded, behind its first call.
+    LanguageError in a recorded sequence after its first call.
     """
     if holds_calls.get()():
         fail(
@@ -174,12 +174,12 @@ def settle_for_python() -> None:
 
 
 def needed_program(what: str) -> Program:
-    """The program; LanguageError where there is none."""
+    """The current program; LanguageError if there is none."""
     return _current or fail(f"{what} needs a program: call ks.init() first", ProgramRuntimeError)
 
 
 class _Options:
-    """`ks.cfg`: the options of the program, as attributes; None for those of Taichi's that were not given."""
+    """`ks.cfg`: the options of the program, as attributes; None for Taichi's options that were not given."""
 
     def __getattr__(self, name: str) -> Any:
         program = _current
@@ -194,11 +194,11 @@ cfg = _Options()
 
 
 class uint:  # noqa: N801 - written as `int` is
-    """A type of elements: unsigned integers of as many bits as the program's `default_ip`, u32 without a program."""
+    """Element type: unsigned integers with as many bits as the program's `default_ip`, u32 without a program."""
 
 
 def element_dtype(x: Any) -> DType:
-    """`x` as a type of elements: a DType, `float`, `int` and `uint` (the program's defaults), or what NumPy takes for a dtype.
+    """`x` as an element type: a DType, `float`, `int` and `uint` (the program's defaults), or a type that NumPy accepts as a dtype.
 
     LanguageError for anything else.
     """

@@ -1,4 +1,7 @@
-"""One cell of a sparse tree in Python's own numbers: what `TreeStorage` does for arrays of cells takes tens of times as long."""
+"""Scalar access to cells of a sparse tree, in Python's own numbers.
+
+For a single cell `TreeStorage`, which works on arrays of cells, is tens of times slower.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ Index = tuple[int, ...]
 
 
 class OneCell:
-    """Cells of one node, by index."""
+    """Access to single cells of one node, by index."""
 
     def __init__(self, storage: TreeStorage, node: int) -> None:
         self.storage, self.node = storage, node
 
     @cached_property
     def _steps(self) -> tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]:
-        """The nodes of the path, and how the cell in each follows from an index: which one, divided by, modulo."""
+        """The nodes of the path, each with the terms of its cell number: index position, divisor, modulus."""
         t, node = self.storage.tree, self.node
         axes = t.axes(node)
         return tuple(
@@ -43,7 +46,7 @@ class OneCell:
         )
 
     def find(self, index: Index) -> tuple[int, bool]:
-        """Its item, and whether it is active."""
+        """The item of the cell, and True if it is active."""
         if not self._is_plain:
             item, active = self.storage.find(self.node, [np.asarray([i]) for i in index])
             return int(item[0]), bool(active[0])
@@ -62,7 +65,7 @@ class OneCell:
         return container, is_active
 
     def activate(self, index: Index) -> int:
-        """Makes it active; its item."""
+        """Makes the cell active and returns its item."""
         item, is_active = self.find(index)
         if is_active:
             return item

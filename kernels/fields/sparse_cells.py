@@ -1,4 +1,4 @@
-"""The cells of one sparse field, as Python reads and writes them."""
+"""Cells of one sparse field, read and written from Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 class SparseCells:
-    """Values of shape (*components, items). Indices begin at 0."""
+    """Cells of one sparse field: `values` have the shape (*components, items). Indices begin at 0."""
 
     def __init__(self, structure: Structure, number: int) -> None:
         self.structure = structure
@@ -32,12 +32,12 @@ class SparseCells:
 
     @property
     def storage(self) -> TreeStorage:
-        """The memory of the tree, when kernels that wait have run."""
+        """The memory of the tree, after deferred kernels have run."""
         return self.structure.storage
 
     @staticmethod
     def of(place: SNode) -> SparseCells:
-        """Of the field at a place, whose tree gets its memory now."""
+        """The cells of the field at a place; allocates the memory of its tree at the first call."""
         structure = place.structure
         assert structure is not None
         return SparseCells(structure, structure.fields[id(place)])
@@ -55,18 +55,18 @@ class SparseCells:
         return np.zeros(self.values.shape[:-1], self.values.dtype)
 
     def element(self, index: tuple[int, ...]) -> Matrix:
-        """A vector or matrix: writing a component activates it."""
+        """The vector or matrix at an index; writing a component activates it."""
         return Matrix.of_element(
             self.read(index), lambda: np.asarray(self.values[..., self.activated(index)])
         )
 
     def activated(self, index: tuple[int, ...]) -> int:
-        """The item of a cell, which is active then."""
+        """Makes a cell active and returns its item."""
         self.structure.settle()
         return self._one.activate(index)
 
     def dense(self, shape: tuple[int, ...]) -> Array:
-        """All elements: components, then indices; zero where inactive. LanguageError where that is more than there is memory."""
+        """All elements: components, then indices; zero where inactive. LanguageError if they exceed the memory."""
         whole = (*self.values.shape[:-1], *shape)
         try:
             result = np.zeros(whole, self.values.dtype)
@@ -82,7 +82,7 @@ class SparseCells:
         return result
 
     def take(self, given: Array) -> None:
-        """Sets the active elements from an array of all."""
+        """Sets the active elements from an array of all elements."""
         boxes = boxes_of(self.storage, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
@@ -90,12 +90,12 @@ class SparseCells:
             _set(self.values[at], boxes, active, found.reshape(-1, boxes.unit))
 
     def take_all(self, given: Array) -> None:
-        """Sets all elements, which are active then."""
+        """Makes all elements active and sets them."""
         activate_all(self.storage, self.node)
         self.take(given)
 
     def fill(self, value: Array) -> None:
-        """Sets the active elements to one."""
+        """Sets the active elements to one value."""
         boxes = boxes_of(self.storage, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
@@ -103,7 +103,7 @@ class SparseCells:
 
 
 def _set(values: Array, boxes: Boxes, active: Array | None, new: Array) -> None:
-    """Gives active cells of boxes new values: one for all, or one for each cell, of shape (boxes, cells of a box)."""
+    """Sets the active cells of boxes: to one value, or to one for each cell, of shape (boxes, cells of a box)."""
     whole = boxes.in_memory(values).reshape(-1, boxes.unit)
     if active is None:
         whole[boxes.items] = new

@@ -1,4 +1,4 @@
-"""What a tree of fields holds: of each node its containers, its cells, how many are active, and their bytes."""
+"""Statistics of a tree of fields: for each node its containers, its cells, the active ones, and their bytes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeStatistics:
-    """One node. `depth`: nodes above it, without the root. `extents`: how it splits each cell above, by axis.
+    """Statistics of one node.
 
-    `containers` are in memory, with `cells` cells in all, of which `active` are active. `table_bytes`: slots, masks and lengths of
-    these containers; `value_bytes`: elements of the fields of this node, of all cells that have memory.
+    `depth`: nodes above it, without the root. `extents`: the split of each cell above, by axis. `containers` are in memory, with
+    `cells` cells in all, of which `active` are active. `table_bytes`: slots, masks and lengths of these containers. `value_bytes`:
+    elements of the fields of this node, for all cells with memory.
     """
 
     kind: str
@@ -36,7 +37,7 @@ class NodeStatistics:
 
     @property
     def fill(self) -> float:
-        """The part of the cells in memory that is active; 0 where there are none."""
+        """The active share of the cells in memory; 0 if there are none."""
         return self.active / self.cells if self.cells else 0.0
 
     @property
@@ -80,7 +81,7 @@ class TreeStatistics:
 
 
 def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
-    """Of a tree by its memory alone. `names` are those of its fields."""
+    """The statistics of a tree, from its memory alone. `names` are those of its fields."""
     tree, active = storage.tree, {-1: 1}
     found = []
     for k, node in enumerate(tree.nodes):
@@ -108,7 +109,7 @@ def statistics_in(storage: TreeStorage, names: Sequence[str]) -> TreeStatistics:
 
 
 def statistics_of(top: SNode) -> TreeStatistics:
-    """Of the nodes below and with `top`, which is below a root. Sparse trees are in use from then on."""
+    """The statistics of `top` and the nodes below it; `top` is below a root. Sparse trees are allocated by this call."""
     structure = next((n.structure for n in _nodes(top) if n.is_sparse), None)
     found: list[NodeStatistics] = []
 
@@ -176,7 +177,7 @@ def _table_bytes(storage: TreeStorage, number: int, containers: int) -> int:
 
 
 def _chunked(storage: TreeStorage, number: int) -> int:
-    """Cells of a dynamic node that have memory: those of all its chunks."""
+    """The number of a dynamic node's cells with memory: those of all its chunks."""
     table = storage.arrays[f"table{number}"]
     n_containers, _ = storage.used(number)
     node = storage.tree.nodes[number]

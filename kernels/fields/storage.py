@@ -1,4 +1,4 @@
-"""The states of a tree of sparse fields in memory, and what Python does with them: NumPy on the same arrays that kernels use.
+"""State of a tree of sparse fields in memory, and its operations from Python: NumPy on the same arrays as kernels.
 
 Indices are arrays, one for each axis of the node, all of one length, and inside the node.
 """
@@ -34,10 +34,10 @@ TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's 
 
 
 class TreeStorage:
-    """One tree with its fields."""
+    """Storage of one tree and its fields."""
 
     def __init__(self, layout: Layout, arrays: dict[str, Array] | None = None) -> None:
-        """`arrays`: sections that are there already, else new ones."""
+        """`arrays`: existing sections; new ones are allocated without them."""
         self.layout, self.tree = layout, layout.tree
         if arrays is not None:
             self.arrays = arrays
@@ -52,7 +52,7 @@ class TreeStorage:
     # --- where cells are
 
     def _cells(self, node: int, target: int, indices: Indices) -> Array:
-        """The cell in its container of `node` that each cell of a node below is in."""
+        """The cell number in its container of `node` for each cell of the descendant `target`."""
         t = self.tree
         axes, at = t.axes(target), t.path(target).index(node)
         cell = np.zeros(len(indices[0]) if indices else 1, np.int64)
@@ -63,7 +63,7 @@ class TreeStorage:
         return cell
 
     def find(self, node: int, indices: Indices) -> tuple[Array, Array]:
-        """The item of each cell, and whether it is active."""
+        """The item of each cell, and its activity."""
         t = self.tree
         n = len(indices[0]) if indices else 1
         container, active = np.zeros(n, np.int64), np.ones(n, bool)
@@ -94,7 +94,7 @@ class TreeStorage:
         return entry
 
     def containers(self, node: int, indices: Indices) -> tuple[Array, Array]:
-        """The container of a node in each cell of the node above, and whether that cell is active."""
+        """The container of a node in each cell of the node above, and the activity of that cell."""
         parent = self.tree.nodes[node].parent
         if parent < 0:
             return np.zeros(1, np.int64), np.ones(1, bool)
@@ -103,7 +103,7 @@ class TreeStorage:
     # --- what is there
 
     def activate(self, node: int, indices: Indices) -> Array:
-        """Makes cells active; their items."""
+        """Makes cells active and returns their items."""
         t = self.tree
         container = np.zeros(len(indices[0]) if indices else 1, np.int64)
         for k in t.path(node):
@@ -136,7 +136,7 @@ class TreeStorage:
         return container
 
     def _chunks(self, node: int, containers: Array) -> Array:
-        """The entries of all chunks that the lists of containers of a dynamic node have cells in."""
+        """The table entries of all chunks with cells of lists in these containers of a dynamic node."""
         node_k = self.tree.nodes[node]
         counts = -(-self.arrays[f"length{node}"][containers].astype(np.int64) // node_k.chunk)
         before = np.repeat(np.cumsum(counts) - counts, counts)
@@ -144,7 +144,7 @@ class TreeStorage:
         return first + np.arange(len(first)) - before
 
     def append(self, node: int, indices: Indices) -> tuple[int, int]:
-        """The item and the index of a new cell at the end of one container of a dynamic node."""
+        """Appends a cell to one container of a dynamic node; returns its item and its index."""
         t = self.tree
         container = np.zeros(1, np.int64)
         if t.nodes[node].parent >= 0:
@@ -161,12 +161,12 @@ class TreeStorage:
         return int(table[entry]) * node_k.chunk + k % node_k.chunk, k
 
     def length(self, node: int, indices: Indices) -> int:
-        """How many cells of a dynamic node's container are there."""
+        """The number of cells in a container of a dynamic node."""
         container, active = self.containers(node, indices)
         return int(self.arrays[f"length{node}"][container[0]]) if active[0] else 0
 
     def deactivate(self, node: int, indices: Indices) -> None:
-        """Makes cells inactive; of a dynamic node all cells of containers, by indices of the node above."""
+        """Makes cells inactive; for a dynamic node all cells of containers, by indices of the node above."""
         node_k = self.tree.nodes[node]
         if node_k.has.length:
             container, active = self.containers(node, indices)
@@ -188,7 +188,7 @@ class TreeStorage:
         self._give_back(node, np.unique(entry[active]))
 
     def _above(self, node: int, upper: int, indices: Indices) -> list[Array]:
-        """The indices of the cell of a node above that each cell is in."""
+        """The indices of the ancestor cell, in a node above, of each cell."""
         t = self.tree
         return [
             x // prod(t.split(node, a)[len(t.path(upper)) :])
@@ -197,7 +197,7 @@ class TreeStorage:
         ]
 
     def deactivate_all(self, node: int) -> None:
-        """Makes all cells of a node inactive, and all that are in them; of a dense node, those of the nodes below."""
+        """Makes all cells of a node inactive, with all cells in them; for a dense node, the cells of the nodes below."""
         if not self.tree.nodes[node].has.is_sparse:
             for child in self.tree.nodes_in(node):
                 self.deactivate_all(child)
@@ -223,7 +223,7 @@ class TreeStorage:
         self.changed(node)
 
     def used(self, node: int) -> tuple[int, int]:
-        """So many containers and items, from the first on, may have been written."""
+        """The numbers of containers and items that may have been written, counted from the first."""
         node_k = self.tree.nodes[node]
         n = 1 if node_k.parent < 0 else self.used(node_k.parent)[1]
         if not node_k.has.pool:
@@ -242,7 +242,8 @@ class TreeStorage:
     def active_in(
         self, node: int, containers: Array, found: dict[int, Array]
     ) -> tuple[Array, dict[int, Array]]:
-        """The items of the active cells in some containers of a node, and their indices by axis, in the order of the containers;
+        """The items of the active cells in some containers of a node, and their indices by axis, in the order of the containers.
+
         `found` are the indices of the cells of the node above.
         """
         node_k = self.tree.nodes[node]
@@ -264,7 +265,7 @@ class TreeStorage:
         return slot.astype(np.int64) * node_k.chunk + cell % node_k.chunk, found
 
     def bits(self, node: int, containers: Array) -> Array:
-        """The mask of some containers of a node: whether each cell of each is active."""
+        """The activity mask of each cell in some containers of a node."""
         cells = self.tree.nodes[node].cells
         n = words(cells)
         rows = self.arrays[f"mask{node}"][containers[:, None] * n + np.arange(n)]
@@ -272,7 +273,7 @@ class TreeStorage:
         return bits[:, :cells].view(bool)
 
     def _there(self, node: int, containers: Array) -> Array:
-        """The active cells in some containers, numbered over all cells of these."""
+        """The active cells in some containers, numbered consecutively over all cells of these."""
         node_k, there = self.tree.nodes[node], None
         shape = len(containers), node_k.cells
         if node_k.has.mask:
@@ -296,11 +297,14 @@ class TreeStorage:
     # --- pools
 
     def changed(self, node: int) -> None:
-        """Lists of the node and of those below are not right any more."""
+        """Marks the lists of the node and of the nodes below as outdated."""
         self.arrays["counters"][list(self.tree.below(node)), CHANGED] = 1
 
     def settle(self, node: int) -> None:
-        """What was taken is taken, and what was given back can be taken again, of a pool and of those below."""
+        """Reclaims slots in the pools of a node and of the nodes below.
+
+        It commits taken slots, and makes freed ones available again.
+        """
         for k in self.tree.below(node):
             node_k = self.tree.nodes[k]
             if not node_k.has.pool:
@@ -318,8 +322,9 @@ class TreeStorage:
             self._clear_items(k, items.ravel())
 
     def taken(self, node: int, entries: Array) -> Array:
-        """Slots that nobody has, for entries of a table. LanguageError where there are too few: then no place of a hash node that
-        was claimed for them is kept.
+        """Takes unused slots for entries of a table.
+
+        LanguageError if there are too few. The places of a hash node that were claimed for them are then freed.
         """
         self.settle(node)
         n = len(entries)

@@ -21,7 +21,7 @@ _OF_FIELDS = frozenset(
 
 
 class StructField(AbstractField):
-    """A field of structs: a field for each member, `f.position` and so on."""
+    """Field of structs: a field for each member, `f.position` and so on."""
 
     def __init__(self, kind: StructType, members: dict[str, AbstractField], name: str) -> None:
         super().__init__(name)
@@ -45,7 +45,7 @@ class StructField(AbstractField):
         return self.members[key]
 
     def __getattribute__(self, name: str) -> Any:
-        """The field of a member; its name may be that of what only we ask for."""
+        """The field of a member, even if an internal attribute has the same name."""
         if name not in _OF_FIELDS and not name.startswith("_"):
             members = object.__getattribute__(self, "__dict__").get("members", {})
             if name in members:
@@ -79,11 +79,11 @@ class StructField(AbstractField):
             self.get_member_field(name).from_numpy(array)
 
     def to_torch(self, device: Any = None) -> dict[str, Any]:
-        """As `to_numpy`, as tensors on `device`."""
+        """Copies of the members like those of `to_numpy`, as tensors on `device`."""
         return {name: member.to_torch(device) for name, member in self.members.items()}
 
     def from_torch(self, arr: Mapping[str, Any]) -> None:
-        """As `from_numpy`, of tensors."""
+        """Sets the members' elements like `from_numpy`, from tensors."""
         for name, tensor in arr.items():
             self.get_member_field(name).from_torch(tensor)
 

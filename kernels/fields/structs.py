@@ -1,4 +1,4 @@
-"""Structs outside kernels: values of their own, or the element of a field of structs, which then is read and written."""
+"""Structs outside kernels: independent values, or views of an element of a struct field, which read and write the field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .matrix import Matrix
 
 
 class Members(Protocol):
-    """Named values that can be read and written: a dict, or an element of a field."""
+    """Named values with read and write access: a dict, or an element of a field."""
 
     def __iter__(self) -> Iterator[str]: ...
 
@@ -23,7 +23,7 @@ class Members(Protocol):
 class Struct:
     """Named members: `ks.Struct(a=1, v=ks.Vector([1, 2]))`, or a value of `ks.types.struct(...)`.
 
-    Members are `s.a` or `s["a"]`; `kind` is the type, None where there is none. Methods are those of the type.
+    Members are `s.a` or `s["a"]`; `kind` is the type, None if there is none. Methods are those of the type.
     """
 
     __slots__ = ("_members", "kind")
@@ -42,7 +42,7 @@ class Struct:
 
     @classmethod
     def of_element(cls, kind: Any, members: Members) -> Struct:
-        """A struct whose members are read and written where `members` has them."""
+        """A struct whose members are read from and written to `members`."""
         made = cls.__new__(cls)
         object.__setattr__(made, "kind", kind)
         object.__setattr__(made, "_members", members)
@@ -64,7 +64,7 @@ class Struct:
 
     @property
     def entries(self) -> dict[str, Any]:
-        """The members by name, as they are."""
+        """The members by name, unconverted."""
         return members_of(self)
 
     @property
@@ -76,7 +76,7 @@ class Struct:
         return {key: _listed(member) for key, member in members_of(self).items()}
 
     def __getattribute__(self, name: str) -> Any:
-        """A member; its name may be that of anything here."""
+        """A member, even if an attribute of this class has the same name."""
         if not name.startswith("_"):
             members = object.__getattribute__(self, "_members")
             if name in members:
@@ -124,12 +124,12 @@ class Struct:
 
 
 def members_of(x: Struct) -> dict[str, Any]:
-    """The members of a struct by name, also where one of them is called like something of `Struct`."""
+    """The members of a struct by name, even if one of them has the name of an attribute of `Struct`."""
     return {key: x._members[key] for key in x._members}
 
 
 def type_of(x: object) -> Any:
-    """The type of a struct or of a field of structs, None where it has none; also where a member is called `kind`."""
+    """The type of a struct or of a field of structs, None if it has none; also if a member has the name `kind`."""
     return object.__getattribute__(x, "kind")
 
 

@@ -1,6 +1,6 @@
-"""Trees of nodes, which give fields their shape: `root.pointer(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
+"""Trees of nodes, which define the shape of fields: `root.pointer(ij, (8, 8)).dense(ij, (4, 4)).place(x)`.
 
-Where all nodes above a field are dense, it is one array: where its elements lie cannot be seen. Else it is sparse, and its
+A field with only dense nodes above is one array; the layout of its elements is not observable. Any other field is sparse, and its
 elements are in the storage of its tree (storage.py).
 """
 
@@ -39,7 +39,7 @@ def axes(*numbers: int) -> Axes:
 
 
 class Layout(Enum):
-    """How components lie in memory. Fields take it and keep their components apart either way."""
+    """Memory layout of components. Fields accept it, but always store components separately."""
 
     AOS = 1
     SOA = 2
@@ -47,8 +47,10 @@ class Layout(Enum):
 
 @dataclass
 class Tree:
-    """All nodes of one root. `is_final`: its fields may have memory. `is_closed`: it gets no more nodes. `released`: why its
-    memory may not be used any more, "" where it may.
+    """All nodes of one root.
+
+    `is_final`: its fields may have memory. `is_closed`: no nodes can be added. `released`: the reason why its memory is gone, "" if
+    it is not.
     """
 
     is_final: bool
@@ -61,7 +63,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a field is: its shape, the least index along each axis (all 0 where `offset` is empty), its node."""
+    """Place of a field: its shape, the least index along each axis (all 0 if `offset` is empty), its node."""
 
     shape: tuple[int, ...]
     offset: tuple[int, ...]
@@ -77,9 +79,9 @@ _MISSING = {
 
 
 class SNode:
-    """A node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`.
+    """Node of a tree. `kind` is root, place, or one of `KINDS`, which split each cell above along `axes` into `extents`.
 
-    Each kind has a method of its name, which adds a node of it below: see `_adding`.
+    Each kind has a method of its name, which adds a node of that kind below: see `_adding`.
     """
 
     def __init__(
@@ -128,12 +130,12 @@ class SNode:
 
     @property
     def has(self) -> Kind | None:
-        """What its kind has; None of the root and of places."""
+        """The properties of its kind; None for the root and for places."""
         return KINDS.get(self.kind)
 
     @property
     def structure(self) -> Structure | None:
-        """The tree of sparse fields that it is in, with its memory; None where it has only dense nodes above."""
+        """The sparse tree that contains the node, with its memory; None if all nodes above are dense."""
         if not self.is_sparse:
             return None
         if self.tree.released:
@@ -147,7 +149,7 @@ class SNode:
 
     @property
     def top(self) -> SNode:
-        """The node below the root that it is in, itself where it is the root."""
+        """The ancestor directly below the root; the root itself for the root."""
         node = self
         while node._above is not None and node._above._above is not None:
             node = node._above
@@ -155,7 +157,7 @@ class SNode:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it or a node above has cells that may be inactive."""
+        """True if the node or an ancestor has cells that may be inactive."""
         node: SNode | None = self
         while node is not None:
             if node.has is not None and node.has.is_sparse:
@@ -164,7 +166,7 @@ class SNode:
         return False
 
     def deactivate_all(self) -> None:
-        """Makes all cells inactive; of dense nodes, those of the nodes below."""
+        """Makes all cells inactive; for a dense node, the cells of the nodes below."""
         if self.kind != "place" and self.is_sparse:
             structure = self.structure
             assert structure is not None
@@ -174,13 +176,16 @@ class SNode:
                 node.deactivate_all()
 
     def stats(self) -> TreeStatistics:
-        """How many cells of each node of its tree are there and active, and their bytes; printed, it is a table."""
+        """The numbers of allocated and active cells of each node of its tree, and their bytes; printed, it is a table."""
         if self._above is None:
             fail("ks.root has several trees: ask a node below it, or a field")
         return statistics_of(self.top)
 
     def place(self, *args: Any, offset: int | Sequence[int] | None = None) -> SNode:
-        """Gives fields, or lists of fields, their shape. `offset` is the least index along each axis."""
+        """Places fields, or lists of fields, in the tree, which gives them their shape.
+
+        `offset` is the least index along each axis.
+        """
         self._check_open()
         for arg in args:
             if isinstance(arg, (list, tuple)):
@@ -209,12 +214,12 @@ class SNode:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Cells along each axis that this node and those above it split, in the order of the axes."""
+        """The number of cells along each axis that this node and its ancestors split, in the order of the axes."""
         return tuple(extent for _, extent in sorted(self._along.items()))
 
     @property
     def _along(self) -> dict[int, int]:
-        """The same by axis."""
+        """The number of cells by axis."""
         extents: dict[int, int] = {}
         node: SNode | None = self
         while node is not None:
@@ -254,7 +259,7 @@ class SNode:
 
 
 def _adding(kind: NodeKind) -> Callable[..., SNode]:
-    """The method of SNode that adds a node of this kind."""
+    """Returns the method of SNode that adds a node of this kind."""
 
     def splitting(
         self: SNode, axes: Axes | Sequence[int], dimensions: int | Sequence[int]
@@ -281,7 +286,7 @@ for _kind in KINDS:
 
 
 class Structure:
-    """A tree with sparse fields that is in use: its nodes and fields by number, and its memory."""
+    """Sparse tree in use: its nodes and fields by number, and its memory."""
 
     def __init__(self, top: SNode) -> None:
         nodes: list[TreeNode] = []
@@ -314,28 +319,28 @@ class Structure:
 
     @property
     def storage(self) -> TreeStorage:
-        """Its memory for Python: kernels that wait have run before."""
+        """The memory for Python, after deferred kernels have run."""
         self.settle()
         return self.memory
 
     def settle(self) -> None:
-        """Has kernels that wait run."""
+        """Runs deferred kernels."""
         from .program import settle_for_python  # which knows trees
 
         settle_for_python()
 
     @property
     def released(self) -> str:
-        """Why its memory may not be used any more; "" where it may."""
+        """The reason why its memory may not be used any more; "" if it may."""
         return self._top.tree.released
 
     def section(self, key: str) -> SectionSource:
-        """An array of the storage, as calls of kernels ask for it."""
+        """Returns an array of the storage, in the form that calls of kernels take."""
         return SectionSource(self, key)
 
 
 class SectionSource:
-    """An array of a tree's storage."""
+    """Handle to an array of a tree's storage."""
 
     is_lent = False
 
@@ -348,7 +353,7 @@ class SectionSource:
 
     @property
     def storage(self) -> Any:
-        """The array; LanguageError where the program, or the tree, has ended."""
+        """The array; LanguageError if the program, or the tree, has ended."""
         if self._structure.released:
             fail(f"a sparse field is gone: {self._structure.released}", ProgramRuntimeError)
         return self._structure.memory.arrays[self._key]

@@ -1,4 +1,4 @@
-"""Operations on arrays, as the interpreter asks for them: those of NumPy, or others that stand for them."""
+"""Arithmetic of the interpreter on arrays: NumPy's, or a replacement for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Array = np.ndarray[Any, Any]
 
 
 class AbstractArithmetic(ABC):
-    """The operations of the language on arrays and scalars."""
+    """Interface of the language's operations on arrays and scalars."""
 
     @abstractmethod
     def operation(self, op: str, *operands: Any) -> Any:
-        """An operation of one or two operands, element by element."""
+        """The result of an operation on one or two operands, element by element."""
 
     @abstractmethod
     def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
@@ -30,11 +30,11 @@ class AbstractArithmetic(ABC):
 
     @abstractmethod
     def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
-        """Update elements of which several may be one."""
+        """Updates elements in place; several indices may denote the same element."""
 
 
 class NumpyArithmetic(AbstractArithmetic):
-    """NumPy's."""
+    """Arithmetic of NumPy."""
 
     def operation(self, op: str, *operands: Any) -> Any:
         return OPS[op].numpy(*operands)

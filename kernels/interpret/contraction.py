@@ -1,6 +1,4 @@
-"""Sums of products, which the interpreter gives to BLAS: the terms of a matrix product are too many
-to be made first and added then.
-"""
+"""Sums of products, which the interpreter computes by BLAS: a matrix product has too many terms to store before they are added."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Factors = tuple[Load, Load]
 
 
 def contraction(loop: For) -> tuple[Factors, ...] | None:
-    """The factors whose products the loop adds up, if that is all it does, in floats."""
+    """The factors of a loop that only adds up products of floats; None for any other loop."""
     match loop.body:
         case (UpdateLocal() as update,):
             return factors(update)
@@ -27,7 +25,7 @@ def contraction(loop: For) -> tuple[Factors, ...] | None:
 
 
 def factors(update: UpdateLocal) -> tuple[Factors, ...] | None:
-    """The pairs of loads whose products are added, all floats of one dtype."""
+    """The pairs of loads whose products an update adds, all floats of one dtype; None for any other update."""
     return _products(update.value) if update.op == "add" else None
 
 
@@ -43,8 +41,9 @@ def _products(e: Expr) -> tuple[Factors, ...] | None:
 
 
 def contract(a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
-    """The sum of `a * b`, broadcast to `shape`, over its first `n_reduced` axes; axes along which
-    nothing differs have length 1 in the result.
+    """The sum of `a * b`, broadcast to `shape`, over its first `n_reduced` axes.
+
+    Axes along which no factor varies have length 1 in the result.
     """
     a, b = (x.reshape((1,) * (len(shape) - x.ndim) + x.shape) for x in (a, b))
     letters = ascii_letters[: len(shape)]
@@ -61,9 +60,9 @@ def contract(a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Arra
 
 
 def _product(a: Array, b: Array, axes: tuple[list[str], list[str], list[str]]) -> Array:
-    """The sum of products, where the axes of the factors and of the result are named.
+    """The sum of products, with named axes of the factors and of the result.
 
-    BLAS shares a product of a matrix and a vector out to threads, which cost more than it does. einsum takes one core.
+    BLAS runs a product of a matrix and a vector on several threads, which costs more than it saves. einsum uses one core.
     """
     in_a, in_b, kept = axes
     shared = [x for x in in_a if x in in_b]

@@ -1,4 +1,4 @@
-"""The interpreter as the executor of calls."""
+"""Executor that interprets calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .trees import run_on_trees
 
 
 class Interpreter(Executor):
-    """Runs calls at once: those of kernels on sparse fields as they were before they were lowered, on the fields themselves."""
+    """Runs calls at once; a kernel on sparse fields runs before sparse lowering, on the fields themselves."""
 
     def run(self, call: KernelCall) -> Any:
         settle()
@@ -29,8 +29,6 @@ class Interpreter(Executor):
 
 @contextmanager
 def interpret() -> Iterator[None]:
-    """Kernels called within the block run at once through the interpreter, also where a sequence is
-    being recorded.
-    """
+    """Runs kernels called within the block at once through the interpreter, also while a sequence is recorded."""
     with using(Interpreter()):
         yield

@@ -1,9 +1,7 @@
-"""The meaning of a kernel: its IR run on NumPy arrays, in place. The oracle of everything that is
-generated.
+"""Reference interpreter: runs the IR of a kernel on NumPy arrays, in place. It is the oracle for generated code.
 
-Every operation has the dtype of its node. Loops run one iteration after the other, or as NumPy
-lanes where that is provably the same (lanes.py); sums over lanes are then pairwise, so float
-results may differ by rounding from a loop in order.
+Every operation has the dtype of its node. Loops run one iteration after the other, or as NumPy lanes where that is provably
+equivalent (lanes.py). Sums over lanes are then pairwise, so float results may differ by rounding from a loop in order.
 """
 
 from __future__ import annotations
@@ -66,12 +64,13 @@ def run_kernel(
     scalars: Mapping[str, Any],
     arithmetic: AbstractArithmetic | None = None,
 ) -> None:
-    """Runs a kernel in place. `arrays` has an array for each of `ir.arrays` (none overlapping),
-    `scalars` a number for each of `ir.scalars`. IndexError where an index leaves its array,
-    AssertionError where an assertion fails. What the kernel prints goes to `sys.stdout`.
+    """Runs a kernel in place.
 
-    An array that is only read may be of a narrower dtype than the kernel's: its elements are
-    converted as they are read. `arithmetic`: NumPy's, where nothing else is given.
+    `arrays` has an array for each of `ir.arrays` (none overlapping), `scalars` a number for each of `ir.scalars`. IndexError if an
+    index leaves its array, AssertionError if an assertion fails. The kernel prints to `sys.stdout`.
+
+    A read-only array may have a narrower dtype than the kernel's: its elements are converted by each load. `arithmetic` defaults to
+    NumPy's.
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
@@ -98,7 +97,7 @@ class _Lane:
 
 @dataclass
 class AbstractRun:
-    """A run of a kernel on its arrays."""
+    """Run of a kernel on its arrays."""
 
     arrays: dict[str, Array]
     scalars: dict[str, Any]
@@ -170,12 +169,15 @@ class AbstractRun:
         self._end_locals(before)
 
     def _end_locals(self, before: set[str]) -> None:
-        """The end of a block before which there were these locals."""
+        """Ends a block: removes the locals other than `before`."""
         for name in set(self.local) - before:
             del self.local[name]
 
     def _for_uneven(self, s: For, extents: Array) -> None:
-        """A loop whose length differs from lane to lane: lanes over a box, of which those of no iteration are masked out."""
+        """Runs a loop whose length differs from lane to lane, as lanes over a box.
+
+        Lanes outside their iteration range are masked out.
+        """
         before, outer = set(self.local), self.mask
         self.origins[s.loop] = together(s.extent, {lane.loop for lane in self.lanes})
         origin = sum((self._index(x) for x in self.origins[s.loop]), np.int64(0))
@@ -195,14 +197,14 @@ class AbstractRun:
         del self.origins[s.loop]
 
     def _are_views(self, s: For, extent: int, loads: list[Load]) -> bool:
-        """Whether loads are within their arrays also in lanes that are masked out."""
+        """True if loads are within their arrays in all lanes, including masked ones."""
         self.lanes.append(_Lane(s.loop, 0, extent))
         found = [self._view_of_all(x) for x in loads]
         self.lanes.pop()
         return all(view is not None for view in found)
 
     def _view_of_all(self, x: Load) -> Array | None:
-        """What all lanes would load, masked out or not; None where some would leave the array."""
+        """The elements that all lanes would load, masked or not; None if some would leave the array."""
         try:
             return self._view(x.array, x.indices)
         except IndexError:
@@ -218,7 +220,7 @@ class AbstractRun:
         self.lanes.pop()
 
     def _width(self, x: Load) -> int:
-        """Elements of a load for one iteration of a loop inside the present lanes, at most."""
+        """The maximal number of elements that a load reads for one iteration of a loop inside the present lanes."""
         forms = [self._linear(i) for i in x.indices]
         loops = {loop for form in forms if form is not None for loop in form[1]}
         counts = [n.count for n in self.lanes if None in forms or n.loop in loops]
@@ -237,7 +239,7 @@ class AbstractRun:
         self.mask = outer
 
     def _while(self, s: While) -> None:
-        """Runs passes until no lane wants another one; lanes that do not are masked out."""
+        """Runs iterations until the condition is false in all lanes; lanes with a false condition are masked out."""
         outer, before = self.mask, set(self.local)
         while True:
             condition = self.value(s.condition)
@@ -267,7 +269,7 @@ class AbstractRun:
         self.local[name] = value
 
     def _begin_array(self, s: LocalArray) -> None:
-        """One array a lane: the last axis is that of its elements."""
+        """Creates one array for each lane; the last axis is that of its elements."""
         value = np.expand_dims(np.asarray(self.value(s.value)), -1)
         new = np.array(np.broadcast_to(value, (*self.shape, s.extent)))
         if self.mask is not None and s.name in self.local:
@@ -283,7 +285,7 @@ class AbstractRun:
         array[at] = value
 
     def _element_at(self, name: str, index: Expr) -> tuple[Any, ...]:
-        """The indices of one element a lane of a local array, which lanes further inside share."""
+        """The index of one element of a local array for each lane; lanes further inside share the array."""
         array = self.local[name]
         (at,) = self._checked_indices(name, (index,), array.shape[-1:])
         lanes = range(self.depth[name])
@@ -307,7 +309,7 @@ class AbstractRun:
         self.local[name] = self.arithmetic.operation(op, old, value)
 
     def _sum_of_products(self, s: UpdateLocal, new_axes: int) -> Array | None:
-        """None where that is not what is added, or the mask knows some of the terms only."""
+        """The sum of products that an update adds; None for other terms, or if the mask excludes only some of the terms."""
         pairs = factors(s) if new_axes else None
         if pairs is None or (self.mask is not None and np.ndim(self.mask) > self.depth[s.name]):
             return None
@@ -424,7 +426,7 @@ class AbstractRun:
         )
 
     def _gathered(self, name: str, indices: tuple[Expr, ...]) -> tuple[Any, ...]:
-        """Indices as integers or index arrays, checked; 0 for lanes that are masked out."""
+        """The checked indices as integers or index arrays; 0 for masked lanes."""
         return self._checked_indices(name, indices, self.arrays[name].shape)
 
     def _checked_indices(
@@ -443,7 +445,7 @@ class AbstractRun:
         return tuple(found)
 
     def _linear(self, x: Expr) -> tuple[int, dict[str, int]] | None:
-        """As `linear`, in terms of lanes."""
+        """The linear form of an expression, like `linear`, in terms of lanes."""
         form = linear(x)
         if form is None or not self.origins:
             return form
@@ -454,8 +456,7 @@ class AbstractRun:
         return form[0], {loop: c for loop, c in terms.items() if c}
 
     def _view(self, name: str, indices: tuple[Expr, ...]) -> Array | None:
-        """The elements for all lanes as a strided view with one axis per lane (length 1 where the
-        lane takes no part).
+        """The elements for all lanes, as a strided view with one axis for each lane (length 1 for a lane that does not appear).
 
         None unless each index is linear, with at most one lane in each and no lane in two.
         """
@@ -495,11 +496,11 @@ class AbstractRun:
 
 
 class _Run(AbstractRun):
-    """On plain arrays."""
+    """Run on plain arrays."""
 
 
 def printed(value: Any, dtype: DType, wanted: str) -> str:
-    """A value as C's printf writes it in the format `wanted` (see `Print`), or in that of its type."""
+    """A value formatted by C's printf in the format `wanted` (see `Print`), or in that of its type."""
     if dtype.is_float and np.isnan(value):
         return "-nan" if np.signbit(value) else "nan"
     wanted = wanted or default_format(dtype)
@@ -522,7 +523,7 @@ def out_of_range(name: str, axis: int, value: Any, extent: int) -> NoReturn:
 
 
 def _identity(op: str, dtype: np.dtype[Any]) -> Any:
-    """The value that changes nothing: what masked lanes contribute to an update."""
+    """The neutral element of an operation, which masked lanes contribute to an update."""
     neutral = OPS[op].neutral
     assert neutral is not None
     if dtype.kind == "f" or np.isfinite(neutral):

@@ -1,15 +1,17 @@
-"""Which loops of a kernel the interpreter may run as NumPy lanes, all iterations at once.
+"""Vectorisation analysis of the interpreter: loops that may run as NumPy lanes, all iterations at once.
 
-A loop is run as lanes only if that is provably the same as one iteration after the other:
-- every array written in it is either touched at elements that belong to one iteration alone (one
-  axis has the same index in all accesses, and that index changes with this loop and with no loop
-  inside it), or only updated, never read, with one operation;
+A loop runs as lanes only if that is provably equivalent to one iteration after the other:
+
+- every array written in it is accessed only at elements that belong to one iteration, or is only updated with one operation;
+- in the first case one axis has the same index in all accesses: it changes with this loop and with no loop inside it;
+- in the second case the array is never read;
 - every local from outside it is only read, or only updated with one operation and not read;
 - nothing is printed or asserted in it: that happens in order;
-- loops inside it are equally long in all lanes, or hold the sums of products of a triangle: these run over a box, in which other
-  iterations are masked out: BLAS takes far less for twice the terms.
-A while loop in it runs as long as any lane wants to.
-Updates then happen in another order, which for floating-point sums and products is a reassociation.
+- loops inside it are equally long in all lanes, or contain the sums of products of a triangle. These run over a box with the other
+  iterations masked out: BLAS takes far less for twice the terms.
+
+A while loop in it runs until its condition is false in all lanes. The order of updates changes, which for floating-point sums and
+products is a reassociation.
 """
 
 from __future__ import annotations
@@ -46,8 +48,10 @@ from .contraction import contraction
 
 @dataclass(frozen=True)
 class LanePlan:
-    """`is_vector`: may run as lanes. `inner_lanes`: the most lanes that loops inside it need for
-    each of its iterations.
+    """Plan of one loop.
+
+    `is_vector`: it may run as lanes. `inner_lanes`: the maximal number of lanes that loops inside it need for each of its
+    iterations.
     """
 
     is_vector: bool
@@ -66,8 +70,9 @@ def plan_lanes(body: tuple[Stmt, ...]) -> Plans:
 def _plan_block(
     body: Iterable[Stmt], declared: frozenset[str], plans: Plans, longest: Mapping[str, int]
 ) -> int:
-    """Plans every loop of a block, and gives the most lanes the block needs. `declared` are the
-    locals of before, `longest` the most iterations of the loops around.
+    """Plans every loop of a block, and returns the maximal number of lanes that the block needs.
+
+    `declared` are the earlier locals, `longest` the maximal iteration counts of the enclosing loops.
     """
     lanes = 1
     for statement in body:
@@ -105,7 +110,7 @@ def _plan_loop(
 
 
 def _most(extent: Expr, longest: Mapping[str, int]) -> int:
-    """The most iterations of a loop, at least 1; 1 where that is not known."""
+    """The maximal iteration count of a loop, at least 1; 1 if it is unknown."""
     const, terms = linear(unclamped(extent)) or (1, {})
     if any(loop not in longest for loop in terms):
         return 1
@@ -113,7 +118,7 @@ def _most(extent: Expr, longest: Mapping[str, int]) -> int:
 
 
 def unclamped(extent: Expr) -> Expr:
-    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
+    """An extent without `max(.., 0)`, since a loop with a negative extent does not run either."""
     match extent:
         case Binary("max", a, Const(value=0)) | Binary("max", Const(value=0), a):
             return a
@@ -173,7 +178,7 @@ def _is_private(accesses: list[tuple[Expr, ...]], loop: str, inside: set[str]) -
 def linear(x: Expr) -> tuple[int, dict[str, int]] | None:
     """`(constant, {loop: coefficient})` of an integer expression linear in loop indices; None for any other.
 
-    Not `to_affine`, which code generation rests on: the reference does not share its mistakes.
+    It is independent of `to_affine`, which code generation uses, so that the reference does not share its errors.
     """
     match x:
         case Const(value=int(value)):
@@ -210,7 +215,7 @@ def _combined(
 
 
 def _extents_allow(loop: For, plans: Plans) -> bool:
-    """Loops inside run equally long in all lanes, or may differ."""
+    """True if the loops inside run equally long in all lanes, or may differ in length."""
     for s in nested_statements(loop.body):
         if not isinstance(s, For):
             continue
@@ -224,7 +229,10 @@ def _extents_allow(loop: For, plans: Plans) -> bool:
 
 
 def _may_differ(loop: For, plans: Plans) -> bool:
-    """Whether a loop over a part of a triangle adds up products inside: as many terms again cost less than many short steps."""
+    """True if a loop over part of a triangle contains a sum of products.
+
+    Twice the terms then cost less than many short iterations.
+    """
     inside = (s for s in nested_statements(loop.body) if isinstance(s, For))
     return (
         plans[id(loop)].is_vector
@@ -234,8 +242,9 @@ def _may_differ(loop: For, plans: Plans) -> bool:
 
 
 def together(extent: Expr, lanes: Collection[str]) -> tuple[str, ...]:
-    """The loops among those that run as lanes by whose index a loop is the shorter: over its own index plus theirs it ends, with
-    all lanes, at one place.
+    """The lane loops whose index shortens a loop one for one; empty if the extent depends on lanes in another way.
+
+    Over the sum of its own index and theirs, the loop ends at the same value in all lanes.
     """
     form = linear(unclamped(extent))
     terms = {} if form is None else {x: c for x, c in form[1].items() if x in lanes}

@@ -1,8 +1,9 @@
-"""A kernel as a function of LLVM: loops over scalars in program order, for what takes too long to interpret.
+"""LLVM backend of the reference: a kernel as scalar loops in program order, for kernels too slow to interpret.
 
-What it computes is what the interpreter computes, but for the order in which lanes add up; it prints nothing. An index outside
-its array ends the function: it returns the number of the place, 1 for the first of `Compiled.places`, and leaves the index in
-`at[0]`; 0 is well. So does an assertion that fails. Nothing of code generation is used: this is what says whether that is right.
+Results equal the interpreter's, except for the order of sums over lanes; nothing is printed. An index outside its array ends the
+function: it returns the number of the check, 1 for the first of `Printed.places`, and stores the index in `at[0]`. It returns 0 on
+success. A failed assertion ends it in the same way. The module shares no code with code generation, since it is the reference for
+it.
 """
 
 from __future__ import annotations
@@ -69,32 +70,33 @@ NAME = "run"
 
 @dataclass(frozen=True)
 class Place:
-    """An index that may leave its array: an axis of an array of `extent` elements along it."""
+    """Bounds check: one axis of an array, of `extent` elements along it."""
 
     array: str
     axis: int
     extent: int
 
     def fail(self, index: int) -> NoReturn:
-        """Raises the IndexError of an index there."""
+        """Raises the IndexError for an index outside."""
         out_of_range(self.array, self.axis, index, self.extent)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An assertion."""
+    """Check of an assertion."""
 
     text: str
 
     def fail(self, index: int) -> NoReturn:
-        """Raises its AssertionError, without the values that it would name."""
+        """Raises the AssertionError, without the values of its message."""
         raise failed_assertion(self.text)
 
 
 @dataclass(frozen=True)
 class Printed:
-    """The text of a module with the function NAME. Its arguments are the places of the arrays, the scalars of the kernel (a bool as
-    a byte), and `at`, the place of one int64.
+    """Text of an LLVM module with the function NAME.
+
+    Its arguments are the addresses of the arrays, the scalars of the kernel (a bool as a byte), and `at`, the address of one int64.
     """
 
     text: str
@@ -104,10 +106,10 @@ class Printed:
 def print_llvm(
     ir_: KernelIR, held: Mapping[str, DType] | None = None, *, is_moved: bool = False
 ) -> Printed:
-    """The kernel on arrays of its own types, but for those in `held`: what is only read may be narrower. Equal kernels that
-    differ in names alone give equal texts.
+    """Prints a kernel as an LLVM module. Equal kernels with different names have equal texts.
 
-    Where it `is_moved`, results that were rounded are moved by a unit in the last place (moved.py); `at` holds the seed then.
+    Arrays have the kernel's types, except those in `held`: a read-only array may be narrower. If `is_moved`, rounded results are
+    moved by a unit in the last place (moved.py); `at` then contains the seed.
     """
     writer = _Writer(ir_, held or {}, is_moved)
     writer.block(ir_.body)
@@ -116,7 +118,7 @@ def print_llvm(
 
 
 def can_print(kernel: KernelIR) -> bool:
-    """Whether all types of a kernel are those of machines: arithmetic on f16 is NumPy's."""
+    """True if a kernel has no f16, whose arithmetic is NumPy's and no machine type's."""
     types = [p.dtype for p in kernel.arrays] + [p.dtype for p in kernel.scalars]
     for s in nested_statements(kernel.body):
         for e in children(s):
@@ -126,7 +128,7 @@ def can_print(kernel: KernelIR) -> bool:
 
 @dataclass
 class _Array:
-    """Where an array is, of elements of type `dtype`; one of the kernel's own has one axis."""
+    """Address, shape and element type of an array; a local array of the kernel has one axis."""
 
     place: Value
     shape: tuple[int, ...]
@@ -255,7 +257,7 @@ class _Writer:
         self.build.position_at_end(after)
 
     def _begin_array(self, s: LocalArray) -> None:
-        """All its elements begin as the value."""
+        """Emits a loop that sets all elements of a local array to the value."""
         self._check(s.value)
         value, dtype = self.value(s.value), s.value.dtype
         known = self.arrays.get(s.name)
@@ -293,7 +295,7 @@ class _Writer:
         put(self.build, value, dtype, place, array.dtype)
 
     def _local(self, name: str, dtype: DType) -> Value:
-        """Where a local is. It is zero before it is set, so that what a program leaves open is the same each time."""
+        """The address of a local. It is zero before its first assignment, so that undefined values are reproducible."""
         if (name, dtype) not in self.locals:
             place = self._reserved(type_of(dtype))
             with self.entry.goto_block(self.entry.block):
@@ -302,14 +304,14 @@ class _Writer:
         return self.locals[name, dtype]
 
     def _reserved(self, kind: Any, n: int | None = None) -> Value:
-        """Room on the stack, once a call."""
+        """Allocates stack memory once for each call of the function."""
         self.entry.position_before(self.entry.block.terminator)
         return self.entry.alloca(kind, size=None if n is None else max(n, 1))
 
     # --- indices
 
     def _check(self, x: Expr) -> None:
-        """Tests for every load of an expression, what is inside an index first."""
+        """Emits bounds checks for every load of an expression, inner indices first."""
         for load in reversed([e for e in walk(x) if isinstance(e, Load | LocalElement)]):
             if isinstance(load, Load):
                 self._check_indices(load.array, load.indices)
@@ -332,7 +334,7 @@ class _Writer:
             self._leave_unless(is_inside, index)
 
     def _leave_unless(self, condition: Value, index: Value | None = None) -> None:
-        """Ends the call at the last of the places where the condition does not hold."""
+        """Ends the function with the number of the last check, unless the condition is true."""
         leaving, going = (self.function.append_basic_block(x) for x in ("leave", "go"))
         self.build.cbranch(condition, going, leaving)
         self.build.position_at_end(leaving)
@@ -351,7 +353,7 @@ class _Writer:
     # --- expressions
 
     def value(self, x: Expr) -> Value:
-        """What an expression is; within a statement, one that is there twice is computed once."""
+        """The LLVM value of an expression; within a statement a shared expression is computed once."""
         known = self.values.get(id(x))
         if known is None:
             known = self.values[id(x)] = self._value(x)

@@ -1,4 +1,7 @@
-"""The operations of the language in LLVM: what kernels/interpret/kernel.py has NumPy do, on one element at a time."""
+"""Operations of the language in LLVM, on one element at a time.
+
+They are the counterpart of the NumPy operations in kernels/interpret/kernel.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _BITS = {"and": "and_", "or": "or_", "bit_and": "and_", "bit_or": "or_", "bit_xo
 
 
 def type_of(dtype: DType) -> Any:
-    """The type of a value. A bool is a bit, and a byte in memory."""
+    """The LLVM type of a value. A bool is a bit here, and a byte in memory."""
     if dtype is DType.bool_:
         return BIT
     return _FLOATS[dtype] if dtype.is_float else ir.IntType(8 * dtype.size_bytes)
@@ -35,14 +38,14 @@ def stored_type(dtype: DType) -> Any:
 
 
 def constant(value: Any, dtype: DType) -> Value:
-    """A number as a value."""
+    """A number as an LLVM value."""
     if dtype.is_float:
         return ir.Constant(type_of(dtype), float(value))
     return ir.Constant(type_of(dtype), int(value))
 
 
 def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """An operation of two values of one type that gives a third."""
+    """The result of an operation on two values of one type."""
     if op in _BITS:
         return getattr(build, _BITS[op])(a, b)
     if op in ("min", "max"):
@@ -61,7 +64,7 @@ def operation(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def unary(build: Any, op: str, x: Value, of: DType, dtype: DType) -> Value:
-    """An operation of one value of type `of` that gives one of type `dtype`."""
+    """The result of an operation on a value of type `of`, as a value of type `dtype`."""
     zero = constant(0, of)
     match op:
         case "not" | "bit_not":
@@ -92,7 +95,7 @@ def unary(build: Any, op: str, x: Value, of: DType, dtype: DType) -> Value:
 
 
 def compare(build: Any, op: str, a: Value, b: Value, of: DType) -> Value:
-    """Whether a comparison holds. Nothing but != does of NaN."""
+    """The result of a comparison. With a NaN only != is true."""
     sign = _SIGNS[op]
     if of.is_float:
         return (build.fcmp_unordered if op == "ne" else build.fcmp_ordered)(sign, a, b)
@@ -120,7 +123,7 @@ def convert(build: Any, x: Value, of: DType, dtype: DType) -> Value:
 
 
 def loaded(build: Any, place: Value, held: DType, dtype: DType) -> Value:
-    """The element at a place, whose array has type `held`, as a value of type `dtype`."""
+    """The element at an address, whose array has type `held`, as a value of type `dtype`."""
     x = build.load(place)
     if held is DType.bool_:
         x = build.icmp_unsigned("!=", x, ir.Constant(BYTE, 0))
@@ -128,13 +131,13 @@ def loaded(build: Any, place: Value, held: DType, dtype: DType) -> Value:
 
 
 def put(build: Any, x: Value, of: DType, place: Value, held: DType) -> None:
-    """Store a value of type `of` at a place, whose array has type `held`."""
+    """Stores a value of type `of` at an address, whose array has type `held`."""
     x = convert(build, x, of, held)
     build.store(build.zext(x, BYTE) if held is DType.bool_ else x, place)
 
 
 def call(build: Any, name: str, dtype: DType, *given: Value) -> Value:
-    """A call of a function of the C library, or of LLVM, on floats of one type."""
+    """The result of a function of the C library, or of LLVM, on floats of one type."""
     kind = type_of(dtype)
     signature = ir.FunctionType(kind, [kind] * len(given))
     if name.startswith("llvm."):
@@ -149,7 +152,7 @@ def _function(op: str, dtype: DType) -> str:
 
 
 def _extreme(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """As NumPy: of a NaN and a number the NaN."""
+    """The "min" or "max" as in NumPy: NaN if an operand is NaN."""
     is_first = compare(build, "lt" if op == "min" else "gt", a, b, dtype)
     if dtype.is_float:
         is_first = build.or_(is_first, build.fcmp_unordered("uno", a, a))
@@ -174,7 +177,7 @@ def _of_floats(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """NumPy's // and %, which are exact where a / b is rounded to a whole number (npy_divmod)."""
+    """The // or % of floats as in NumPy, which stay exact where a / b is rounded to a whole number (npy_divmod)."""
     zero, one = constant(0, dtype), constant(1, dtype)
     rest = build.frem(a, b)
     has_rest = build.fcmp_unordered("!=", rest, zero)
@@ -197,7 +200,10 @@ def _floored(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _shifted(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """As NumPy: beyond all bits are those that move in, where LLVM leaves the value open, and an index may be one."""
+    """A shift as in NumPy: a shift beyond all bits gives the bits that are shifted in.
+
+    LLVM leaves this value undefined, and an index may depend on it.
+    """
     n_bits = 8 * dtype.size_bytes
     is_within = build.icmp_unsigned("<", b, constant(n_bits, dtype))
     if op == "shr" and dtype.is_signed:
@@ -207,8 +213,9 @@ def _shifted(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _whole(build: Any, x: Value, of: DType, dtype: DType) -> Value:
-    """A float as an integer. One that the type does not hold gives what x86 gives, where LLVM leaves the value open, and an index
-    may be one.
+    """A float converted to an integer. Out of range the result is x86's.
+
+    LLVM leaves this value undefined, and an index may depend on it.
     """
     is_word = dtype.size_bytes == 8 or dtype is DType.u32
     if dtype is not DType.u64:
@@ -222,7 +229,7 @@ def _whole(build: Any, x: Value, of: DType, dtype: DType) -> Value:
 
 
 def _truncated(build: Any, x: Value, of: DType, is_word: bool) -> Value:
-    """As an i64 where it `is_word`, else as an i32; the least of them where that does not hold the number."""
+    """A float truncated to an i64 if `is_word`, else to an i32; out of range the least integer of that type."""
     to = DType.i64 if is_word else DType.i32
     least = to.range[0]
     is_held = build.and_(
@@ -233,7 +240,7 @@ def _truncated(build: Any, x: Value, of: DType, is_word: bool) -> Value:
 
 
 def _quotient(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
-    """Of integers: by 0 it is 0, and by -1 it wraps around, where LLVM leaves both open."""
+    """The quotient or remainder of integers: 0 for a divisor of 0, wrapped for a divisor of -1. LLVM leaves both undefined."""
     zero, one = constant(0, dtype), constant(1, dtype)
     by_zero = compare(build, "eq", b, zero, dtype)
     is_mod = op in ("raw_mod", "mod")
@@ -258,7 +265,10 @@ def _quotient(build: Any, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _power(build: Any, a: Value, b: Value, dtype: DType) -> Value:
-    """By squares, a step for each bit of the exponent; a negative one gives the quotient rounded towards zero."""
+    """An integer power by repeated squaring, one step for each bit of the exponent.
+
+    A negative exponent gives the quotient rounded towards zero.
+    """
     zero, one = constant(0, dtype), constant(1, dtype)
     power, square = one, a
     for bit in range(8 * dtype.size_bytes):

@@ -1,12 +1,12 @@
-"""Results of floating-point operations moved by a unit in the last place, up or down at random: Monte Carlo arithmetic.
+"""Monte Carlo arithmetic: rounded floating-point results are moved by a unit in the last place, up or down at random.
 
-A run in which every result that was rounded is moved so is one of the runs that rounding allows: sums in another order and
-products that are contracted round elsewhere, and lie as near. What several such runs differ by says how far the program carries
-rounding (Parker, Monte Carlo arithmetic, 1997; CADNA, Jezequel and Chesneaux, 2008; Verificarlo, Denis et al., 2016). Results that
-are exact stay, as in CADNA: sums of small whole numbers are the same in any order.
+Each such run is one of the runs that rounding allows: reordered sums and contracted products round differently, with equal
+accuracy. The spread of several runs measures the program's error propagation (Parker, Monte Carlo arithmetic, 1997; CADNA, Jezequel
+and Chesneaux, 2008; Verificarlo, Denis et al., 2016). Exact results are not moved, as in CADNA: sums of small whole numbers are the
+same in any order.
 
-The numbers are those of a counter that begins at a seed, mixed: equal seeds give equal results. In LLVM it costs some ten
-instructions an operation; for NumPy arrays there is a generator of NumPy's.
+The random numbers are a mixed counter that starts at a seed, so equal seeds give equal results. In LLVM this costs some ten
+instructions an operation. NumPy arrays use a generator of NumPy.
 """
 
 from __future__ import annotations
@@ -54,21 +54,19 @@ def rounds(op: str, dtype: DType) -> bool:
 
 
 def mixed(seed: int, k: int) -> int:
-    """The seed of the k-th part of what has a seed: 63 bits."""
+    """The k-th seed derived from a seed: 63 bits."""
     z = (seed * _FACTOR + (k + 1) * _STEP) % 2**64
     return (z ^ (z >> 32)) * _FACTOR % 2**64 >> 1
 
 
 class Mover:
-    """Writes what moves a result into a function of LLVM, whose counter is at `place`."""
+    """Emits the LLVM code that moves a result; its counter is at the address `place`."""
 
     def __init__(self, build: Any, place: Value) -> None:
         self._build, self._place = build, place
 
     def moved(self, op: str, found: Value, operands: tuple[Value, ...], dtype: DType) -> Value:
-        """The result of an operation that `rounds`, which stays where it is exact, zero, infinite, or so small that it is no
-        normal number.
-        """
+        """The moved result of an operation that `rounds`. An exact, zero, infinite or subnormal result is not moved."""
         build = self._build
         word = ir.IntType(8 * dtype.size_bytes)
         size = call(build, "llvm.fabs", dtype, found)
@@ -88,7 +86,7 @@ class Mover:
         return build.bitcast(build.add(build.bitcast(found, word), step), type_of(dtype))
 
     def _step(self, word: Any) -> Value:
-        """1 or -1."""
+        """A random 1 or -1."""
         build = self._build
         counter = build.add(build.load(self._place), ir.Constant(WORD, _STEP))
         build.store(counter, self._place)
@@ -133,7 +131,7 @@ class ArrayMover(AbstractArithmetic):
         self._rng = np.random.default_rng(seed)
 
     def operation(self, op: str, *operands: Any) -> Any:
-        """A result of NumPy's, moved where it was rounded."""
+        """A result of NumPy, moved if it was rounded."""
         found = OPS[op].numpy(*operands)
         dtype = np.asarray(found).dtype
         if dtype.kind != "f" or op in _EXACT:
@@ -143,8 +141,10 @@ class ArrayMover(AbstractArithmetic):
         return self._moved(found, wide != found)
 
     def reduced(self, op: str, terms: Array, axis: tuple[int, ...], keepdims: bool = False) -> Any:
-        """A reduction of terms along axes. That of a sum of n is moved as far as its partial sums would be, on the average: by
-        eps * sqrt(n) of the sum, or of the root of the sum of squares, where that is larger.
+        """A moved reduction of terms along axes.
+
+        A sum of n terms moves as far as its partial sums would on average: by eps * sqrt(n) of the sum, or of the root of the sum
+        of squares, whichever is larger.
         """
         found = OPS[op].ufunc.reduce(terms, axis=axis, dtype=terms.dtype, keepdims=keepdims)
         if terms.dtype.kind != "f" or op not in ("add", "mul"):
@@ -160,7 +160,7 @@ class ArrayMover(AbstractArithmetic):
         return self._shifted(found, size, n)
 
     def contracted(self, a: Array, b: Array, shape: tuple[int, ...], n_reduced: int) -> Array:
-        """The result of `contract`, moved likewise."""
+        """The result of `contract`, moved like a reduction."""
         found = contract(a, b, shape, n_reduced)
         if found.dtype.kind != "f":
             return found
@@ -174,7 +174,7 @@ class ArrayMover(AbstractArithmetic):
         return moved
 
     def scattered(self, op: str, array: Array, indices: tuple[Array, ...], values: Array) -> None:
-        """NumPy's scatter, each element moved once."""
+        """Updates elements like NumPy's scatter, then moves each element once."""
         OPS[op].ufunc.at(array, indices, values)
         if array.dtype.kind == "f" and op not in _EXACT:
             array[indices] = self._moved(array[indices], True)
@@ -195,6 +195,6 @@ class ArrayMover(AbstractArithmetic):
 
 
 def _is_whole(x: Array, most: float) -> bool:
-    """True if all are whole numbers, and sums of them as large as `most` at the most are exact."""
+    """True if all are whole numbers, and sums of them up to `most` are exact."""
     is_small = most < 2.0 ** (np.finfo(x.dtype).nmant + 1)
     return bool(is_small) and bool((np.rint(x) == x).all())

@@ -1,4 +1,4 @@
-"""The calls of a recorded sequence, interpreted one after the other."""
+"""Reference run of a recorded sequence: interprets its calls one after the other."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def initial_arrays(
     recording: Recording,
     arrays: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """What the calls of a recording run on: copies of arrays that any of them writes, temporaries of zeros, and the other arrays
-    themselves.
+    """The initial arrays of a recording.
+
+    They are copies of arrays that a call writes, temporaries of zeros, and the other arrays themselves.
     """
     written = {name for call in recording.calls for name in written_by(call)}
     found: dict[str, Array] = {}
@@ -44,7 +45,7 @@ def run_calls(
     scalars: Mapping[str, Any],
     run: RunKernel = run_kernel,
 ) -> None:
-    """All calls of a recording in place, on what `initial_arrays` gives."""
+    """Runs all calls of a recording in place, on the arrays of `initial_arrays`."""
     numbers = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in recording.scalars}
     for call in recording.calls_in_order():
         run(
@@ -58,6 +59,6 @@ def run_calls(
 
 
 def written_by(call: Call) -> set[str]:
-    """Arrays of the sequence that a call writes."""
+    """The arrays of the sequence that a call writes."""
     names = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     return {names[array] for array in written_in(call.ir.body)}

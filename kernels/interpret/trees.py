@@ -1,6 +1,7 @@
-"""The meaning of kernels on sparse fields: one iteration after the other, on the storage as Python changes it.
+"""Reference interpreter for kernels on sparse fields.
 
-It shares nothing with kernels/sparse/lower.py but the layout: it is what lowered and compiled kernels are compared with.
+It runs one iteration after the other, on the storage with its operations from Python. It shares only the layout with
+kernels/sparse/lower.py, since it is the reference for lowered and compiled kernels.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def run_on_trees(
     scalars: Mapping[str, Any],
     trees: Mapping[str, TreeStorage],
 ) -> None:
-    """Runs a kernel in place; arrays that are sparse fields are `FieldView`s. Raises as `run_kernel` does, and IndexError where
-    cells outside are activated.
+    """Runs a kernel in place; arrays that are sparse fields are `FieldView`s.
+
+    Raises the errors of `run_kernel`, and IndexError if a cell outside is activated.
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
@@ -47,7 +49,7 @@ def run_on_trees(
 
 
 class _TreeRun(AbstractRun):
-    """On sparse fields and plain arrays."""
+    """Run on sparse fields and plain arrays."""
 
     def __init__(self, *args: Any, trees: dict[str, TreeStorage]) -> None:
         super().__init__(*args)

@@ -1,4 +1,4 @@
-"""How long a kernel takes to interpret and, compiled, to run: estimates that choose between the two."""
+"""Cost estimates of a kernel, interpreted and compiled, to choose between the two."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True)
 class Work:
-    """Nanoseconds of one run, interpreted and compiled. Lengths that are known only from data are guessed, see `_Counter`."""
+    """Nanoseconds of one run, interpreted and compiled. Lengths that depend on data are estimated, see `_Counter`."""
 
     interpreted_ns: float
     compiled_ns: float
 
 
 def n_nodes(ir: KernelIR) -> int:
-    """Nodes of all expressions of a kernel."""
+    """The number of expression nodes of a kernel."""
     return sum(1 for s in nested_statements(ir.body) for e in children(s) for _ in walk(e))
 
 
 def work_of(ir: KernelIR) -> Work:
-    """The work of one call."""
+    """The estimated work of one call."""
     longest = max((n for p in ir.arrays for n in p.shape), default=1)
     counter = _Counter(plan_lanes(ir.body), longest)
     return counter.block(ir.body, 1.0, 1.0, {})
@@ -71,7 +71,7 @@ class _Counter:
     def block(
         self, body: tuple[Stmt, ...], steps: float, lanes: float, middles: Mapping[str, float]
     ) -> Work:
-        """The work of statements that run `steps` times in `lanes` each; `middles` are typical values of the loops around."""
+        """The work of statements that run `steps` times in `lanes` each; `middles` are typical indices of the enclosing loops."""
         interpreted_ns = compiled_ns = 0.0
         for s in body:
             nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
@@ -98,7 +98,10 @@ class _Counter:
         return self.block(s.body, steps * chunks, lanes * extent / chunks, inside)
 
     def _extent(self, x: Expr, times: float, middles: Mapping[str, float]) -> float:
-        """The typical length of a loop that is begun so many times. What is read from arrays are lists, which share the longest."""
+        """The typical length of a loop that is entered `times` times.
+
+        Lengths read from arrays count as lists that share the longest extent.
+        """
         known = max(0.0, self._typical(x, middles))
         parts = list(walk(x))
         is_read = any(isinstance(y, Load | LocalElement) for y in parts)

@@ -1,4 +1,4 @@
-"""What a task accesses, and which elements of it: states, index maps, guards, and boxes around what is touched."""
+"""Memory accesses of tasks: states, index maps, guards, and bounding boxes of the elements that are touched."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ StateKind = Literal["value", "mask", "list", "allocator"]
 
 @dataclass(frozen=True, order=True)
 class State:
-    """One thing that tasks read and write: the values of an array, or the mask, list or allocator
-    of a sparse field.
-    """
+    """State that tasks read and write: the values of an array, or the mask, list or allocator of a sparse field."""
 
     kind: StateKind
     name: str
@@ -31,11 +29,13 @@ class State:
 
 @dataclass(frozen=True)
 class AxisMap:
-    """One axis of an index: `floor(affine / divisor)`.
+    """Index map of one axis: `floor(affine / divisor)`.
 
-    None where it is computed from values; then `window` may say that it is a local of the body plus a constant from least
-    to largest: (local, least, largest). `through` a list, the number that the list has in its first row stands in `affine` for
-    the loop that runs over the list: no two are equal, so that two indices through one list are equal where these are.
+    `affine` is None where the index is computed from values. Then `window` may give it as a local of the body plus a constant from
+    least to largest: (local, least, largest).
+
+    With `through`, a list, the loop that runs over the list stands in `affine` for the number in the list's first row. No two of
+    these numbers are equal. So two indices through one list are equal where their affine parts are.
     """
 
     affine: Affine | None
@@ -45,15 +45,16 @@ class AxisMap:
 
     @property
     def plain(self) -> Affine | None:
-        """The affine index in memory; None where it is another."""
+        """The affine index in memory; None where the index is no affine one."""
         return self.affine if self.divisor == 1 and not self.through else None
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The iterations in which an access happens: no others than those in `bounds` (low <= affine < high) and `residues`.
+    """Guard of an access: it happens only in iterations within `bounds` (low <= affine < high) and `residues`.
 
-    `data` are the numbers of the sites whose values decide as well. `is_exact`: it happens in all of these iterations.
+    `data` are the numbers of the accesses whose values take part in the condition. `is_exact`: it happens in all of these
+    iterations.
     """
 
     bounds: tuple[tuple[Affine, int, int], ...] = ()
@@ -67,8 +68,9 @@ ALWAYS = Guard()
 
 @dataclass(frozen=True)
 class AccessSet:
-    """The elements of one state that an access touches while `loops` run over `domain`: those that `index` maps an iteration
-    within `guard` to.
+    """Access set: the elements of one state that an access touches while `loops` run over `domain`.
+
+    `index` maps each iteration within `guard` to an element.
     """
 
     domain: Domain
@@ -78,7 +80,7 @@ class AccessSet:
 
     @property
     def moves(self) -> bool:
-        """Whether it may be other elements in other steps of a repeat."""
+        """True if the elements may differ between steps of a repeat."""
         steps = {loop.name for loop in self.loops if loop.is_step}
         affine = [x.affine for x in self.index if x.affine is not None]
         affine += [x for x, _, _ in self.guard.bounds] + [r.affine for r in self.guard.residues]
@@ -87,24 +89,24 @@ class AccessSet:
 
 @dataclass(frozen=True)
 class Access:
-    """One indexed use of an array: an affine index per axis, or None where the index is not affine."""
+    """Access of an array: an affine index per axis, or None where the index is not affine."""
 
     array: str
     axes: tuple[Affine | None, ...]
 
 
 def access_of(load: Load) -> Access:
-    """The access that a load makes."""
+    """Returns the access that a load makes."""
     return Access(load.array, tuple(to_affine(i) for i in load.indices))
 
 
 def index_loops(access: Access) -> set[str]:
-    """Loops that take part in an affine access."""
+    """Returns the loops whose indices occur in an access."""
     return {loop for axis in access.axes if axis is not None for loop, _ in axis.terms}
 
 
 def maps_of(axes: tuple[Affine | None, ...]) -> tuple[AxisMap, ...]:
-    """The index maps of an access whose axes are affine or not known."""
+    """Returns the index maps of an access; an axis is None where its index is not affine."""
     return tuple(map(AxisMap, axes))
 
 
@@ -124,27 +126,28 @@ def flat_strides(access: Access, array: ArrayInfo) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Region:
-    """A box that contains all elements touched (inclusive bounds per axis); `is_exact`: it
-    contains no others.
-    """
+    """Bounding box of the touched elements, with inclusive bounds per axis. `is_exact`: the box contains no other elements."""
 
     bounds: tuple[tuple[int, int], ...]
     is_exact: bool
 
     def covers(self, other: Region) -> bool:
-        """Whether every element of `other` is surely touched."""
+        """True if every element of `other` is surely touched."""
         return self.is_exact and all(
             a[0] <= b[0] and b[1] <= a[1] for a, b in zip(self.bounds, other.bounds, strict=True)
         )
 
 
 def whole(shape: tuple[int, ...]) -> Region:
-    """All of an array."""
+    """Returns the region of a whole array."""
     return Region(tuple((0, n - 1) for n in shape), True)
 
 
 def hull(regions: Sequence[Region]) -> Region | None:
-    """A box around several regions, exact only of one: a union of boxes may have gaps. None of nothing."""
+    """Returns a bounding box of several regions; None for no regions.
+
+    It is exact only for a single exact region: a union of boxes may have gaps.
+    """
     if len(regions) <= 1:
         return regions[0] if regions else None
     axes = zip(*(r.bounds for r in regions), strict=True)
@@ -152,7 +155,7 @@ def hull(regions: Sequence[Region]) -> Region | None:
 
 
 def is_dense(axis: Affine, extents: Mapping[str, int]) -> bool:
-    """Whether every integer between the bounds is reached (mixed radix without gaps)."""
+    """True if the affine index takes every integer between its bounds (mixed radix without gaps)."""
     span = 1
     for coefficient, n in sorted((abs(c), extents[name]) for name, c in axis.terms):
         if coefficient > span:

@@ -1,4 +1,4 @@
-"""Affine index expressions, and the integer questions that dependence tests ask about them."""
+"""Affine index expressions, and decision procedures for bounded linear integer systems, which dependence tests use."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Affine:
 
 
 def constant(value: int) -> Affine:
-    """The affine expression with no loop in it."""
+    """Returns the affine expression without loops."""
     return Affine(value, ())
 
 
 def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
-    """`sum(factor * affine)`."""
+    """Returns `sum(factor * affine)`."""
     const, terms = 0, dict[str, int]()
     for factor, part in parts:
         const += factor * part.const
@@ -45,9 +45,7 @@ def combine(parts: Iterable[tuple[int, Affine]]) -> Affine:
 
 
 def to_affine(e: Expr) -> Affine | None:
-    """`e` as an affine function of loop indices; None where it is not one (parameters and loads
-    are not).
-    """
+    """Returns `e` as an affine function of loop indices; None where it is none. Parameters and loads are not affine."""
     match e:
         case Const():
             return constant(int(e.value)) if isfinite(e.value) and e.value == int(e.value) else None
@@ -66,7 +64,7 @@ def to_affine(e: Expr) -> Affine | None:
 
 
 def expression(affine: Affine, dtype: DType) -> Expr:
-    """`affine` as an expression of loop indices of this type, what is added before what is taken away."""
+    """Returns `affine` as an expression of loop indices of this type: positive terms, then negative ones, then the constant."""
     parts: list[Expr] = []
     for loop, step in sorted(affine.terms, key=lambda term: term[1] < 0):
         index: Expr = LoopIndex(loop, dtype)
@@ -84,7 +82,7 @@ def expression(affine: Affine, dtype: DType) -> Expr:
 
 
 def unclamped(extent: Expr) -> Expr:
-    """An extent without `max(.., 0)`: a loop over less than nothing does not run either."""
+    """Returns an extent without `max(.., 0)`: a loop with a negative extent does not run either."""
     match extent:
         case Binary(op="max", a=a, b=Const(value=0)) | Binary(op="max", a=Const(value=0), b=a):
             return a
@@ -117,7 +115,7 @@ def _binary(op: str, a: Affine, b: Affine) -> Affine | None:
 
 
 def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
-    """`affine` with its loops renamed; loops not listed keep their names."""
+    """Returns `affine` with its loops renamed; other loops keep their names."""
     return combine(
         [(c, Affine(0, ((loops.get(n, n), 1),))) for n, c in affine.terms]
         + [(1, constant(affine.const))]
@@ -125,17 +123,17 @@ def rename(affine: Affine, loops: Mapping[str, str]) -> Affine:
 
 
 def without(affine: Affine, names: Collection[str]) -> Affine:
-    """`affine` without what these loops add."""
+    """Returns `affine` without the terms of these loops."""
     return Affine(affine.const, tuple(t for t in affine.terms if t[0] not in names))
 
 
 def drop_unit_loops(affine: Affine, extents: Mapping[str, int]) -> Affine:
-    """`affine` without the loops that run once: their index is 0."""
+    """Returns `affine` without the loops that run once: their index is 0."""
     return Affine(affine.const, tuple(t for t in affine.terms if extents.get(t[0]) != 1))
 
 
 def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
-    """Smallest and largest value over all iterations."""
+    """Returns the smallest and the largest value over all iterations."""
     reach = [c * (extents[n] - 1) for n, c in affine.terms]
     return (
         affine.const + sum(r for r in reach if r < 0),
@@ -144,7 +142,7 @@ def index_range(affine: Affine, extents: Mapping[str, int]) -> tuple[int, int]:
 
 
 def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """The least and the greatest value of an affine index over its loops, both taken; None where not known."""
+    """Returns the least and the greatest value of an affine index, both of which it takes; None where not known."""
     form = to_affine(x)
     if form is None:
         return None
@@ -155,9 +153,7 @@ def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
 
 
 def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """Numbers that enclose every value of an integer expression (not always reached); None where
-    not known.
-    """
+    """Returns numbers that enclose every value of an integer expression, not always tightly; None where not known."""
     exact = reach(x, extents)
     if exact is not None or not x.dtype.is_index:
         return exact
@@ -198,8 +194,9 @@ Bounds = dict[str, tuple[int, int]]
 
 
 def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether some integers within `bounds` make every equation zero; True where it gives up
-    deciding.
+    """True if some integers within `bounds` make every equation zero.
+
+    True as well where the search for a solution exceeds its budget.
     """
     system, box = list(equations), dict(bounds)
     if not _narrow(system, box) or _contradict(system, box):
@@ -210,9 +207,11 @@ def feasible(equations: Iterable[Affine], bounds: Mapping[str, tuple[int, int]])
 
 
 def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
-    """The generalised GCD test (Banerjee 1988): variables of coefficient 1 or -1 are eliminated, whatever their bounds; an
-    equation that is left has no integer solution where what divides its coefficients does not divide its constant, and none at
-    all where its variables cannot reach 0. Slack variables go last: what is left of `i < t` and `t < i` then says so at once.
+    """True if the generalised GCD test (Banerjee 1988) or interval bounds refute the system.
+
+    Variables of coefficient 1 or -1 are eliminated, regardless of their bounds. A remaining equation has no integer solution if the
+    GCD of its coefficients does not divide its constant. It has none either if its variables cannot reach 0 within their bounds.
+    Slack variables are eliminated last: the remainder of `i < t` and `t < i` is then a contradiction at once.
     """
     left: list[tuple[dict[str, int], int]] = []
     for e in equations:
@@ -240,15 +239,16 @@ def _contradict(equations: list[Affine], bounds: Bounds) -> bool:
 
 
 def _is_beyond(terms: Mapping[str, int], const: int, bounds: Bounds) -> bool:
-    """Whether an equation's variables within their bounds never make it zero."""
+    """True if an equation's variables within their bounds never make it zero."""
     ends = [(c * bounds[n][0], c * bounds[n][1]) for n, c in terms.items()]
     low, high = const + sum(map(min, ends)), const + sum(map(max, ends))
     return low > 0 or high < 0
 
 
 def _is_witness(equations: list[Affine], bounds: Bounds, corner: int) -> bool:
-    """Whether a solution is found where what equations do not determine is in the middle of its bounds, or next to it: bit k of
-    `corner` says so of the variable that is chosen as number k.
+    """True if a solution is found by setting each undetermined variable to the middle of its bounds, or to the next value.
+
+    Bit k of `corner` selects the next value for the undetermined variable number k, in the order of choice.
     """
     values: dict[str, int] = {}
     left = list(equations)
@@ -294,9 +294,9 @@ def _solve(equations: list[Affine], bounds: Bounds, budget: list[int]) -> bool:
 
 
 def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
-    """Interval and divisibility propagation, until bounds hardly move any more; False at a contradiction.
+    """Interval and divisibility propagation, until bounds change hardly any more; False at a contradiction.
 
-    Where two wide variables are multiples of each other, each round would take off one more element: a fixpoint is out of reach.
+    Where two wide variables are multiples of each other, each round removes one element only: a fixpoint is out of reach.
     """
     if any(low > high for low, high in bounds.values()):
         return False
@@ -334,13 +334,13 @@ def _narrow(equations: list[Affine], bounds: Bounds) -> bool:
 
 
 def _ends(coefficient: int, bounds: tuple[int, int]) -> tuple[int, int]:
-    """The least and the largest value of a term."""
+    """Returns the least and the largest value of a term."""
     a, b = coefficient * bounds[0], coefficient * bounds[1]
     return (a, b) if a < b else (b, a)
 
 
 def _quotient_range(low: int, high: int, divisor: int) -> tuple[int, int]:
-    """Integers x with low <= divisor * x <= high."""
+    """Returns the least and the largest integer x with low <= divisor * x <= high."""
     if divisor < 0:
         low, high, divisor = -high, -low, -divisor
     return -((-low) // divisor), high // divisor

@@ -1,4 +1,4 @@
-"""Arrays of a sequence."""
+"""Arrays of a kernel sequence: names, types, shapes and roles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .kernel import DType
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """An array of the sequence. `role` says what outlives the sequence: temporaries do not."""
+    """Array of the sequence. `role` determines whether its contents outlive the sequence: temporaries do not."""
 
     name: str
     dtype: DType

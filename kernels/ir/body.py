@@ -1,4 +1,4 @@
-"""A body: the statements of a task that is not one assignment, with the sites at which it touches memory."""
+"""Bodies of non-affine tasks: their statements, with all memory accesses in them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Shape = Literal["straight", "guarded", "loops"]
 
 
 class Closure(Enum):
-    """What keeps a task closed."""
+    """Reason kinds for a non-affine (closed) task."""
 
     BRANCH = "branch"  # control flow that depends on values
     RANGE = "range"  # a loop whose extent is no constant
@@ -57,12 +57,12 @@ class Closure(Enum):
     CARRIED = "carried"  # a value from one iteration to another, and no recognised reduction
     ORDER = "order"  # of updates, which fast_math=False fixes
     TYPE = "type"  # of values, which are not computed in vectors
-    IN_TURN = "in turn"  # stores to elements next to one another, which loops of their own would go through one by one
+    IN_TURN = "in turn"  # interleaved stores to neighbouring elements, which separate loops would visit one by one
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a task is closed: `text` has no verb ("an if around a store")."""
+    """Reason why a task is non-affine: `text` has no verb ("an if around a store")."""
 
     kind: Closure
     text: str
@@ -71,10 +71,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Site:
-    """One place in a body where a state is touched; `number` counts them in the order of the text.
+    """Access in a body: a place where a state is touched. `number` counts accesses in the order of the text.
 
-    `loops` are those inside the body around it. `operator` is of an update. `is_unique`: no two iterations of the task's
-    loops touch one element here.
+    `loops` are the loops of the body around the access. `operator` is that of an update. `is_unique`: no two iterations of the
+    task's loops touch one element here.
     """
 
     number: int
@@ -97,10 +97,10 @@ class Site:
 
 @dataclass(frozen=True)
 class Body:
-    """`statements` run once an iteration of the task's loops; locals belong to one iteration.
+    """Body of a non-affine task: `statements` run once per iteration of the task's loops; locals belong to one iteration.
 
-    `shape`: "straight" where every statement always runs, "guarded" where some are in branches, "loops" where the number of
-    iterations of a loop inside is known at run time only. `reason`: why the task is no assignment over a band.
+    `shape` is "straight" where every statement always runs, and "guarded" where some are in branches. It is "loops" where the
+    number of iterations of a loop inside is known at run time only. `reason`: why the task is no assignment over a band.
     """
 
     statements: tuple[Stmt, ...]
@@ -111,7 +111,7 @@ class Body:
 
 
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:
-    """What a site touches by these loops of its task alone: other axes count as not affine."""
+    """Returns an access in terms of these loops of its task alone: axes with other indices count as not affine."""
     own = {loop.name for loop in loops}
     return Access(
         site.state.name,
@@ -123,7 +123,7 @@ def access_at(site: Site, loops: Sequence[Loop]) -> Access:
 
 
 def loads_of(value: Expr, loops: Sequence[Loop]) -> tuple[Site, ...]:
-    """The loads of one expression over `loops`, in reading order; whether they are unique is not looked at."""
+    """Returns the loads of one expression over `loops`, in reading order. Their `is_unique` is not computed."""
     return _loads_of(value, tuple(loops))
 
 
@@ -135,7 +135,7 @@ def _loads_of(value: Expr, loops: tuple[Loop, ...]) -> tuple[Site, ...]:
 
 
 def guard_where(condition: Expr, loops: Sequence[Loop]) -> Guard:
-    """The iterations of `loops` in which a condition holds; what is in `data` numbers the loads of the condition."""
+    """Returns the iterations of `loops` in which a condition holds. The numbers in `data` are those of the condition's loads."""
     return _guard_where(condition, tuple(loops))
 
 
@@ -148,7 +148,7 @@ def _guard_where(condition: Expr, loops: tuple[Loop, ...]) -> Guard:
 
 
 class SiteReader:
-    """Collects sites. Locals are replaced by what they were set to, where that is a function of loop indices."""
+    """Collects the accesses of statements. Locals whose value is a function of loop indices are substituted."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class SiteReader:
         self.comes_from(s.name, s.value, here, guard)
 
     def in_list(self, value: Expr) -> tuple[str, str] | None:
-        """The loop of the task and the list whose number at that index a value is."""
+        """Returns the loop of the task and the list if a value is the list's number at that loop's index, else None."""
         while isinstance(value, Cast):
             value = value.x
         match value:
@@ -218,7 +218,7 @@ class SiteReader:
         return None
 
     def comes_from(self, name: str, value: Expr, here: frozenset[int], guard: Guard) -> None:
-        """Notes what the value of a local depends on: what is read for it, and what decided that it is set."""
+        """Records the accesses that the value of a local depends on: its operands, and the conditions under which it is set."""
         found = self.deciding(value, here).union(guard.data)
         self.behind[name] = self.behind.get(name, frozenset()) | found
 
@@ -251,7 +251,7 @@ class SiteReader:
         self.forget(s.body)
 
     def forget(self, body: tuple[Stmt, ...]) -> None:
-        """What is changed somewhere in `body` is not known before and behind it."""
+        """Forgets the values of locals that `body` changes: they are unknown before and behind it."""
         for s in nested_statements(body):
             self.known.pop(local_changed(s), None)
 
@@ -267,7 +267,7 @@ class SiteReader:
         return index_range(x, {loop.name: loop.extent for loop in (*self.loops, *around)})
 
     def deciding(self, e: Expr, here: frozenset[int]) -> frozenset[int]:
-        """Sites whose values an expression depends on; `here` are those of its own loads."""
+        """Returns the accesses whose values an expression depends on; `here` are those of its own loads."""
         names = locals_read(e)
         return here.union(*(self.behind.get(name, frozenset()) for name in names))
 
@@ -292,7 +292,10 @@ class SiteReader:
                     self.read(part, guard, around)
 
     def unsure(self, guard: Guard, condition: Expr, first: int) -> Guard:
-        """Where the value of a condition decides. No bounds: both sides of a selection may be evaluated."""
+        """Returns the guard of operands that are needed only for some values of a condition.
+
+        It adds no bounds: both sides of a selection may be evaluated.
+        """
         data = self.deciding(condition, frozenset(range(first, len(self.sites))))
         return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
 
@@ -335,7 +338,10 @@ class SiteReader:
         return AxisMap(None)
 
     def sum(self, e: Binary, around: tuple[Loop, ...]) -> AxisMap:
-        """`floor(a / d) + b` is `floor((a + d b) / d)`; a computed local plus what loops inside the body add has a window."""
+        """Returns the index map of a sum or difference: `floor(a / d) + b` is `floor((a + d b) / d)`.
+
+        A computed local plus an affine function of loops inside the body has a window.
+        """
         for x, other in ((e.a, e.b), (e.b, e.a)):
             b = to_affine(other)
             if b is None or (e.op == "sub" and x is e.b):
@@ -354,7 +360,7 @@ class SiteReader:
     # --- guards
 
     def narrowed(self, guard: Guard, e: Expr, holds: bool, data: frozenset[int]) -> Guard:
-        """`guard` where the condition `e` holds, or does not."""
+        """Returns `guard` where the condition `e` holds, or does not hold."""
         match e:
             case Unary(op="not", x=x):
                 return self.narrowed(guard, x, not holds, data)
@@ -370,7 +376,10 @@ class SiteReader:
         return replace(guard, data=tuple(sorted({*guard.data, *data})), is_exact=False)
 
     def compared(self, guard: Guard, e: Compare, holds: bool) -> Guard | None:
-        """The guard where a comparison of affine values holds or does not; None where it is no such thing."""
+        """Returns the guard where a comparison of affine values holds, or does not hold.
+
+        None where no bounds or residues express it.
+        """
         op = e.op if holds else _NEGATED[e.op]
         a, b = self.resolved(e.a), self.resolved(e.b)
         if (
@@ -421,12 +430,12 @@ _NEGATED: dict[CompareOp, CompareOp] = {
 
 
 def _bounded(guard: Guard, affine: Affine, low: int, high: int) -> Guard:
-    """`guard` with low <= affine < high as well."""
+    """Returns `guard` with the additional bounds low <= affine < high."""
     return replace(guard, bounds=(*guard.bounds, (affine, low, high)))
 
 
 def count_of(s: For) -> Count:
-    """Where the length of a loop stands that only a run knows."""
+    """Returns the source of a loop's length that is known only at run time: an argument, or a value computed at the loop."""
     e = unclamped(s.extent)
     while isinstance(e, Cast):
         e = e.x

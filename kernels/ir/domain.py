@@ -1,4 +1,4 @@
-"""What a task runs over: its loops, and the domain that their iterations are taken from."""
+"""Iteration domains of tasks: loops, and the sets that their iterations are taken from."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal
 
 from .affine import Affine
 
-UNBOUNDED = 1 << 40  # stands for an extent of which nothing is known: longer than any array
+UNBOUNDED = 1 << 40  # an unknown extent: longer than any array
 
 
 @dataclass(frozen=True)
 class Count:
-    """Where a number of iterations stands that only a run knows: with the elements of a list, as the length of a dynamic node,
-    as an argument of the kernel, or as a value computed where the loop begins.
+    """Source of a number of iterations that is known only at run time.
 
-    `name` is of the node, of the argument, or of the loop whose extent is computed.
+    It is that of a list's elements, the length of a dynamic node, an argument of the kernel, or a value computed where the loop
+    begins. `name` is that of the node, of the argument, or of the loop whose extent is computed.
     """
 
     kind: Literal["list", "length", "argument", "value"]
@@ -24,10 +24,10 @@ class Count:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop of a task, 0 <= index < extent. `name` is unique within the task and is what LoopIndex names.
+    """Loop of a task, 0 <= index < extent. `name` is unique within the task; LoopIndex refers to it.
 
-    With a `count`, `extent` is the most that the count can be. `is_step`: of a repeat around a task, whose index is the number of
-    the step: it has one value in a run of the task, the same for all tasks of the step.
+    With a `count`, `extent` is the count's maximum. `is_step`: an outer (time) loop, a repeat around the task. Its index is the
+    number of the step. It has one value in a run of the task, the same for all tasks of the step.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Loop:
 
     @property
     def is_known(self) -> bool:
-        """Whether it runs exactly `extent` times."""
+        """True if it runs exactly `extent` times."""
         return self.count is None
 
 
@@ -53,16 +53,16 @@ class Residue:
 
 @dataclass(frozen=True)
 class Box:
-    """Every iteration of the loops."""
+    """Rectangular domain: every iteration of the loops."""
 
 
 @dataclass(frozen=True)
 class Active:
-    """The active cells below a listed node, of a struct-for: the outermost loop counts the elements of its list, the others the
-    cells of one element.
+    """Domain of a struct-for: the active cells below a listed node.
 
-    `leaf` is the cells along each axis of an element. `tests_cells`: cells inside an element may be inactive. `parts`: only
-    the elements or cells of these colours.
+    The outermost loop counts the elements of the node's list, the others the cells of one element. `leaf` has the cells of an
+    element along each axis. `tests_cells`: cells inside an element may be inactive. `parts`: only the elements or cells of these
+    colours.
     """
 
     tree: str

@@ -1,4 +1,4 @@
-"""What a program in the kernel language can get wrong, told at the place in the user's source.
+"""Errors of programs in the kernel language, reported at the place in the user's source.
 
 The classes derive from Python's as Taichi's do; `compat/taichi/` has them under Taichi's names.
 """
@@ -9,9 +9,9 @@ from .kernel import Location
 
 
 class LanguageError(Exception):
-    """A program uses something the language does not have.
+    """Error of a program that uses a construct outside of the language.
 
-    The message is one sentence behind `file:line`; it names the construct and says what to do.
+    The message is one sentence behind `file:line`. It names the construct and a remedy.
     """
 
     def __init__(self, sentence: str, where: Location | None = None) -> None:
@@ -28,7 +28,7 @@ class KernelError(LanguageError):
 
 
 class KernelSyntaxError(KernelError, SyntaxError):
-    """A kernel is written in a way that the language does not have, or called with another number of arguments."""
+    """A kernel has syntax that the language does not support, or is called with a wrong number of arguments."""
 
 
 class KernelNameError(KernelError, NameError):
@@ -36,7 +36,7 @@ class KernelNameError(KernelError, NameError):
 
 
 class KernelIndexError(KernelError, IndexError):
-    """A kernel indexes with a wrong number of indices, or by one that is surely outside."""
+    """A kernel uses a wrong number of indices, or an index that is surely out of bounds."""
 
 
 class KernelTypeError(KernelError, TypeError):
@@ -44,27 +44,27 @@ class KernelTypeError(KernelError, TypeError):
 
 
 class KernelValueError(KernelError, ValueError):
-    """A kernel gives a number that an operation does not take."""
+    """A kernel gives an operation a number outside of its range."""
 
 
 class KernelRuntimeError(RuntimeError):
-    """A kernel ended before its time."""
+    """A kernel is aborted."""
 
 
 class KernelAssertionError(KernelRuntimeError, AssertionError):
-    """An assertion of a kernel does not hold."""
+    """An assertion of a kernel fails."""
 
 
 class KernelRuntimeIndexError(KernelAssertionError, IndexError):
-    """An index of a kernel leaves its array."""
+    """An index of a kernel is out of its array's bounds."""
 
 
 class KernelRuntimeValueError(KernelAssertionError, ValueError):
-    """A number that is known only when a kernel runs is none that an operation takes."""
+    """A number that is known only at run time is outside of an operation's range."""
 
 
 class KernelArgumentError(LanguageError, KernelRuntimeError, TypeError):
-    """An argument of a kernel cannot be converted to the type that the kernel says."""
+    """An argument of a kernel cannot be converted to the parameter's type."""
 
 
 class ProgramTypeError(LanguageError, TypeError):
@@ -76,24 +76,24 @@ class ProgramValueError(LanguageError, ValueError):
 
 
 class ProgramIndexError(LanguageError, IndexError):
-    """A program indexes a vector, a matrix or an array outside of what it has."""
+    """A program indexes a vector, a matrix or an array out of bounds."""
 
 
 class ProgramBoundsError(ProgramIndexError, AssertionError):
-    """A program indexes a field outside of what it has, or by another number of indices."""
+    """A program indexes a field out of bounds, or with a wrong number of indices."""
 
 
 class ProgramKeyError(LanguageError, KeyError):
-    """A program gives an option or a member that there is not."""
+    """A program gives an option or a member that does not exist."""
 
 
 class ProgramRuntimeError(LanguageError, RuntimeError):
-    """A program asks for something at a time when it cannot be done."""
+    """A program requests an action at a time when it is not possible."""
 
 
 ZERO_STEP = "the step of range is 0"  # in the sentence of a kernel that has one
 
 
 def failed_assertion(text: str) -> KernelAssertionError:
-    """The exception of an assertion of a kernel that does not hold, or of what is asserted of each range."""
+    """Returns the exception of a failed assertion of a kernel, or of the check that is made for each range."""
     return (KernelRuntimeValueError if ZERO_STEP in text else KernelAssertionError)(text)

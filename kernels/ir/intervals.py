@@ -1,4 +1,4 @@
-"""Ranges of whole numbers that expressions have, by interval arithmetic (Moore, "Interval Analysis", 1966)."""
+"""Interval arithmetic for integer expressions (Moore, "Interval Analysis", 1966)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MONOTONE = {"floordiv": int.__floordiv__, "shr": int.__rshift__, "shl": int.__l
 
 
 def range_of(e: Expr, leaf: Callable[[Expr], Range | None] = lambda _: None) -> Range:
-    """Values that an integer expression may have, at most: all of its type where it may wrap around.
+    """Returns an interval that contains all values of an integer expression. Where it may wrap around, it is that of its type.
 
-    `leaf` knows more of some expressions than their type says.
+    `leaf` gives sharper intervals for some expressions.
     """
     least, most = e.dtype.range
     low, high = leaf(e) or _unwrapped(e, leaf)
@@ -63,5 +63,5 @@ def _unwrapped(e: Expr, leaf: Callable[[Expr], Range | None]) -> Range:
 
 
 def _is_step(op: str, by: float) -> bool:
-    """True if dividing or shifting by a constant keeps the order of numbers."""
+    """True if division or shift by this constant is monotone."""
     return by > 0 if op == "floordiv" else 0 <= by < 32

@@ -18,7 +18,7 @@ from .structure import StructureTree
 
 
 class DType(Enum):
-    """A scalar type: its name is the name in the language, its value the NumPy name."""
+    """Scalar type: its name is the name in the language, its value the NumPy name."""
 
     f32 = "float32"
     f64 = "float64"
@@ -33,7 +33,7 @@ class DType(Enum):
     u32 = "uint32"
     u64 = "uint64"
 
-    # Asked again and again, of one of a dozen members: kept.
+    # Used very often, for a dozen members: cached.
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         return np.dtype(self.value)
@@ -52,12 +52,12 @@ class DType(Enum):
 
     @property
     def is_signed(self) -> bool:
-        """Whether it has negative values."""
+        """True if the type has negative values."""
         return self.is_float or self.value.startswith("int")
 
     @property
     def stored(self) -> DType:
-        """The type of elements in memory that hold such values: a byte for a truth value."""
+        """The type of elements in memory that store such values: a byte for a truth value."""
         return DType.u8 if self is DType.bool_ else self
 
     @property
@@ -72,16 +72,16 @@ class DType(Enum):
 
     @cached_property
     def is_index(self) -> bool:
-        """Whether sums of indices stay within it: of other types they wrap around, and are analysed no further."""
+        """True if index arithmetic in the type does not overflow. Other types wrap around, and are analysed no further."""
         return self in (DType.i32, DType.i64)
 
     def holds(self, value: float) -> bool:
-        """Whether an integer type has this value, what is behind its point left out."""
+        """True if an integer type can represent the integer part of this value."""
         least, most = self.range
         return (isinstance(value, int) or math.isfinite(value)) and least <= int(value) <= most
 
     def wrapped(self, value: int) -> int:
-        """The value of an integer type that differs from `value` by a multiple of how many it has."""
+        """Returns the value of an integer type that is equal to `value` modulo the number of the type's values."""
         least, most = self.range
         return (value - least) % (most - least + 1) + least
 
@@ -112,7 +112,7 @@ CompareOp = Literal["lt", "le", "gt", "ge", "eq", "ne"]
 ReduceOp = Literal["add", "mul", "min", "max", "bit_and", "bit_or", "bit_xor"]
 
 
-# --- expressions: every node knows its dtype -------------------------------------------------------------------------
+# --- expressions: every node has its dtype ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Const:
     dtype: DType
 
     def __eq__(self, other: object) -> bool:
-        """Equal ones may stand for one another: 0.0 and -0.0 may not."""
+        """Equality of constants that are interchangeable: 0.0 and -0.0 are not."""
         if not isinstance(other, Const) or self.dtype is not other.dtype:
             return False
         if self.value != other.value:
@@ -171,7 +171,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Unary:
-    """`op x`; the dtype of `x` is the node's, but for the operations that give a type of their own (`Op.gives`)."""
+    """`op x`; the node has the dtype of `x`, except for operations with a result type of their own (`Op.gives`)."""
 
     op: UnaryOp
     x: Expr
@@ -213,9 +213,9 @@ class Select:
 
 @dataclass(frozen=True)
 class Cast:
-    """The value of `x` in another type: floats lose what is behind the point, integers wrap around.
+    """Conversion of `x` to another type: floats are truncated, integers wrap around.
 
-    A float that the integer type does not hold gives any number.
+    A float outside of the integer type's range gives any number.
     """
 
     x: Expr
@@ -224,7 +224,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Bitcast:
-    """The bits of `x` as a value of another type of the same size."""
+    """Reinterpretation of the bits of `x` as a value of another type of the same size."""
 
     x: Expr
     dtype: DType
@@ -232,7 +232,7 @@ class Bitcast:
 
 @dataclass(frozen=True)
 class IsActive:
-    """Whether the cell of a tree's node at these indices, one for each axis of the node, is active; outside of it none is."""
+    """True if the cell of a tree's node at these indices, one for each axis of the node, is active. Cells outside are inactive."""
 
     tree: str
     node: int
@@ -242,7 +242,7 @@ class IsActive:
 
 @dataclass(frozen=True)
 class Length:
-    """How many cells of a dynamic node are there, in its container at these indices of its parent."""
+    """The number of cells of a dynamic node, in its container at these indices of its parent."""
 
     tree: str
     node: int
@@ -252,8 +252,10 @@ class Length:
 
 @dataclass(frozen=True)
 class Item:
-    """Where the cell of a tree's node at these indices lies in the arrays of the node's fields, along their last axis. An inactive
-    one below a pointer, hash or dynamic node has an item of zeros; what lies outside has any item that is there.
+    """Position of a cell in the arrays of its node's fields, along their last axis.
+
+    The cell is that of a tree's node at these indices. An inactive cell below a pointer, hash or dynamic node has an item of zeros.
+    A cell outside has any existing item.
     """
 
     tree: str
@@ -324,7 +326,10 @@ class UpdateLocal:
 
 @dataclass(frozen=True)
 class LocalArray:
-    """A local array of `extent` elements begins, each of them as `value`. Indices outside of it are an error of the program."""
+    """Declaration of a local array of `extent` elements, each initialised to `value`.
+
+    Indices outside of it are an error of the program.
+    """
 
     name: str
     extent: int
@@ -354,7 +359,7 @@ class Store:
 class Update:
     """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated.
 
-    `result` is the local that takes what the element held just before, of the array's dtype; "" where nobody asks.
+    `result` is the local that takes the element's old value, of the array's dtype; "" where it is not used.
     """
 
     array: str
@@ -375,8 +380,9 @@ class If:
 
 @dataclass(frozen=True)
 class While:
-    """`while condition:`; the condition is evaluated before each pass. Nothing else leaves a block: `break`, `continue` and an
-    early `return` are flags that conditions read.
+    """`while condition:`; the condition is evaluated before each pass.
+
+    Nothing else leaves a block: `break`, `continue` and an early `return` are flags that conditions read.
     """
 
     condition: Expr
@@ -391,7 +397,8 @@ Part = str | Expr  # of what is printed: a text as it is, or a value
 class Print:
     """Writes `parts` one behind the other to standard output, with nothing between or behind them.
 
-    `formats` has a conversion of C's printf without its % for each value of `parts`, "" for that of its dtype; () is "" for all.
+    `formats` has a conversion of C's printf without its % for each value of `parts`, "" for the default of its dtype. () is "" for
+    all.
     """
 
     parts: tuple[Part, ...]
@@ -401,7 +408,7 @@ class Print:
 
 @dataclass(frozen=True)
 class Assert:
-    """Ends the call where `condition` does not hold, with `message` and `parts` as they would be printed; of debug mode only."""
+    """Ends the call where `condition` is false, and reports `message` and `parts`, formatted as for `Print`. Only in debug mode."""
 
     condition: Expr
     message: str
@@ -412,8 +419,9 @@ class Assert:
 
 @dataclass(frozen=True)
 class ForActive:
-    """A loop over the cells of a tree's node that are active when it begins, in any order. `loops` are the indices, one for each
-    axis of the node.
+    """Loop over the cells of a tree's node that are active when the loop begins, in any order.
+
+    `loops` are the indices, one for each axis of the node.
     """
 
     tree: str
@@ -425,9 +433,9 @@ class ForActive:
 
 @dataclass(frozen=True)
 class Activate:
-    """Makes the cell of a node at these indices active, with the cells above that it is in. Its fields are zero where it was not.
+    """Activates the cell of a node at these indices, and the cells above that contain it. New cells have fields of zeros.
 
-    Of a dynamic node the cells before it, too. Nothing happens where an index is outside, but that the call ends with an error.
+    For a dynamic node it activates the cells before it, too. An index outside activates nothing and ends the call with an error.
     """
 
     tree: str
@@ -438,8 +446,9 @@ class Activate:
 
 @dataclass(frozen=True)
 class Deactivate:
-    """Makes the cell inactive, and all that is in it: it reads as zero. Of a dynamic node, all cells of the container at these
-    indices of its parent. Nothing happens where it is not active.
+    """Deactivates the cell and everything in it: it then reads as zero.
+
+    For a dynamic node it deactivates all cells of the container at these indices of its parent. An inactive cell stays inactive.
     """
 
     tree: str
@@ -450,8 +459,9 @@ class Deactivate:
 
 @dataclass(frozen=True)
 class Append:
-    """Makes the next cell of a dynamic node active, in its container at these indices of its parent; the local `result` takes its
-    index (i32). In parallel loops the order of several is open.
+    """Activates the next cell of a dynamic node, in its container at these indices of its parent.
+
+    The local `result` takes the cell's index (i32). In parallel loops the order of several appends is unspecified.
     """
 
     tree: str
@@ -482,8 +492,9 @@ Stmt = (
 
 @dataclass(frozen=True)
 class ArrayParam:
-    """An array argument with the shape and dtype it was instantiated for (C order, contiguous). `is_list`: the first row of it, a
-    list of cells, holds no number twice.
+    """Array argument with the shape and dtype of its instantiation (C order, contiguous).
+
+    `is_list`: its first row, a list of cells, has no number twice.
     """
 
     name: str
@@ -494,9 +505,9 @@ class ArrayParam:
 
 @dataclass(frozen=True)
 class Placed:
-    """An array that is a sparse field: its last axes are those of a node of a tree. Inactive elements, and those outside, are 0.
+    """Sparse field: an array whose last axes are those of a node of a tree. Inactive elements, and those outside, are 0.
 
-    Whoever stores to one has it activated just before; else nothing is stored where it is inactive.
+    A cell is activated just before a store to it. A store to an inactive cell has no effect.
     """
 
     array: str
@@ -506,11 +517,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class KernelIR:
-    """One instantiated kernel: `body` is its statements at top level, each outermost `For` a parallel range-for.
+    """Intermediate representation of one instantiated kernel. Each outermost `For` of `body` is a parallel range-for.
 
-    A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays, whose leaf loops are `independent`: their
-    iterations are parallel by definition, too; indices of `trusted` arrays are right. `shared`: arrays with first elements of each
-    row that inactive cells share and nobody writes, and how many these are.
+    A kernel on sparse fields is lowered (kernels/sparse) to one on plain arrays. Its leaf loops are `independent`: their iterations
+    are parallel by definition, too. Indices of `trusted` arrays are in bounds. `shared`: arrays in which inactive cells share the
+    first elements of each row, which are never written, and the number of these elements.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a body on sparse fields has besides statements: lists that loops take, activations, and what threads may touch at once."""
+"""Sparse facts of a body: list uses of its loops, activations, and states that threads may safely change at once."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ EACH, NEEDED, ONCE = "ACTIVATE", "DEMOTED", "ELEMENT"  # the values of `activate
 
 @dataclass(frozen=True)
 class ListSite:
-    """A loop takes a list. `has_flag`: something says whether cells have changed since the list was made; `is_right`: the list that
-    the same task made for an earlier loop is surely right.
+    """List use of a loop. `has_flag`: a flag records changes of cells since the list was made.
+
+    `is_right`: the list that the same task made for an earlier loop is surely valid.
     """
 
     name: str
@@ -43,8 +44,9 @@ class ListSite:
 
 @dataclass(frozen=True)
 class TileSite:
-    """A field of which a loop over the cells of leaves reads neighbours: they may be copied to local arrays of so many bytes.
-    `n_crossed`: axes along which a read may leave the leaf, at most.
+    """Field whose neighbour cells a loop over the cells of leaves reads: they may be staged in local arrays of `n_bytes`.
+
+    `n_crossed` is the maximal number of axes along which a read leaves the leaf.
     """
 
     name: str
@@ -54,12 +56,13 @@ class TileSite:
 
 @dataclass(frozen=True)
 class OnTrees:
-    """Of a body that makes a list: where it is taken. Of one that activates cells: its value of `activate`, and other bodies with
-    theirs.
+    """Sparse facts of a body. `lists`: the list uses of a body that makes a list.
 
-    `apart`: fields of which no two iterations of the outermost loop touch one element that one of them writes, by the coordinates
-    of their cells. `shared`: states that several threads may change at once, where updates are atomic (kernels/sparse/pools.py).
-    `forms` are the bodies with some of the `tiles`, by their names.
+    `way`: the value of `activate` for a body that activates cells. `others`: other bodies, each with its value of `activate`.
+
+    `apart`: fields without conflicts between iterations of the outermost loop, by the coordinates of their cells. `shared`: states
+    that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `forms` are the bodies in which some of
+    the `tiles` are staged, by the names of these.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -72,12 +75,12 @@ class OnTrees:
 
     @property
     def activates(self) -> bool:
-        """Whether the body may make cells active."""
+        """True if the body may activate cells."""
         return self.way in (EACH, ONCE)
 
     @property
     def safe(self) -> frozenset[str]:
-        """Arrays of which threads that run iterations at once need no other care."""
+        """Arrays that concurrent iterations may access without further synchronisation."""
         return self.apart | self.shared
 
 
@@ -85,9 +88,10 @@ NO_TREES = OnTrees()
 
 
 def making(statements: tuple[Stmt, ...], how: Sequence[str]) -> tuple[Stmt, ...]:
-    """What makes a list for all loops that take it, in the ways of `how`. `statements`: one branch, where the list is old.
+    """Returns the statements that make a list for all loops that use it, each in its way of `how`.
 
-    A list that is surely right is looked after where it was made first: no cell has changed until the loop that takes it.
+    Precondition: `statements` are one branch, which is taken where the list is outdated. A list that is surely valid is checked
+    only at its first use: no cell has changed until the loop that uses it.
     """
     (test,) = statements
     assert isinstance(test, If)
@@ -106,9 +110,9 @@ def making(statements: tuple[Stmt, ...], how: Sequence[str]) -> tuple[Stmt, ...]
 
 @dataclass(frozen=True)
 class Compaction:
-    """What makes a list: where `test` holds (None: always) the local `count` numbers the elements that `loop` stores in `array`.
+    """Stream compaction that makes a list: where `test` holds (None: always), `loop` stores elements in `array`.
 
-    `ends`, the first of which stores the count, say that the list is made.
+    The local `count` numbers the elements. The stores `ends` mark the list as made; the first of them stores the count.
     """
 
     test: Expr | None
@@ -119,12 +123,12 @@ class Compaction:
 
     @property
     def counting(self) -> tuple[Stmt, ...]:
-        """The body of the loop without what it stores; a loop that only counts its iterations is their number."""
+        """The loop's body without its stores. A nested loop that only counts its iterations is replaced by their number."""
         return _counted(_without_stores(self.loop.body), self.count)
 
 
 def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
-    """The compactions that statements are, one after the other; () where they are something else."""
+    """Returns the compactions that the statements consist of, in order; () where the statements are something else."""
     found: list[Compaction] = []
     rest = list(statements)
     while rest:
@@ -143,7 +147,7 @@ def compactions(statements: tuple[Stmt, ...]) -> tuple[Compaction, ...]:
 
 
 def _compaction(test: Expr | None, body: list[Stmt]) -> tuple[Compaction | None, list[Stmt]]:
-    """The compaction that statements begin with, and what is behind it."""
+    """Returns the compaction at the begin of the statements, and the statements behind it."""
     match body:
         case [
             SetLocal(name=name, value=Const(value=0) as zero),
@@ -168,7 +172,7 @@ def _without_stores(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _counted(body: tuple[Stmt, ...], count: Local) -> tuple[Stmt, ...]:
-    """Statements in which loops that add 1 to `count`, and do nothing else that anybody reads, are the sum of it."""
+    """Replaces loops that only add 1 to `count` by one addition of their extent."""
     made: list[Stmt] = []
     for k, s in enumerate(body):
         if isinstance(s, For) and _only_counts(s, count, body[:k], body[k + 1 :]):
@@ -179,7 +183,10 @@ def _counted(body: tuple[Stmt, ...], count: Local) -> tuple[Stmt, ...]:
 
 
 def _only_counts(loop: For, count: Local, before: Sequence[Stmt], behind: Sequence[Stmt]) -> bool:
-    """Whether all that a loop leaves is its number of iterations in `count`; locals of it are set anew before in the same block."""
+    """True if the only effect of a loop is that it adds its number of iterations to `count`.
+
+    The locals that it sets are never read later, and before it only after they are set in the same block.
+    """
     adds = [s for s in loop.body if isinstance(s, UpdateLocal)]
     others = [s for s in loop.body if isinstance(s, SetLocal)]
     is_one = len(adds) == 1 and adds[0].name == count.name and adds[0].op == "add"

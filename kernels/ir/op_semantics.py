@@ -1,4 +1,4 @@
-"""What operations mean that NumPy has no function for, on its scalars and arrays."""
+"""Semantics of operations without a NumPy function, on NumPy scalars and arrays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MIX_SHIFTS = (30, 27, 31)
 
 
 def unsigned(x: Numbers) -> Numbers:
-    """The same bits as integers without a sign."""
+    """Returns the same bits as unsigned integers."""
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
 def round_away(x: Numbers) -> Numbers:
-    """To the nearest whole number, and where two are as near to the one farther from zero: C's round."""
+    """Rounds to the nearest integer, ties away from zero: C's `round`."""
     whole = np.trunc(x)
     return whole + np.copysign((np.abs(x - whole) >= x.dtype.type(0.5)).astype(x.dtype), x)
 
@@ -40,7 +40,7 @@ def erfc(x: Numbers) -> Numbers:
 
 
 def gamma(x: Numbers) -> Numbers:
-    """The gamma function; as in C it is infinite at zero, with its sign, and NaN at negative whole numbers and -inf."""
+    """The gamma function; as in C it is infinite at zero, with zero's sign, and NaN at negative integers and -inf."""
 
     def one(x: float) -> float:
         if x == 0:
@@ -56,7 +56,7 @@ def gamma(x: Numbers) -> Numbers:
 
 
 def lgamma(x: Numbers) -> Numbers:
-    """The logarithm of the size of the gamma function; infinite at its poles."""
+    """The logarithm of the absolute value of the gamma function; infinite at its poles."""
 
     def one(x: float) -> float:
         if x == -math.inf or (x <= 0 and x.is_integer()):
@@ -70,20 +70,20 @@ def lgamma(x: Numbers) -> Numbers:
 
 
 def _by_element(function: Callable[[float], float], x: Numbers) -> Numbers:
-    """The values of a function of doubles, rounded to the type of `x`."""
+    """Returns the values of a function of doubles, rounded to the type of `x`."""
     values = np.array([function(float(v)) for v in np.ravel(x)], np.float64)
     return values.reshape(np.shape(x)).astype(np.asarray(x).dtype)[()]
 
 
 def raw_div(a: Numbers, b: Numbers) -> Numbers:
-    """The quotient of integers, rounded towards zero; 0 where the divisor is."""
+    """The quotient of integers, rounded towards zero; 0 for a divisor of 0."""
     quotient = a // b
     is_below = ((a < 0) != (b < 0)) & (quotient * b != a) & (b != 0)
     return quotient + is_below.astype(quotient.dtype)
 
 
 def raw_mod(a: Numbers, b: Numbers) -> Numbers:
-    """The remainder of `raw_div`; of integers 0 where the divisor is."""
+    """The remainder of `raw_div`; 0 for integers and a divisor of 0."""
     return np.fmod(a, b)
 
 
@@ -93,8 +93,9 @@ def floor_mod(a: Numbers, b: Numbers) -> Numbers:
 
 
 def power(a: Numbers, b: Numbers) -> Numbers:
-    """`a` to the power `b`. Of integers modulo what their type holds; a negative exponent gives the quotient rounded towards zero,
-    and 0 where that is not defined.
+    """`a` to the power `b`; for integers modulo the number of the type's values.
+
+    A negative exponent gives the quotient rounded towards zero, and 0 where that is not defined.
     """
     if not np.issubdtype(b.dtype, np.signedinteger):
         return np.power(a, b)
@@ -105,17 +106,17 @@ def power(a: Numbers, b: Numbers) -> Numbers:
 
 
 def bit_shr(a: Numbers, b: Numbers) -> Numbers:
-    """The bits of `a` moved down by `b`, zeros before them."""
+    """Logical right shift of `a` by `b`."""
     return (unsigned(a) >> unsigned(b)).view(a.dtype)
 
 
 def popcnt(x: Numbers) -> Numbers:
-    """How many bits are 1."""
+    """The number of bits that are 1."""
     return np.bitwise_count(unsigned(x)).astype(np.int32)
 
 
 def clz(x: Numbers) -> Numbers:
-    """How many bits are 0 before the first that is 1; all of them where none is."""
+    """The number of leading zero bits; for 0 the number of all bits."""
     x = unsigned(x)
     n_bits = 8 * x.dtype.itemsize
     for k in range(n_bits.bit_length() - 1):  # every bit behind the first 1 becomes 1
@@ -124,13 +125,13 @@ def clz(x: Numbers) -> Numbers:
 
 
 def ctz(x: Numbers) -> Numbers:
-    """How many bits are 0 behind the last that is 1; all of them where none is."""
+    """The number of trailing zero bits; for 0 the number of all bits."""
     x = unsigned(x)
     return popcnt(~x & (x - x.dtype.type(1)))  # the zeros behind the last 1 are ones there
 
 
 def mix64(x: Numbers) -> Numbers:
-    """A hash of 64 bits: the finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014)."""
+    """Hash of 64 bits: the finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014)."""
     shifts = [np.uint64(n) for n in MIX_SHIFTS]
     for factor, shift in zip(MIX_FACTORS, shifts, strict=False):
         x = (x ^ (x >> shift)) * np.uint64(factor)

@@ -1,6 +1,7 @@
-"""The operations of the language, a row each: all that language, check, interpreters, bound and code generation know of one.
+"""Operation table: one row per operation of the language, with all of its properties.
 
-A function is added by a row here and its name in the public table of the package.
+The language, the verifier, interpreters, the bound and code generation use the table. A new function needs a row here and its name
+in the public table of the package.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ Takes = Literal["numbers", "floats", "integers", "words", "u64", "bools"]
 
 @dataclass(frozen=True)
 class Op:
-    """One operation. Arguments and result have one dtype, of comparisons the result is a bool.
+    """Operation of the language. Arguments and result have one dtype; the result of a comparison is a bool.
 
-    `numpy` is what it means. `takes`: "words" are integers of 32 and 64 bits. `gives` is the dtype of the result where it is
-    another one. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double;
-    with an f behind it that on a float. `module` is where Python has the function, "" for a builtin; in NumPy it has the name of
-    `numpy`. `flops` are operations on floats that are surely executed. `neutral` is the value that changes nothing, of those that
-    reduce; `combine` says in C how two results `a` and `b` of such a reduction become one, `noun` is what people call it.
-    `is_partial`: not defined for all numbers. `doc` makes it a function of the language.
+    `numpy` defines its semantics. `takes`: "words" are integers of 32 and 64 bits. `gives` is the dtype of the result where it
+    differs. `sign` is the operator between its operands in Python. `c` is the function of <math.h> on a double; the one on a float
+    has an f behind it. `module` is the Python module of the function, "" for a builtin; in NumPy it has the name of `numpy`.
+    `flops` are floating-point operations that are surely executed.
+
+    For reductions, `neutral` is the neutral element. `combine` is the C expression that reduces two results `a` and `b` to one.
+    `noun` is the reduction's name. `is_partial`: not defined for all numbers. `doc` makes it a function of the language.
     """
 
     name: str
@@ -46,13 +48,13 @@ class Op:
 
     @property
     def ufunc(self) -> np.ufunc:
-        """What reduces arrays, of operations that reduce."""
+        """The NumPy ufunc that reduces arrays. Precondition: the operation is a reduction."""
         assert isinstance(self.numpy, np.ufunc)
         return self.numpy
 
     @property
     def is_transcendental(self) -> bool:
-        """True if processors have no instruction for it: a polynomial computes it."""
+        """True if processors have no instruction for the operation: a polynomial computes it."""
         return self.flops >= TRANSCENDENTAL
 
     @property
@@ -61,7 +63,7 @@ class Op:
         return str(self.numpy.__name__) if self.module == "numpy" else self.name
 
     def accepts(self, dtype: DType) -> bool:
-        """Whether operands may have this type."""
+        """True if operands may have this type."""
         match self.takes:
             case "numbers":
                 return dtype is not DType.bool_
@@ -90,14 +92,14 @@ TRANSCENDENTAL = 8.0
 def _function(
     name: str, numpy: np.ufunc, doc: str, *, flops: float = TRANSCENDENTAL, **more: Any
 ) -> Op:
-    """A function of floats that <math.h> and Python call by the same name."""
+    """Returns a function of floats that has the same name in <math.h> and Python."""
     return Op(name, numpy.nin, numpy, "floats", c=name, flops=flops, doc=doc, **more)
 
 
 def _special(
     name: str, meaning: Callable[..., Any], doc: str, *, c: str = "", is_partial: bool = False
 ) -> Op:
-    """A function of floats that <math.h> and Python have, and NumPy has not."""
+    """Returns a function of floats that <math.h> and Python have and NumPy does not."""
     flops = TRANSCENDENTAL
     return Op(name, 1, meaning, "floats", c=c or name, flops=flops, doc=doc, is_partial=is_partial)
 
@@ -267,10 +269,10 @@ COMPARISONS = frozenset(op.name for op in _COMPARISONS)
 
 
 def functions() -> tuple[Op, ...]:
-    """The operations that kernels call by name."""
+    """Returns the operations that kernels call by name."""
     return tuple(op for op in OPS.values() if op.doc)
 
 
 def is_reduction(name: str) -> bool:
-    """Whether values can be reduced by an operation: it is associative and has a neutral element."""
+    """True if the operation is a reduction: it is associative and has a neutral element."""
     return name in OPS and OPS[name].neutral is not None

@@ -1,7 +1,7 @@
-"""Repeats: what of a sequence runs several times, one time after the other, and is written down once.
+"""Repeat detection (tandem repeats): parts of a sequence that run several times in a row are recorded once.
 
-A loop of Python around kernels calls them again and again. Where calls follow one another that equal those just before, they
-are one repeat of their period (a tandem repeat), which may hold further ones.
+A Python loop around kernels calls them again and again. Calls that equal those just before form a repeat of their period, which may
+contain further repeats.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .domain import Loop
 # Calls that are made no more often than this stay calls: they may share loops and launches with one another.
 FEW_CALLS = 16
 _LONGEST_PERIOD = 256  # calls that repeat together
-_FEWEST_GROWING = 3  # steps of which it is said that numbers grow evenly: of two they always do
+_FEWEST_GROWING = 3  # steps from which growth counts as linear: two numbers always grow linearly
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The members `first` to `stop - 1` of a sequence run `count` times, one time after the other.
+    """Repeat: the members `first` to `stop - 1` of a sequence run `count` times in a row.
 
-    Of two repeats of a sequence one holds the other, or they have no member in common. `index` is what its steps are numbered by.
+    Two repeats of a sequence are nested or disjoint. `index` is the name of the step's number.
     """
 
     first: int
@@ -39,9 +39,10 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Folded:
-    """Calls of which those that repeat are written down once: the positions of those that are left, and the repeats over these,
-    outer ones first. `slopes`: of each call that is left, by how much its numbers grow from step to step of a repeat, by the
-    repeat's place.
+    """Folded sequence: calls that repeat are recorded once.
+
+    `kept` are the positions of the remaining calls. `repeats` are the repeats over these, outer ones first. `slopes` has for each
+    remaining call the growth of its numbers per step of a repeat, by the repeat's position.
     """
 
     kept: tuple[int, ...]
@@ -54,10 +55,11 @@ def fold(
     few: int = FEW_CALLS,
     numbers: NDArray[np.int64] | None = None,
 ) -> Folded:
-    """The calls written down once where they repeat. Calls that are equal but for the `numbers` that they are made with, a row
-    each, have equal numbers in `calls`; such numbers grow by the same from step to step.
+    """Folds the repeats of a sequence of calls.
 
-    What saves most calls is found first, then what repeats before it, inside it and behind it.
+    Calls that differ only in their `numbers` (a row each) are equal in `calls`. Such numbers must grow by a constant per step.
+
+    The repeat that saves most calls is found first, then repeats before it, inside of it and behind it.
     """
     folding = _Folding(few)
     every = np.asarray(calls, np.int64)
@@ -70,17 +72,20 @@ def fold(
 
 
 def in_order(n_members: int, repeats: Sequence[Repeat]) -> Iterator[int]:
-    """The members of a sequence as they run."""
+    """Yields the members of a sequence in order of execution."""
     return (member for member, _ in with_steps(n_members, repeats))
 
 
 def with_steps(n_members: int, repeats: Sequence[Repeat]) -> Iterator[tuple[int, dict[str, int]]]:
-    """The same, each with the numbers of the steps around it, by what they are numbered by. `repeats`: outer ones first."""
+    """Yields the members in order of execution, each with the numbers of the steps around it, by the name of the index.
+
+    Precondition: outer `repeats` come first.
+    """
     return _run(0, n_members, tuple(repeats), {})
 
 
 def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """How often each member runs."""
+    """Returns the number of runs of each member."""
     found = [1] * n_members
     for r in repeats:
         for member in r.members:
@@ -89,7 +94,7 @@ def times(n_members: int, repeats: Sequence[Repeat]) -> tuple[int, ...]:
 
 
 def are_nested(n_members: int, repeats: Sequence[Repeat]) -> bool:
-    """Whether repeats are of members, outer ones first, and each two nested or apart."""
+    """True if the repeats contain only members, outer ones come first, and each two are nested or disjoint."""
     ends = [n_members]
     at = 0
     for r in repeats:
@@ -103,7 +108,10 @@ def are_nested(n_members: int, repeats: Sequence[Repeat]) -> bool:
 
 
 def repeats_of(around: Sequence[tuple[Loop, ...]]) -> tuple[Repeat, ...]:
-    """The repeats of a sequence of which each member knows the loops around it, outermost first; loops of one name are one."""
+    """Returns the repeats of a sequence.
+
+    `around` has the loops around each member, outermost first. Loops of one name are one repeat.
+    """
     found: list[Repeat] = []
     opened: list[tuple[Loop, int]] = []  # with its place in `found`
     for k, loops in enumerate((*around, ())):
@@ -141,7 +149,7 @@ class _Folding:
         self.slopes: list[tuple[int, NDArray[np.int64]]] = []  # from which place on; of each repeat
 
     def add(self, calls: NDArray[np.int64], numbers: NDArray[np.int64], place: int) -> None:
-        """Takes in a run of calls that begins at `place`."""
+        """Folds a run of calls that begins at `place`."""
         found = self.most_saving(calls, numbers)
         if found is None:
             self.kept += range(place, place + len(calls))
@@ -158,7 +166,7 @@ class _Folding:
         self.add(calls[end:], numbers[end:], place + end)
 
     def slopes_at(self, place: int) -> dict[int, tuple[int, ...]]:
-        """By how much the numbers of a call grow in the steps of the repeats around it."""
+        """Returns the growth of a call's numbers per step, for each repeat around it."""
         found = {}
         for k, (first, slopes) in enumerate(self.slopes):
             if first <= place < first + len(slopes) and slopes[place - first].any():
@@ -168,7 +176,10 @@ class _Folding:
     def most_saving(
         self, calls: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> tuple[int, int, int] | None:
-        """Where the repeat begins that saves most calls, its period and its count; of equal ones the shortest and first."""
+        """Returns the begin, period and count of the repeat that saves most calls; None if none saves enough.
+
+        Ties go to the shortest period and then to the first repeat.
+        """
         n, saved, found = len(calls), 0, None
         if n <= self.few:
             return None
@@ -187,8 +198,9 @@ class _Folding:
 def _longest_run(
     calls: NDArray[np.int64], numbers: NDArray[np.int64], period: int
 ) -> tuple[int, int, bool]:
-    """From where on most calls equal those a period later, their numbers growing by the same each time: where that begins, how many
-    do, and whether some numbers grow.
+    """Returns the longest run of calls that equal those a period later: its begin, its length, and whether some numbers grow.
+
+    Numbers of calls must grow by the same amount each time.
     """
     n = len(calls) - period
     growth = numbers[period:] - numbers[:-period]
@@ -206,7 +218,7 @@ def _longest_run(
 
 
 def _apart(calls: NDArray[np.int64], slopes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of calls that are equal where the calls' are, and they grow by the same."""
+    """Returns labels of calls, which are equal where both the calls and the growth of their numbers are equal."""
     if not slopes.any():
         return calls
     rows = np.column_stack((calls, slopes))

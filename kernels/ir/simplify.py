@@ -33,24 +33,24 @@ from .walk import walk
 
 
 def const(value: Any, dtype: DType) -> Const:
-    """A constant of `dtype`: floats keep the digits they were written with, integers truncate."""
+    """Returns a constant of `dtype`: floats keep the digits of their source text, integers are truncated."""
     if dtype is DType.bool_:
         return Const(bool(value), dtype)
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
 def wrapped(value: Any, dtype: DType) -> Const:
-    """The same, but for integers that the type does not hold: they wrap around."""
+    """Returns a constant of `dtype`; integers outside of the type's range wrap around."""
     return const(dtype.wrapped(int(value)) if dtype.is_integer else value, dtype)
 
 
 def scalar(c: Const) -> Any:
-    """The NumPy scalar a constant stands for."""
+    """Returns the NumPy scalar of a constant."""
     return c.dtype.numpy.type(c.value)
 
 
 def _folded(op: str, dtype: DType, *operands: Const) -> Expr | None:
-    """None where NumPy has no such scalar: a literal that the type does not hold."""
+    """Returns the constant result; None where an operand is a literal outside of its type's range."""
     if any(c.dtype.is_integer and not c.dtype.holds(c.value) for c in operands):
         return None
     with np.errstate(all="ignore"):
@@ -68,7 +68,7 @@ def cast(x: Expr, dtype: DType) -> Expr:
 
 
 def bitcast(x: Expr, dtype: DType) -> Expr:
-    """The bits of `x` in a type of the same size."""
+    """Returns the bits of `x` in a type of the same size."""
     if x.dtype is dtype:
         return x
     if isinstance(x, Const):
@@ -90,7 +90,10 @@ def _is(x: Expr, value: float) -> bool:
 
 
 def _adds_nothing(op: BinaryOp, b: Expr) -> bool:
-    """True if `x op b` is x whatever x is: of floats 0.0 turns -0.0 into 0.0 where it is added, and -0.0 where it is subtracted."""
+    """True if `x op b` is x for every x.
+
+    For floats the sign of zero matters: adding 0.0 turns -0.0 into 0.0, and so does subtracting -0.0.
+    """
     if not _is(b, 0):
         return False
     is_negative = math.copysign(1.0, b.value) < 0  # type: ignore[union-attr]
@@ -98,7 +101,7 @@ def _adds_nothing(op: BinaryOp, b: Expr) -> bool:
 
 
 def binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
-    """`a op b`; both operands have one dtype, which is the result's."""
+    """Returns `a op b`; both operands and the result have one dtype."""
     dtype = a.dtype
     if (
         isinstance(a, Const)
@@ -160,8 +163,9 @@ def select(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def is_cheap_and_fixed(x: Expr) -> bool:
-    """Whether an expression may be repeated wherever its name is used: no memory, no locals, no
-    costly function.
+    """True if an expression may replace its name at every use.
+
+    It has no memory access, no locals and no costly function.
     """
     return not any(
         isinstance(e, (Load, Local, LocalElement))

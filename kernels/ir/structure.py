@@ -1,9 +1,9 @@
-"""Structure trees: how cells of sparse fields are found. Kinds of nodes are rows of `KINDS`; nothing else is special to one.
+"""Structure trees: layout of the cells of sparse fields. Kinds of nodes are rows of `KINDS`; no other code is special to a kind.
 
 A node splits each cell of its parent into a container of cells. Numbering them makes every kind alike: the cell `c` of container
-`k` is item `k * cells + c`, and the container of each child and the element of each field in that cell has the item's number.
-Nodes with a pool number items otherwise: a table holds a slot for each of their cells, 0 where there is none, and the slot (of a
-dynamic node the place in its chunk) is the item. So item 0 of a pool is what all inactive cells share, and it stays zero.
+`k` is item `k * cells + c`. The container of each child in that cell has the item's number, and so has the element of each field.
+Nodes with a pool number items differently. A table has a slot for each of their cells, 0 where there is none. The slot is the item
+(for a dynamic node, the place in its chunk). So item 0 of a pool is shared by all inactive cells, and it stays zero.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ NodeKind = str  # a row of KINDS
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of node has beside its cells: `pool`, slots for cells that are there; `mask`, a bit a cell; `length`, how many
-    of its cells are there, from the first one on; `directory`: the table has places for cells that were active only, by their key.
-    `says`: what its method of `SNode` does, for people.
+    """Kind of a structure node, by its storage besides the cells.
+
+    `pool`: slots for active cells. `mask`: a bit per cell. `length`: the number of its cells, from the first one on. `directory`:
+    the table has places only for cells that were active, by their key. `says`: user-facing text for its method of `SNode`.
     """
 
     says: str
@@ -30,12 +31,12 @@ class Kind:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether some of its cells may be inactive."""
+        """True if some of its cells may be inactive."""
         return self.pool or self.mask or self.length
 
     @property
     def is_listed(self) -> bool:
-        """Whether a list of its active cells is kept for loops."""
+        """True if loops use a list of its active cells."""
         return self.pool and not self.length
 
 
@@ -60,7 +61,10 @@ KINDS: dict[NodeKind, Kind] = {
 
 @dataclass(frozen=True)
 class TreeNode:
-    """`parent` is the number of the node above, -1 of the first one. `chunk`: cells that a dynamic node gets at once, else 1."""
+    """Node of a structure tree. `parent` is the number of the node above, -1 for the first one.
+
+    `chunk` is the number of cells that a dynamic node allocates at once, else 1.
+    """
 
     kind: NodeKind
     parent: int
@@ -70,12 +74,12 @@ class TreeNode:
 
     @cached_property
     def cells(self) -> int:
-        """Cells of a container."""
+        """The number of cells of a container."""
         return prod(self.extents)
 
     @cached_property
     def entries(self) -> int:
-        """Entries of a container's table of slots."""
+        """The number of entries of a container's table of slots."""
         return -(-self.cells // self.chunk)
 
     @property
@@ -85,21 +89,21 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class StructureTree:
-    """Nodes below one child of a root, parents before children: `nodes[0]` is that child."""
+    """Structure tree: the nodes below one child of a root, parents before children. `nodes[0]` is that child."""
 
     name: str
     nodes: tuple[TreeNode, ...]
 
     def path(self, node: int) -> tuple[int, ...]:
-        """The nodes from the first one down to `node`, which is the last; () for -1."""
+        """Returns the nodes from the first one down to `node`, which is the last; () for -1."""
         return () if node < 0 else self._paths[node]
 
     def axes(self, node: int) -> tuple[int, ...]:
-        """Axes that indices of a cell of the node have, in order; () for -1."""
+        """Returns the axes of the indices of the node's cells, in order; () for -1."""
         return () if node < 0 else self._axes[node]
 
     def shape(self, node: int) -> tuple[int, ...]:
-        """Cells along each of these axes."""
+        """Returns the number of cells along each of these axes."""
         return () if node < 0 else self._shapes[node]
 
     @cached_property
@@ -122,25 +126,25 @@ class StructureTree:
         )
 
     def split(self, node: int, axis: int) -> tuple[int, ...]:
-        """For each node of the path, into how many parts it splits an axis."""
+        """Returns for each node of the path the number of parts into which it splits an axis."""
         return tuple(
             dict(zip(self.nodes[n].axes, self.nodes[n].extents, strict=True)).get(axis, 1)
             for n in self.path(node)
         )
 
     def nodes_in(self, node: int) -> tuple[int, ...]:
-        """The nodes directly below."""
+        """Returns the children of the node."""
         return tuple(k for k, n in enumerate(self.nodes) if n.parent == node)
 
     def below(self, node: int) -> tuple[int, ...]:
-        """The node and all below it, parents first."""
+        """Returns the node and all its descendants, parents first."""
         return tuple(k for k in range(len(self.nodes)) if node in self.path(k))
 
     def last(self, node: int, kind: str) -> int:
-        """The last node of the path that has something of this kind ("pool", "mask", "is_listed", ...); -1 where none has."""
+        """Returns the last node of the path with this property ("pool", "mask", "is_listed", ...); -1 where none has it."""
         found = [n for n in self.path(node) if getattr(self.nodes[n].has, kind)]
         return found[-1] if found else -1
 
     def is_sparse(self, node: int) -> bool:
-        """Whether cells of the node may be inactive."""
+        """True if cells of the node may be inactive."""
         return self.last(node, "is_sparse") >= 0

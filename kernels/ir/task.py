@@ -1,4 +1,4 @@
-"""Tasks: what the calls of a kernel sequence split into, in the normal form that the space, the bound and the lowering work on.
+"""Tasks: units of execution of a kernel sequence, in the normal form that the space, the bound and the lowering use.
 
 A *structured* task is one perfect loop band around one assignment
 
@@ -6,7 +6,7 @@ A *structured* task is one perfect loop band around one assignment
     target[..] = value                                                              op is None
     target[..] = value where condition                                              op is None
 
-with known extents and affine accesses; where a condition does not hold, the target keeps what it held. Any other has a *body*:
+with known extents and affine accesses; where a condition does not hold, the target keeps its value. Any other task has a *body*:
 statements under its outermost loop (kernels/ir/body.py).
 """
 
@@ -28,11 +28,11 @@ from .walk import children, nested_statements, walk
 
 @dataclass(frozen=True)
 class Task:
-    """One unit of execution.
+    """Task: one unit of execution.
 
     `name` is unique in the sequence, for people (`gemv0`, `gemv1.s`). `loops` are in source order, outermost first. For a
-    structured task `value` may load arrays at affine indices; `finish` (reductions only) gives the stored value in terms of
-    `Accumulator` and of loads indexed by the non-reduction loops; what the target held before takes part only through `finish`.
+    structured task `value` may load arrays at affine indices. `finish` (reductions only) gives the stored value in terms of
+    `Accumulator` and of loads indexed by the non-reduction loops. The target's old value takes part only through `finish`.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Task:
 
     @property
     def n_runs(self) -> int:
-        """How often a call of the sequence runs it."""
+        """The number of its runs in a call of the sequence."""
         return prod(loop.extent for loop in self.repeats)
 
     @cached_property
     def steps(self) -> tuple[Loop, ...]:
-        """Those of `repeats` whose index stands in it."""
+        """The loops of `repeats` whose index occurs in the task."""
         if not self.repeats:
             return ()
         used = _indices(self)
@@ -67,40 +67,42 @@ class Task:
 
     @cached_property
     def lane_bytes(self) -> int:
-        """The bytes of the numbers that fill its vectors: of those that it stores, or where these are small of the widest that it
-        computes with. So bytes that are added up in 16 bits come half a register at a time.
+        """The element size in bytes that determines the vector length.
+
+        It is that of the stored type. For stored types of less than 4 bytes it is that of the widest computed type. So bytes that
+        are added up in 16 bits are computed half a register at a time.
         """
         computed = self.numbers() if self.dtype.size_bytes < 4 else ()
         return max((self.dtype.size_bytes, *(x.dtype.size_bytes for x in computed)))
 
     def numbers(self) -> Iterator[Expr]:
-        """All that a structured task computes lane by lane: the indices of loads are not."""
+        """Yields all expressions that a structured task computes lane by lane, without the indices of loads."""
         for e in (self.condition, self.value, self.finish):
             yield from () if e is None else _numbers(e)
 
     @property
     def scope(self) -> tuple[Loop, ...]:
-        """The loops whose indices may stand in it: steps, then its own."""
+        """The loops whose indices may occur in the task: steps, then its own loops."""
         return (*self.steps, *self.loops)
 
     @property
     def is_structured(self) -> bool:
-        """Whether it is one assignment over a band, and not a body of statements."""
+        """True if the task is one assignment over a band. False if it has a body of statements."""
         return self.body is None
 
     @property
     def is_guarded(self) -> bool:
-        """Whether it is an assignment that happens in some iterations only."""
+        """True if the task is an assignment that happens in some iterations only."""
         return self.condition is not None
 
     @property
     def guard(self) -> Guard:
-        """The iterations in which it assigns."""
+        """The iterations in which the task assigns."""
         return ALWAYS if self.condition is None else guard_where(self.condition, self.loops)
 
     @property
     def has_known_extents(self) -> bool:
-        """Whether each loop runs exactly as often as it says."""
+        """True if each loop runs exactly `extent` times."""
         return all(loop.is_known for loop in self.loops)
 
     @property
@@ -110,9 +112,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Slots:
-    """How many elements of fields in a pool are in use: slots that were ever taken, of `unit` elements each.
+    """Number of elements in use of the fields in a pool: slots that were ever taken, of `unit` elements each.
 
-    `counters` is the array that says so in `row`; `may_grow`: whether the sequence takes further ones.
+    The array `counters` has it in `row`. `may_grow`: the sequence may take further slots.
     """
 
     counters: str
@@ -123,10 +125,10 @@ class Slots:
 
 @dataclass(frozen=True)
 class Leaves:
-    """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, others their components.
+    """Fields of one type in the leaves of a tree: arrays whose last axis numbers the same cells, other axes their components.
 
-    `slots` is None where all cells are in use; inactive cells read the first `n_shared` cells, which nobody writes.
-    A leaf has cells of these `extents`, the last axis fastest; () where each cell is by itself.
+    `slots` is None where all cells are in use. Inactive cells read the first `n_shared` cells, which are never written. A leaf has
+    cells of these `extents`, the last axis fastest; () where each cell is stored by itself.
     """
 
     name: str
@@ -141,10 +143,10 @@ class Leaves:
 
 @dataclass(frozen=True)
 class ListRecords:
-    """A list of active cells whose records may be places of cells while a sequence runs: `array` has the item of each and its
-    coordinates. As many are in use as `counters` says in `row` and `column`.
+    """Records of a list of active cells, which may be places of cells while a sequence runs.
 
-    The place of a cell is its number in `shape`, rows first. `item` is what it has, by the local `place`.
+    `array` has the item and the coordinates of each cell. `counters` has the number of records in `row` and `column`. The place of
+    a cell is its row-major number in `shape`. `item` is its item as an expression of the local `place`.
     """
 
     name: str
@@ -159,9 +161,9 @@ class ListRecords:
 
 @dataclass(frozen=True)
 class Keys:
-    """The directory of a hash node: `array` has the key of the cell at each place, from 1 to `n_cells`, 0 where there is none.
+    """Hash directory of a node: `array` has the key of the cell at each place, from 1 to `n_cells`, 0 for an empty place.
 
-    `at` has the place of each slot in its first row; "" where the sequence does not name it. `slots` says how many are in use.
+    `at` has the place of each slot in its first row; "" where the sequence does not use it. `slots` is the number of slots in use.
     """
 
     array: str
@@ -172,9 +174,9 @@ class Keys:
 
 @dataclass(frozen=True)
 class Table:
-    """The table in which a sequence looks cells of a node up: the array that has the slot of each entry, 0: none.
+    """Slot table, in which a sequence looks up cells of a node: the array with the slot of each entry, 0 for none.
 
-    Of a pointer node each cell has an entry; of a hash node cells have those that their `keys` are at.
+    In a pointer node each cell has an entry. In a hash node the entry of a cell is at the place of its key in `keys`.
     """
 
     name: str
@@ -185,13 +187,13 @@ class Table:
 
 @dataclass(frozen=True)
 class TreeParts:
-    """What of trees of sparse fields may lie in another way while a sequence runs."""
+    """Parts of trees of sparse fields whose data layout may be transformed while a sequence runs."""
 
     leaves: tuple[Leaves, ...] = ()
     lists: tuple[ListRecords, ...] = ()  # of active cells
     tables: tuple[Table, ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
-    """Arrays with first elements of each row that inactive cells share and nobody writes, and how many these are."""
+    """Arrays in which inactive cells share the first elements of each row, which are never written, and the number of these."""
     structure: frozenset[str] = frozenset()  # arrays that say which cells are active, and where
 
     def n_shared(self, array: str) -> int:
@@ -200,10 +202,10 @@ class TreeParts:
 
 @dataclass(frozen=True)
 class Problem:
-    """A recorded kernel sequence, normalised: what the space is built from. Depends on nothing about the machine.
+    """Problem: a recorded kernel sequence in normal form, from which the space is built. Independent of the machine.
 
-    `tasks` are in program order. `key` is a stable hash over everything that decides the computation (not over names of
-    files or of the sequence). `formula` is prose for people.
+    `tasks` are in program order. `key` is a stable hash over everything that decides the computation. Names of files and of the
+    sequence are not part of it. `formula` is prose for people.
     """
 
     name: str
@@ -219,24 +221,24 @@ class Problem:
 
     @cached_property
     def repeats(self) -> tuple[Repeat, ...]:
-        """Runs of tasks that run several times, outer ones first."""
+        """Groups of tasks that run several times, outer ones first."""
         return repeats_of([t.repeats for t in self.tasks])
 
 
 def extents(task: Task) -> dict[str, int]:
-    """Loop name -> extent in one run: steps of repeats have one value there."""
+    """Returns the extent of each loop in one run, by name: 1 for steps of repeats."""
     return {loop.name: 1 if loop.is_step else loop.extent for loop in task.scope}
 
 
 def _numbers(e: Expr) -> Iterator[Expr]:
-    """The nodes of an expression but for the indices of its loads."""
+    """Yields the nodes of an expression without the indices of its loads."""
     yield e
     for x in () if isinstance(e, Load) else children(e):
         yield from _numbers(x)
 
 
 def _indices(task: Task) -> frozenset[str]:
-    """Loops whose index stands in what a task does."""
+    """Returns the loops whose index occurs in a task."""
     found = {name for axis in task.target.axes if axis is not None for name, _ in axis.terms}
     of_task = [x for x in (task.condition, task.value, task.finish) if x is not None]
     statements = nested_statements(task.body.statements) if task.body is not None else ()

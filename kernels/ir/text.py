@@ -1,7 +1,7 @@
-"""The printer: the stable texts of kernels and of tasks, for people, for golden tests and for the keys of problems.
+"""Printer of kernels and tasks: stable texts for people, for golden tests and for the keys of problems.
 
-A kernel is printed as it is spelled in Python. A task is printed with types, affine indices in normal form, and names that the
-caller may replace: that text, without names, is what the key of a problem is a hash of, so it may never change.
+A kernel is printed in Python's syntax. A task is printed with types, affine indices in normal form, and names that the caller may
+replace. The key of a problem is a hash of that text without names, so the text may never change.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from .ops import COMPARISONS, OPS
 from .task import Problem, Task
 from .walk import children, loads, local_changed, nested_statements
 
-_NOT, _NEGATED, _COMPARED, _SUM = 3, 11, 4, 9  # how tightly operators bind
+_NOT, _NEGATED, _COMPARED, _SUM = 3, 11, 4, 9  # precedences
 _BINDS = {
     "or": 1,
     "and": 2,
@@ -81,9 +81,7 @@ Names = Mapping[
 
 
 def show(ir: KernelIR) -> str:
-    """A kernel as text; equal for kernels that compute the same in the same way, whatever file they
-    come from.
-    """
+    """Returns a kernel as text. It is equal for kernels that compute the same in the same way, from any file."""
     arrays = [f"{p.name}: {p.dtype.name}[{', '.join(map(str, p.shape))}]" for p in ir.arrays]
     scalars = [f"{p.name}: {p.dtype.name}" for p in ir.scalars]
     head = f"kernel {ir.name}({', '.join(arrays + scalars)})" + (
@@ -93,7 +91,7 @@ def show(ir: KernelIR) -> str:
 
 
 def show_expr(x: Expr) -> str:
-    """An expression as text, with the parentheses it needs."""
+    """Returns an expression as text, with the parentheses that it needs."""
     return _Printer().text(x, 0)
 
 
@@ -103,25 +101,25 @@ _OF_FLOATS, _OF_INTEGERS = (re.compile(_FLAGS + kinds) for kinds in ("[eEfFgGaA]
 
 
 def default_format(dtype: DType) -> str:
-    """How a value is printed where nobody asks for a format: a conversion of printf, without its %."""
+    """Returns the default format of a type: a conversion of printf, without its %."""
     if not dtype.is_float:
         return "u" if dtype.is_integer and not dtype.is_signed else "d"
     return ".12f" if dtype is DType.f64 else "f"
 
 
 def takes_format(dtype: DType, wanted: str) -> bool:
-    """True if a conversion of printf, without its %, is one of values of this type."""
+    """True if a conversion of printf, without its %, fits values of this type."""
     return bool((_OF_FLOATS if dtype.is_float else _OF_INTEGERS).fullmatch(wanted))
 
 
 def show_value(x: Expr, names: Names | None = None) -> str:
-    """An expression of a task on one line; dtypes show in constants and casts only."""
+    """Returns an expression of a task on one line. Only constants and casts show their dtypes."""
     return _Printer(names or {}).text(x, 0)
 
 
 @dataclass(frozen=True)
 class _Printer:
-    """`names` are given for the text of tasks, and None for that of kernels. `declared`: locals that were printed with a type."""
+    """Printer of statements and expressions. `names` is None for kernels. `declared`: locals that were printed with a type."""
 
     names: Names | None = None
     declared: set[str] = field(default_factory=set)
@@ -190,7 +188,7 @@ class _Printer:
         return repr(x) if isinstance(x, str) else self.text(x, 0)
 
     def shown(self, s: Print | Assert) -> list[str]:
-        """The texts and values that a statement shows, and their formats where any is asked for."""
+        """Returns the texts and values that a statement prints, and their formats if it has any."""
         return [self.part(x) for x in s.parts] + [f"formats={s.formats}"] * bool(s.formats)
 
     def nested(self, body: tuple[Stmt, ...], depth: int) -> Iterator[str]:
@@ -211,7 +209,7 @@ class _Printer:
         return self.text(x, 0) if affine is None else show_affine(affine, self.names)
 
     def text(self, x: Expr, around: int) -> str:
-        """`around` is how tightly the surrounding operator binds."""
+        """Returns an expression as text. `around` is the precedence of the surrounding operator."""
         typed = self.names is not None
         match x:
             case Const():
@@ -285,7 +283,7 @@ def _wrapped(text: str, needed: bool) -> str:
 
 
 def show_affine(affine: Affine, names: Names | None = None) -> str:
-    """`2*i + j - 1`."""
+    """Returns an affine expression as text: `2*i + j - 1`."""
     names = names or {}
     parts: list[str] = []
     named = [(names.get("loop " + name, name), c) for name, c in affine.terms]
@@ -299,14 +297,17 @@ def show_affine(affine: Affine, names: Names | None = None) -> str:
 
 
 def show_access(access: Access, names: Names | None = None) -> str:
-    """`a[i, j + 1]`; `?` for an index that is not affine."""
+    """Returns an access as text: `a[i, j + 1]`; `?` for an index that is not affine."""
     names = names or {}
     axes = ("?" if x is None else show_affine(x, names) for x in access.axes)
     return f"{names.get('array ' + access.array, access.array)}[{', '.join(axes)}]"
 
 
 def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -> str:
-    """Loops and assignment of one task, without its name; several lines, with the word `of_body`, where it has a body."""
+    """Returns loops and assignment of one task as text, without its name.
+
+    A task with a body has several lines, and the label `of_body`.
+    """
     names = names or {}
     loops = " ".join(
         f"{names.get('loop ' + x.name, x.name)}<{x.extent}{' reduced' if x.is_reduction else ''}"
@@ -336,7 +337,7 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -
 
 
 def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
-    """What the statements read and write by these loops around them, as they are spelled: locals are not looked through."""
+    """Returns the texts of all reads and writes of a body, in terms of the loops around it. Locals are not substituted."""
     own = {loop.name for loop in loops}
     reads: list[str] = []
     writes: list[str] = []
@@ -356,7 +357,7 @@ def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[st
 
 
 def show_tasks(problem: Problem) -> str:
-    """The whole problem: arrays with roles, scalars, one line a task."""
+    """Returns the whole problem as text: arrays with roles, scalars, one line per task."""
     lines = [f"problem {problem.name}"]
     width = max((len(a.name) for a in problem.arrays), default=0)
     for a in problem.arrays:
@@ -379,8 +380,9 @@ _IN_KEYS = "opaque"
 
 
 def problem_key(problem: Problem) -> str:
-    """A hash over everything that decides the computation: no names of files, tasks, loops, arrays
-    or locals.
+    """Returns a hash over everything that decides the computation.
+
+    Names of files, tasks, loops, arrays and locals are not part of it.
     """
     names = {"array " + a.name: f"a{k}" for k, a in enumerate(problem.arrays)}
     names |= {"param " + p.name: f"p{k}" for k, p in enumerate(problem.scalars)}

@@ -1,6 +1,6 @@
-"""Loops over few rows whose index decides something in the row: written out, it is decided before.
+"""Unrolling candidates: loops over few rows whose index decides conditions in the row. Unrolling decides them in advance.
 
-The rows themselves stay loops, as compilers make vectors of loops only.
+The rows themselves stay loops, as compilers vectorise only loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_COPIED_NODES = 4096
 
 @dataclass(frozen=True)
 class FewRows:
-    """A loop of `extent` iterations, each of which runs the loop `row` and no other one."""
+    """Unrolling candidate: a loop of `extent` iterations, each of which runs the loop `row` and no other one."""
 
     loop: str
     extent: int
@@ -25,7 +25,7 @@ class FewRows:
 
 
 def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
-    """The loops in a body that can be written out and have an index that conditions in their rows ask for."""
+    """Returns the loops of a body that can be unrolled and whose index occurs in conditions of their rows."""
     found: list[FewRows] = []
     for x in nested_statements(tuple(body)):
         if not isinstance(x, For) or not isinstance(x.extent, Const):
@@ -44,5 +44,5 @@ def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
 
 
 def copies_of(rows: Sequence[FewRows]) -> dict[str, int]:
-    """How often the bodies of loops are written out where these are: a row once, which keeps it a loop."""
+    """Returns the unroll factor of each loop, by name. A row has 1, so that it stays a loop."""
     return {name: n for x in rows for name, n in ((x.loop, x.extent), (x.row, 1))}

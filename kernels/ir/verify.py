@@ -1,6 +1,4 @@
-"""What makes a kernel's IR well-formed, as a program: `check` runs after every stage that builds or
-changes IR.
-"""
+"""Verifier of kernel IR: `check` runs after every stage that builds or changes IR."""
 
 from __future__ import annotations
 
@@ -51,13 +49,14 @@ from .text import show_expr, takes_format
 
 
 class IRError(Exception):
-    """IR that no stage may produce; names the node and the place in the user's source."""
+    """Malformed IR, an error of the stage that produced it. Names the node and the place in the user's source."""
 
 
 def check(ir: KernelIR) -> None:
-    """Raises IRError unless: names are unique and bound before use, dtypes agree, indices are
-    integers and as many as the array has axes, constant extents are not negative, and no
-    Accumulator appears.
+    """Raises IRError unless the IR is well-formed.
+
+    Names are unique and bound before use, and dtypes agree. Indices are integers, one per axis of the array. Constant extents are
+    not negative. No Accumulator appears.
     """
     checker = _Checker(ir)
     checker.arguments()
@@ -92,8 +91,9 @@ class _Checker:
     # --- statements
 
     def block(self, body: Iterable[Stmt], loops: set[str], bound: dict[str, DType]) -> None:
-        """`loops` and `bound` (locals) are what may be used; locals first set in a block end with
-        it.
+        """Checks a block. `loops` and `bound` (locals) may be used in it.
+
+        Locals that are first set in a block end with it.
         """
         bound = dict(bound)
         for s in body:
@@ -192,7 +192,7 @@ class _Checker:
         self._loops.add(name)
 
     def _node(self, tree: str, node: int, n_indices: int, is_list: bool = False) -> None:
-        """A node of a tree with so many indices, of its cells or of the lists that a dynamic one has."""
+        """Checks a node of a tree and the number of its indices. `is_list`: they index the containers of a dynamic node."""
         found = next((t for t in self._ir.trees if t.name == tree), None)
         if found is None or not 0 <= node < len(found.nodes):
             self._fail(f"there is no node {node} in a tree {tree}")

@@ -1,6 +1,4 @@
-"""Reading and substituting in IR expressions and statements, for everything that turns kernels
-into tasks.
-"""
+"""Traversal and substitution of IR expressions and statements, for all passes that turn kernels into tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ _PARTS: dict[type[Any], tuple[tuple[str, bool, bool], ...]] = {}
 
 
 def _parts(node: Expr | Stmt) -> tuple[tuple[str, bool, bool], ...]:
-    """The fields of a node that hold nodes, maybe among texts: (name, whether it holds statements, whether it is a tuple)."""
+    """Returns the fields of a node that contain nodes or texts: (name, whether it has statements, whether it is a tuple)."""
     kind: type[Any] = type(node)
     if kind not in _PARTS:
         hints = get_type_hints(kind)
@@ -63,7 +61,7 @@ _OPERANDS: dict[type[Any], Callable[[Any], tuple[Expr, ...]]] = {}  # what reads
 
 
 def children(node: Expr | Stmt) -> tuple[Expr, ...]:
-    """The expressions that a node has as operands, in the order of its fields; of a statement not those nested in it."""
+    """Returns the operands of a node, in the order of its fields. Nested statements are not among them."""
     kind = type(node)
     found = _OPERANDS.get(kind)
     if found is None:
@@ -72,7 +70,7 @@ def children(node: Expr | Stmt) -> tuple[Expr, ...]:
 
 
 def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
-    """A function made for the kind of a node: all that reads programs asks it, millions of times."""
+    """Returns a specialised function for the operands of a node's kind: passes call it millions of times."""
     names = [(name, many) for name, is_block, many in _parts(node) if not is_block]
     if not names:
         return lambda _: ()
@@ -91,19 +89,20 @@ def _reader_of_operands(node: Expr | Stmt) -> Callable[[Any], tuple[Expr, ...]]:
 
 
 def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
-    """The statements nested in one, block by block."""
+    """Returns the statements nested in one, block by block."""
     return tuple(getattr(s, name) for name, is_block, _ in _parts(s) if is_block)
 
 
 def with_blocks(s: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """The statement with each block nested in it changed."""
+    """Returns the statement with `change` applied to each block nested in it."""
     inner: dict[str, Any] = {k: change(getattr(s, k)) for k, is_block, _ in _parts(s) if is_block}
     return replace(s, **inner) if inner else s
 
 
 def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], Stmt]) -> N:
-    """The node with its operands and nested statements replaced: an expression itself where they stay the same; statements, which
-    passes tell apart by identity, are always made anew.
+    """Returns the node with its operands and nested statements replaced.
+
+    An expression without changes is returned itself. Statements are always new objects, since passes distinguish them by identity.
     """
     new: dict[str, Any] = {}
     for name, is_block, many in _parts(node):
@@ -118,8 +117,9 @@ def mapped(node: N, on_expr: Callable[[Expr], Expr], on_stmt: Callable[[Stmt], S
 
 
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """`e` with its operands replaced by `parts` (same order and number as `children(e)`); another object, which may be known by its
-    identity.
+    """Returns `e` with its operands replaced by `parts` (same order and number as `children(e)`).
+
+    It is another object if it has operands: passes may distinguish it by identity.
     """
     left, new = iter(parts), dict[str, Any]()
     for name, _, many in _parts(e):
@@ -131,7 +131,7 @@ def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """`e` and all its sub-expressions, parents first."""
+    """Yields `e` and all its sub-expressions, parents first."""
     left = [e]
     while left:
         e = left.pop()
@@ -141,22 +141,22 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def size(e: Expr) -> int:
-    """Number of nodes of `e`."""
+    """Returns the number of nodes of `e`."""
     return sum(1 for _ in walk(e))
 
 
 def loads(e: Expr) -> tuple[Load, ...]:
-    """Every load of `e`, in reading order."""
+    """Returns every load of `e`, in reading order."""
     return tuple(x for x in walk(e) if isinstance(x, Load))
 
 
 def locals_read(e: Expr) -> tuple[str, ...]:
-    """Names of the locals and local arrays `e` reads, without repeats."""
+    """Returns the names of the locals and local arrays that `e` reads, without duplicates."""
     return tuple(dict.fromkeys(x.name for x in walk(e) if isinstance(x, Local | LocalElement)))
 
 
 def local_changed(s: Stmt) -> str:
-    """The local, or local array, that a statement itself sets or updates; "" where it does neither."""
+    """Returns the local, or local array, that a statement itself sets or updates; "" where it does neither."""
     match s:
         case SetLocal() | UpdateLocal() | LocalArray() | SetElement():
             return s.name
@@ -167,9 +167,9 @@ def local_changed(s: Stmt) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Renaming:
-    """What to put in place of arrays, parameters, locals and loop indices; others stay as they are.
+    """Substitution of arrays, parameters, locals and loop indices; other names stay.
 
-    All at once: what is put in is not renamed again. An index that gets another name keeps its type.
+    It is simultaneous: substituted expressions are not renamed again. A loop index with a new name keeps its type.
     """
 
     arrays: Mapping[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class Renaming:
     loops: Mapping[str, Expr] = field(default_factory=dict)
 
     def apply(self, e: Expr) -> Expr:
-        """`e` with the names replaced."""
+        """Returns `e` with the names replaced."""
         match e:
             case Param():
                 return self.params.get(e.name, e)
@@ -192,9 +192,7 @@ class Renaming:
         return mapped(e, self.apply, self.apply_stmt)
 
     def apply_stmt(self, s: Stmt) -> Stmt:
-        """`s` and the statements in it with the names replaced; a loop is renamed where its index
-        becomes another's.
-        """
+        """Returns `s` and the statements in it with the names replaced. A loop is renamed if its index becomes another index."""
         match s:
             case For():
                 index = self.loops.get(s.loop)
@@ -206,7 +204,7 @@ class Renaming:
 
 
 def coerced(e: Expr, dtype: DType) -> Expr:
-    """`e` as a value of `dtype`."""
+    """Returns `e` as a value of `dtype`."""
     if e.dtype == dtype:
         return e
     if isinstance(e, Const) and dtype.is_integer and e.dtype.is_integer:
@@ -217,7 +215,10 @@ def coerced(e: Expr, dtype: DType) -> Expr:
 
 
 def is_neutral(op: ReduceOp, e: Expr) -> bool:
-    """Whether `e op x == x` for every x of e's dtype."""
+    """True if `e` is recognised as neutral: `e op x == x` for every x of e's dtype.
+
+    The integers that are neutral for min and max are not recognised.
+    """
     if isinstance(e, Cast):
         return is_neutral(op, e.x)
     if isinstance(e, Unary) and e.op == "neg" and isinstance(e.x, Const):
@@ -226,7 +227,7 @@ def is_neutral(op: ReduceOp, e: Expr) -> bool:
 
 
 def neutral_of(op: ReduceOp, dtype: DType) -> Const:
-    """The value that changes nothing when values of a type are reduced by `op`."""
+    """Returns the neutral element of `op` in this type."""
     value = OPS[op].neutral
     assert value is not None
     if dtype.is_float or isfinite(value):
@@ -236,7 +237,7 @@ def neutral_of(op: ReduceOp, dtype: DType) -> Const:
 
 
 def joined(op: ReduceOp, a: Expr, b: Expr, dtype: DType) -> Expr:
-    """`a op b` without a neutral element."""
+    """Returns `a op b`, or one operand where the other is neutral."""
     if is_neutral(op, a):
         return b
     if is_neutral(op, b):
@@ -245,7 +246,7 @@ def joined(op: ReduceOp, a: Expr, b: Expr, dtype: DType) -> Expr:
 
 
 def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """All statements of `body`, parents first, in program order."""
+    """Yields all statements of `body`, parents first, in program order."""
     for s in body:
         yield s
         for block in blocks(s):
@@ -253,20 +254,18 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def written_in(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Names of the arrays that statements of `body` store to or update."""
+    """Returns the names of the arrays that statements of `body` store to or update."""
     return frozenset(s.array for s in nested_statements(body) if isinstance(s, Store | Update))
 
 
 def without(body: tuple[Stmt, ...], kind: type[Any]) -> tuple[Stmt, ...]:
-    """The statements but for those of one kind, at any depth."""
+    """Returns the statements except all of one kind, at any depth."""
     kept = (s for s in body if not isinstance(s, kind))
     return tuple(with_blocks(s, lambda inner: without(inner, kind)) for s in kept)
 
 
 def rewrite(node: T, change: Callable[[Any], Any]) -> T:
-    """`node` with `change` applied to every part, operands first; parts are dataclasses, tuples and
-    leaves.
-    """
+    """Returns `node` with `change` applied to every part, operands first. Parts are dataclasses, tuples and leaves."""
     if isinstance(node, tuple):
         return change(tuple(rewrite(x, change) for x in node))  # type: ignore[no-any-return]
     if not is_dataclass(node) or isinstance(node, (type, Location)):
@@ -276,7 +275,7 @@ def rewrite(node: T, change: Callable[[Any], Any]) -> T:
 
 
 def merge_arrays(ir: KernelIR, names: Mapping[str, str]) -> KernelIR:
-    """The kernel with every array parameter replaced by the one `names` gives for it."""
+    """Returns the kernel with every array parameter replaced by its entry in `names`."""
     if all(old == new for old, new in names.items()):
         return ir
 
@@ -288,7 +287,7 @@ def merge_arrays(ir: KernelIR, names: Mapping[str, str]) -> KernelIR:
 
 
 def widened(ir: T) -> T:
-    """The same computation with every f16 and f32 made f64; bits are looked at in the type that they had."""
+    """Returns the same computation with every f16 and f32 made f64. Bit casts keep the original type."""
     return rewrite(ir, _widened)
 
 

@@ -1,4 +1,4 @@
-"""Addresses of elements in kernels: numbers that each call binds say where arrays begin, the rest is arithmetic."""
+"""Addresses of elements in kernels: each call binds the base addresses of arrays as numbers; the kernel computes the offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["address", "get_addr"]
 
 
 def address(state: Pass, frontend: Frontend, node: ast.Call) -> Value:
-    """`get_addr(field, indices)` as u64."""
+    """The result of `get_addr(field, indices)`, a u64."""
     if len(node.args) != 2 or node.keywords:
         state.fail(f"`{ast.unparse(node.func)}` takes a field and its indices", node)
     base = frontend.place(node.args[0])
@@ -49,7 +49,7 @@ def address(state: Pass, frontend: Frontend, node: ast.Call) -> Value:
 
 
 def _in_memory(state: Pass, x: Element) -> tuple[Sequence[Expr], tuple[int, ...]]:
-    """The indices of an element in the array that it lies in, and the shape of that."""
+    """The indices of an element in the array that contains it, and the shape of that array."""
     p = state.placed.get(x.array.name)
     if p is None:
         return x.indices, x.array.shape
@@ -68,7 +68,7 @@ def _begin(state: Pass, x: Element, node: ast.AST) -> Param:
 
 
 def _source(state: Pass, x: Element) -> AbstractLeaf:
-    """The field that an array is."""
+    """The field behind an array value."""
     found = next(f for p, f in state.captured.values() if p.name == x.array.name)
     assert isinstance(found, AbstractLeaf)
     return found

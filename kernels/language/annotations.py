@@ -10,7 +10,7 @@ from .parse import closure_names, location_of
 
 
 def resolve_annotation(fn: Callable[..., Any], annotation: Any) -> Any:
-    """The annotation as an object, also where `from __future__ import annotations` made it text."""
+    """Returns the annotation as an object, also where `from __future__ import annotations` turned it into text."""
     if not isinstance(annotation, str):
         return annotation
     try:

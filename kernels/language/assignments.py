@@ -1,4 +1,4 @@
-"""Assignments in a kernel: plain, augmented, to tuples; which of them are updates."""
+"""Assignments in a kernel: plain, augmented and tuple assignments, and the detection of updates."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class Assignments:
             self._assign_value(target, x, node)
 
     def _as_update(self, target: ast.expr, value: ast.expr) -> _Update | None:
-        """`x = x + e`, `x = max(x, e)` and their like.
+        """The update that a statement such as `x = x + e` or `x = max(x, e)` amounts to.
 
-        In a program an element is updated only where it is written so: an update is atomic. An `e` that changes `x` is no operand
-        of an update: what stands on its left was read before.
+        In a program an element is updated only where the source writes an update, since updates are atomic. An `e` that changes `x`
+        is no operand of an update: its left operand was read before.
         """
         is_element = isinstance(target, ast.Subscript) and not self._state.rules.is_strict
         if not isinstance(target, ast.Name) and not is_element:
@@ -114,7 +114,7 @@ class Assignments:
         return found if found and not self._writes(found.operand, target) else None
 
     def _writes(self, operand: ast.expr, target: ast.expr) -> bool:
-        """Whether an operand may change a target, or the index of the target anything."""
+        """True if evaluating an operand may change a target or an element index of the target."""
         if not any(
             isinstance(n, ast.Call | ast.NamedExpr) for n in (*ast.walk(operand), *ast.walk(target))
         ):
@@ -129,8 +129,9 @@ class Assignments:
     def _update_in_place(
         self, target: ast.expr, update: _Update, node: ast.expr
     ) -> tuple[bool, Value | None]:
-        """Emits `target op= operand`; False where types or bindings ask for a plain assignment. An operand that takes statements
-        is computed once: then the value of that assignment is there already.
+        """Emits `target op= operand`; False where types or bindings need a plain assignment.
+
+        An operand that takes statements is computed once. The plain assignment then reuses its value.
         """
         place: object
         if isinstance(target, ast.Name):
@@ -149,7 +150,7 @@ class Assignments:
         return False, self._combined(loaded(place), x, update, node) if statements else None
 
     def _fits(self, place: LocalVar | Element, x: Typed, op: str) -> bool:
-        """Whether an updated place keeps its type."""
+        """True if an updated place keeps its type."""
         old, is_choice = loaded(place), op in ("min", "max")
         differ = self._expr.operators.differ_in_sign
         if is_choice and isinstance(old, Typed) and differ(old, x):
@@ -164,7 +165,7 @@ class Assignments:
         return not x.dtype.is_float or place.dtype.is_float
 
     def _combined(self, old: Value, x: Value, update: _Update, node: ast.expr) -> Value:
-        """The value that `op` gives of what a target holds and an operand."""
+        """The result of `op` on the target's value and an operand."""
         if not isinstance(node, ast.BinOp):
             return self._expr.operators.least(update.op, [old, x], node)
         pair = (x, old) if update.operand is node.left else (old, x)
@@ -189,8 +190,9 @@ class Assignments:
         self._places.assign(place, self._expr.operators.binary(name, old, x, node), node)
 
     def _widens(self, place: Value, x: Value) -> bool:
-        """Whether a product in a program has another type than its place: it is computed in that type. What is added has the type
-        of the place before it is added.
+        """True if a product in a program has another type than its place: the product is computed in that type.
+
+        A summand is converted to the type of the place before the addition.
         """
         number = next(leaves(loaded(x)), None)
         return (
@@ -303,9 +305,7 @@ class Assignments:
         )
 
     def _new_name(self, name: str, x: Value, node: ast.AST) -> None:
-        """A first assignment. A name assigned once stands for its value where that costs and
-        changes nothing.
-        """
+        """Compiles a first assignment. A name with one assignment is an alias of its value if that costs and changes nothing."""
         frame = self._state.frame
         # A local array is bound to its block: where it is assigned again, its name has another value or has ended.
         is_once = frame.parsed.assigned[name] == 1 or isinstance(x, LocalRef)
@@ -319,6 +319,6 @@ class Assignments:
             self._state.fail(f"`{name}` holds {what(x)}, so it can be assigned only once", node)
 
     def _changes(self, name: str) -> bool:
-        """Whether a part of what a name stands for is assigned, or a function that it is passed to changes it."""
+        """True if part of a named value is assigned, or a function that takes the name changes it."""
         frame = self._state.frame
         return name in frame.parsed.mutated or name in names_passed_to_change(scope_of(frame))

@@ -1,4 +1,4 @@
-"""Bounds of loops: how often they run, and values of bounds that stay as they were when a loop began."""
+"""Bounds of loops: iteration counts, and bounds saved in locals at loop entry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bounds = tuple[Expr, Expr, Expr]  # start, stop, step
 
 
 def extent_of(start: Expr, stop: Expr, step: Expr) -> Expr:
-    """How many iterations a loop has; at least 0, and 0 for a step of 0."""
+    """The number of iterations of a loop: at least 0, and 0 for a step of 0."""
     zero = const(0, DType.i64)
     goes_up = compare("gt", step, zero)
     span = select(
@@ -34,8 +34,9 @@ def extent_of(start: Expr, stop: Expr, step: Expr) -> Expr:
 def held_bounds(
     state: Pass, frontend: Frontend, bounds: Sequence[Bounds], names: list[str], node: ast.For
 ) -> list[Bounds]:
-    """The bounds, in locals where they are read in the loops although the body may change them: starts and steps at each index,
-    stops of inner loops at each of their beginnings.
+    """The bounds, saved in locals if the loops read them after the body may have changed them.
+
+    Starts and steps are read at each index. Stops of inner loops are read at each entry of the loop.
     """
     later = [
         e for k, (start, stop, step) in enumerate(bounds) for e in (start, step, *[stop][: k > 0])
@@ -64,7 +65,7 @@ def held_bounds(
 
 
 def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple[set[str], bool]:
-    """The locals and arrays that statements name and may change, and whether they name any that is not known yet."""
+    """The locals and arrays that statements may change, and True if a changed place is not resolved yet."""
     frame = state.frame
     names: set[str] = set()
     is_unknown = False
@@ -78,7 +79,7 @@ def _changed(state: Pass, frontend: Frontend, body: Sequence[ast.stmt]) -> tuple
 
 
 def _whole(state: Pass, frontend: Frontend, place: ast.expr) -> Value | None:
-    """The array or the locals that a place is a part of: what stands before its first index. None where that is not known."""
+    """The array or the locals before the first index of a place. None where they cannot be resolved."""
     whole = base = place
     while isinstance(base, ast.Subscript | ast.Attribute):
         whole = base.value if isinstance(base, ast.Subscript) else whole

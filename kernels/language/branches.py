@@ -1,4 +1,4 @@
-"""Expressions of which a part is perhaps not needed, and comparisons: what decides about branches."""
+"""Boolean operators, comparisons and ternaries: expressions with operands that may not be needed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from .values import MatrixValue, StructValue, TupleValue, Typed, Value, is_data,
 
 
 class Branches:
-    """Compiles them within a pass, with the expressions that they are parts of."""
+    """Compiles boolean operators, comparisons and ternaries within a pass."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state = state
         self._expr = frontend
 
     def logical(self, node: ast.BoolOp) -> Value:
-        """`a and b`, `a or b`: the right side is evaluated where it is needed, or where that cannot be seen."""
+        """The value of `a and b` or `a or b`.
+
+        The right side is evaluated only where it is needed, or always where the difference has no visible effect.
+        """
         op: BinaryOp = "and" if isinstance(node.op, ast.And) else "or"
         result: Value = self._expr.value(node.values[0])
         for operand in node.values[1:]:
@@ -54,13 +57,13 @@ class Branches:
         return _literal(result)
 
     def _is_number(self, x: Value) -> bool:
-        """Whether `and` and `or` give one of their operands: of numbers in a program, as in Python."""
+        """True if `and` and `or` return one of their operands, as in Python: for integers in a program."""
         return self._state.rules.is_strict and isinstance(x, Typed) and x.dtype.is_integer
 
     def _decided(
         self, left: Typed, when: bool, right: Value, statements: list[Stmt], node: ast.expr
     ) -> Typed:
-        """`left and right` (`when`) or `left or right`, where the right side takes statements."""
+        """The value of `left and right` (`when`) or `left or right`, if the right side takes statements."""
         state = self._state
         name = state.fresh("decided")
         where = state.frame.parsed.where(node)
@@ -152,7 +155,7 @@ class Branches:
         b: tuple[Value, list[Stmt]],
         node: ast.expr,
     ) -> Value:
-        """A ternary whose sides take statements: a branch."""
+        """The value of a ternary whose sides take statements, emitted as a branch."""
         state, where = self._state, self._state.frame.parsed.where(node)
         test = truth(condition)
         place, declared = self._expr.places.declared(
@@ -170,9 +173,10 @@ class Branches:
         return loaded(place)
 
     def _apart(self, node: ast.expr) -> tuple[Value, list[Stmt]]:
-        """A value that is perhaps not needed, and the statements that compute parts of it.
+        """The value of an operand that may not be needed, and the statements that compute parts of it.
 
-        Statements are run only where it is needed; without any it is evaluated in any case. Names that it makes end with it.
+        The caller runs the statements only where the operand is needed. Without statements the operand is always evaluated. Names
+        assigned in it end with it.
         """
         state = self._state
         with state.collected() as statements, state.frame.scope():
@@ -188,7 +192,7 @@ class Branches:
 
 
 def _literal(x: Value) -> Value:
-    """A truth value that is known is as good as one in the program's text."""
+    """Makes a known truth value a literal, like one in the source."""
     match x:
         case Typed(expr=Const() as known):
             return Typed(known, weak=True)
@@ -196,5 +200,5 @@ def _literal(x: Value) -> Value:
 
 
 def _has_element(node: ast.expr) -> bool:
-    """Whether an expression has indices, which debug mode looks at where it is evaluated."""
+    """True if an expression has indices. Debug mode checks these where the expression is evaluated."""
     return any(isinstance(n, ast.Subscript) for n in ast.walk(node))

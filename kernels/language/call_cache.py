@@ -1,4 +1,7 @@
-"""A cache in front of executors: calls of kinds that a kernel has met. No signature is made, nothing is looked up but the kinds."""
+"""Call cache in front of the executors: repeats calls whose argument kinds a kernel has run before.
+
+A cached call makes no signature and looks up the kinds of its arguments only.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ Kind = Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """How one kind of call goes: `given` to the caller, with each argument at its place; `whole` numbers become floats.
+    """Cached call of one kind: `given` goes to the caller, with each argument at its place; `whole` numbers become floats.
 
-    `templates` are held: as long as they live, their identities are theirs. `may_wait`: the caller may hold the call back.
+    `templates` are referenced, so that their identities stay unique. `may_wait`: the caller may defer the call.
     """
 
     caller: Caller
@@ -47,7 +50,7 @@ class _Call:
 
 
 class QuickCalls:
-    """The calls of one kernel that go the quick way: of one program, of the fields that it has now, to one executor."""
+    """Cached calls of one kernel, valid for one program, its present fields and one executor."""
 
     def __init__(self, annotations: Sequence[Any]) -> None:
         self._kinds: tuple[Kind, ...] = tuple(
@@ -62,7 +65,7 @@ class QuickCalls:
         self._deferring: AbstractDeferringExecutor | None = None  # the executor, if it is one
 
     def call(self, args: tuple[Any, ...]) -> Any:
-        """What the kernel returns; SLOW where nothing was done."""
+        """Runs a cached call and returns the kernel's result; SLOW if the call is not cached and nothing was run."""
         kinds = self._kinds
         if len(args) != len(kinds) or not (self._known or self._known_twice):
             return SLOW
@@ -111,8 +114,9 @@ class QuickCalls:
     def learn(
         self, args: tuple[Any, ...], signature: Signature, call: KernelCall, executor: Executor
     ) -> None:
-        """Takes the kind of a call that `executor` has just run; those with seeds, structs or two views of one array, and those
-        that it has no caller for, are left to the slow way.
+        """Caches the kind of a call that `executor` has just run.
+
+        Calls with seeds, structs or two views of one array are not cached, nor calls without a caller of the executor.
         """
         instance = call.instance
         is_plain = not instance.hidden.draws and len(args) == len(signature)
@@ -153,7 +157,7 @@ def _planned(
     templates: tuple[Any, ...],
     may_wait: bool,
 ) -> _Call:
-    """How calls of the kind of this one go."""
+    """The cached form of calls of this kind."""
     position = {
         name: k
         for k, (name, argument) in enumerate(signature)
@@ -177,7 +181,7 @@ def _planned(
 
 
 def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """For each argument the first one that is the same array; itself where it is none."""
+    """For each argument the position of the first one that is the same array; its own position where there is none."""
     seen: dict[int, int] = {}
     return tuple(
         [seen.setdefault(id(x), k) if type(x) is np.ndarray else k for k, x in enumerate(args)]
@@ -185,7 +189,7 @@ def _firsts(args: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _merged(signature: Signature, ir: KernelIR) -> set[int]:
-    """The arguments that another one stands for in the code, since they are one array."""
+    """The positions of array arguments that share another argument's parameter, since they are the same array."""
     names = {p.name for p in ir.arrays}
     return {
         k
@@ -197,7 +201,7 @@ def _merged(signature: Signature, ir: KernelIR) -> set[int]:
 def _returned(
     parameters: Sequence[str], position: Mapping[str, int], fields: Mapping[str, Any]
 ) -> tuple[tuple[int, str], ...]:
-    """The hidden arrays of results."""
+    """The position and name of each hidden array for results."""
     return tuple(
         (n, name)
         for n, name in enumerate(parameters)
@@ -233,7 +237,7 @@ def _is_known(x: Any, entry: tuple[str, Any]) -> bool:
 
 
 def _is_widened(x: Any, argument: Any) -> bool:
-    """Whether a whole number is given where a float is asked for."""
+    """True if an argument is an integer and the parameter is a float."""
     if not isinstance(argument, ScalarArgument) or type(x) is not int:
         return False
     dtype: DType | None = argument.dtype

@@ -1,4 +1,4 @@
-"""Arguments of a call as executors are given them: arrays and numbers by the names of the kernel's parameters."""
+"""Arguments of a call in the form that executors take: arrays and numbers by parameter name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def passed(
 def completed(
     instance: Instance, arrays: dict[str, Any], scalars: dict[str, Any], where: Location
 ) -> KernelCall:
-    """The call with all that is no argument: fields of the program, arrays for results, a seed, addresses."""
+    """The call, completed with fields of the program, arrays for results, a seed and addresses."""
     arrays = {name: with_bytes(x) for name, x in arrays.items()}
     arrays.update((name, field.storage) for name, field in instance.fields)
     if instance.results is not None:
@@ -68,7 +68,7 @@ def completed(
 
 
 def _next_seed() -> int:
-    """The seed of this call: of the program, and of how many calls drew before."""
+    """The seed of this call, from the program's seed and the number of earlier calls that drew."""
     program = current_program()
     start = 0 if program is None else program.config.random_seed
     return (start * GOLDEN + next(_numbers if program is None else program.draws)) & ((1 << 64) - 1)

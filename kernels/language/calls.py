@@ -1,4 +1,4 @@
-"""Calls in expressions of a kernel: what is called, methods, makers of vectors and local arrays, inlined functions."""
+"""Calls in expressions of a kernel: callees, methods, makers of vectors and local arrays, inlined functions."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class Calls:
     # --- what is called
 
     def called(self, node: ast.Call) -> Value | None:
-        """What stands before the parentheses; None for what has no name that could be resolved."""
+        """The callee of a call; None if it has no name that can be resolved."""
         if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             return None
         return self._expr.place(node.func)
 
     def runs_statements(self, node: ast.Call) -> bool:
-        """Whether a call runs statements of the program: a `ks.func`, an atomic update, a random number."""
+        """True if a call runs statements of the program: a `ks.func`, an atomic update, a random number."""
         if not isinstance(node.func, ast.Name | ast.Attribute):
             return True
         if isinstance(node.func, ast.Attribute) and self._is_method_of_value(node.func.value):
@@ -98,7 +98,7 @@ class Calls:
         )
 
     def _is_method_of_value(self, node: ast.expr) -> bool:
-        """Whether a method's owner is computed, so that resolving it would run it a second time."""
+        """True if a method's owner contains a call, which resolving the owner would run a second time."""
         return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
     def call(self, node: ast.Call) -> Value:
@@ -144,7 +144,7 @@ class Calls:
         return self._of_language(target, args, named, node)
 
     def _is_plain(self, target: Any) -> bool:
-        """Whether a function of the program is called that is not marked: only programs may."""
+        """True if the callee is a function of the program without a marker. Only programs may call such functions."""
         if not isinstance(target, FunctionType) or not self._state.rules.is_strict:
             return False
         module = target.__module__ or ""
@@ -152,7 +152,10 @@ class Calls:
         return not is_ours and module.split(".")[0] not in ("numpy", "math", "builtins")
 
     def _plain(self, target: FunctionType, node: ast.Call, is_statement: bool) -> Value | None:
-        """A function that is not marked: Python computes it where its arguments are known, else its body is compiled here."""
+        """The value of a call of an unmarked function.
+
+        Python computes it if its arguments are known. Otherwise its body is compiled here.
+        """
         func = Func(target)
         if func.templates:
             return self._inline(func, node, is_statement)
@@ -173,7 +176,7 @@ class Calls:
     def _of_language(
         self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
     ) -> Value | None:
-        """A call of something that the language knows."""
+        """The value of a call of a function that the language defines."""
         state = self._state
         if target is None:
             state.fail(f"`{ast.unparse(node.func)}` is no function: it cannot be called", node)
@@ -255,7 +258,10 @@ class Calls:
     def _filled(
         self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
     ) -> Value:
-        """`np.zeros(shape, dtype)` and its like: a vector or matrix, or a local array where it has more components or axes."""
+        """The value of `np.zeros(shape, dtype)` and similar calls: a vector or matrix, or a local array if it is larger.
+
+        A local array has more components or axes than a vector or matrix may have.
+        """
         state, places = self._state, self._expr.places
         given = list(args[1:])
         value: Value
@@ -312,7 +318,7 @@ class Calls:
     def _struct(
         self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
     ) -> StructValue:
-        """A struct of its members in order or by name; those that are not given are zero."""
+        """A struct from members in order or by name; members that are not given are zero."""
         given = dict(zip(kind.members, args, strict=False))
         for name in given.keys() & named.keys():
             self._state.fail(f"`{ast.unparse(node)}` gives the member {name} twice", node)
@@ -330,7 +336,10 @@ class Calls:
         )
 
     def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
-        """A value as a type of the program makes it: None is zero, and a struct is made of what is none as of its first member."""
+        """Returns a value converted to a type of the program.
+
+        None becomes zero. A value that is no struct becomes the first member of a struct type.
+        """
         matrices = self._expr.matrices
         if isinstance(kind, ComplexType):
             start = x or lifted(self._state, 0)
@@ -347,7 +356,7 @@ class Calls:
         return matrices.converted(number, dtype)
 
     def declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
-        """A value as an annotation says: its numbers have the types, their shape is there already."""
+        """Returns a value with the number types of an annotation; its shape fits already."""
         if isinstance(kind, StructType | MatrixType):
             self.refuse_others(x, kind, node)
         return self.as_type(x, kind, node)
@@ -373,7 +382,7 @@ class Calls:
     # --- arguments
 
     def _named(self, node: ast.Call) -> dict[str, Value]:
-        """Arguments that are given by name."""
+        """The arguments that are given by name."""
         named: dict[str, Value] = {}
         for k in node.keywords:
             if k.arg is None:
@@ -390,7 +399,7 @@ class Calls:
             self._state.fail(f"`{ast.unparse(node)}` takes a list of numbers in a kernel", node)
 
     def _extent(self, x: Value, node: ast.Call) -> int:
-        """A number of components, which the kernel's code depends on."""
+        """A number of components; the code of the kernel depends on it."""
         match x:
             case Typed(Const(value, dtype)) if dtype.is_integer:
                 return int(value)
@@ -401,7 +410,7 @@ class Calls:
     # --- atomic updates
 
     def _atomic(self, op: tuple[str, bool], node: ast.Call, is_statement: bool) -> Value | None:
-        """`atomic_add(x[i], v)`: the old value where it is asked for."""
+        """The value of `atomic_add(x[i], v)` and similar calls: the old value where it is used."""
         if len(node.args) != 2 or node.keywords:
             self._state.fail(
                 f"`{ast.unparse(node.func)}` takes a place and a value", node, KernelTypeError

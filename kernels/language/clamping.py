@@ -1,7 +1,7 @@
-"""Indices that a program computes in floats and clamps there: the whole number that becomes of one is clamped as well.
+"""Clamped float indices: an index cast from a clamped float is clamped as an integer, too.
 
-A sample between grid points has `i = cast(min(max(x, 0.0), n - 1.001), i32)`. For every number that is in range already, but not
-for NaN, of which a machine makes any whole number. With the second clamp it is for every x, and no call has to look first.
+A sample between grid points has `i = cast(min(max(x, 0.0), n - 1.001), i32)`. The float clamp covers every number, but not NaN,
+which a machine casts to an arbitrary integer. The second clamp covers every x, so no call has to check its data first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RISING = {"floor", "ceil", "trunc", "rint", "round"}  # of a larger number not 
 
 
 def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements with each cast of a float that reaches an index clamped to what the float can be, where that has ends."""
+    """The statements, with each cast from a float to an index clamped to the float's range, where that range is bounded."""
     changes = set_in(body)
     reaching = _reaching(body, changes)
     if not reaching and not any(map(_indices, nested_statements(body))):
@@ -46,13 +46,13 @@ def clamped_indices(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _indices(s: Stmt) -> tuple[Expr, ...]:
-    """The indices in a statement, of all that it touches."""
+    """The indices of all elements that a statement accesses."""
     of_loads = (i for e in children(s) for x in walk(e) if isinstance(x, Load) for i in x.indices)
     return (*of_loads, *(s.indices if isinstance(s, Store | Update) else ()))
 
 
 def _reaching(body: tuple[Stmt, ...], changes: Mapping[str, Sequence[Stmt]]) -> set[str]:
-    """Locals on whose values indices depend."""
+    """The locals on whose values indices depend."""
     left = [name for s in nested_statements(body) for e in _indices(s) for name in locals_read(e)]
     found: set[str] = set()
     while left:
@@ -78,13 +78,13 @@ class _Clamps:
         return s
 
     def inside(self, e: Expr) -> Expr:
-        """An expression with the indices of its loads clamped."""
+        """Returns an expression with the indices of its loads clamped."""
         if isinstance(e, Load):
             return replace(e, indices=tuple(map(self.clamped, e.indices)))
         return _rebuilt(e, self.inside)
 
     def clamped(self, e: Expr) -> Expr:
-        """An expression that reaches an index."""
+        """Returns an index expression with its casts clamped."""
         e = _rebuilt(e, self.clamped)
         if not isinstance(e, Cast) or not e.x.dtype.is_float or not e.dtype.is_index:
             return e
@@ -102,14 +102,14 @@ def _rebuilt(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 class _Ranges:
-    """Between what ends floats are that are no NaN. Every rounding keeps the order of numbers, so that ends are enough."""
+    """Value ranges of floats other than NaN. Every rounding is monotonic, so the ends of a range are enough."""
 
     def __init__(self, changes: Mapping[str, Sequence[Stmt]]) -> None:
         self.changes = changes
         self.known: dict[str, Range] = {}
 
     def of(self, e: Expr) -> Range:
-        """Infinite where nothing is known."""
+        """The range of an expression; infinite if nothing is known."""
         if not e.dtype.is_float:
             return _ANY
         match e:
@@ -146,6 +146,6 @@ def _number(e: Expr, value: float) -> Any:
 
 
 def _ends(e: Expr, values: Sequence[Any]) -> Range:
-    """The least and the greatest of values in the type of `e`; all numbers where one of them is none."""
+    """The least and the greatest of some values in the type of `e`; the range of all numbers if one of the values is NaN."""
     found = [float(_number(e, x)) for x in values]
     return _ANY if any(map(math.isnan, found)) else (min(found), max(found))

@@ -1,6 +1,6 @@
-"""Complex numbers as pairs of real ones: a value is a struct of `real` and `imag`, an array has its pairs along its last axis.
+"""Complex numbers as pairs of real ones: a value is a struct of `real` and `imag`; an array has its pairs along its last axis.
 
-The IR has real numbers only, so whatever is known of these holds for complex ones: reductions, vectors, fusion.
+The IR has real numbers only. So its reductions, vectors and fusion hold for complex numbers, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ComplexType:
 
     @property
     def members(self) -> dict[str, Any]:
-        """As a struct has them."""
+        """The parts and their types, in the form of a struct's members."""
         return dict.fromkeys(PARTS, self.part)
 
     @property
@@ -35,7 +35,7 @@ class ComplexType:
         return {}
 
     def __call__(self, parts: dict[str, Any]) -> complex:
-        """A number of Python."""
+        """Returns a complex number of Python."""
         return complex(*(parts[n] for n in PARTS))
 
 
@@ -43,7 +43,7 @@ COMPLEX: Final = ComplexType(float)
 
 
 def complex_annotation(x: Any) -> ComplexType | None:
-    """The type that an annotation or a dtype of NumPy stands for; None where it is none of complex numbers."""
+    """The complex type that an annotation or a dtype of NumPy denotes; None for any other."""
     if x is complex:
         return COMPLEX
     if isinstance(x, ComplexType):
@@ -56,7 +56,7 @@ def complex_annotation(x: Any) -> ComplexType | None:
 
 
 def complex_dtype(kind: ComplexType) -> type[np.complexfloating[Any, Any]]:
-    """NumPy's type; of the default float that of Python."""
+    """The dtype of NumPy; for the default float the one of Python's complex."""
     return _TYPES.get(kind.part, np.complex128)
 
 
@@ -73,19 +73,19 @@ def complex_value(real: Value, imag: Value) -> StructValue:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """An array of complex numbers as one of real numbers, whose last axis has the two parts."""
+    """Array of complex numbers stored as real numbers, with the two parts along its last axis."""
 
     array: Any
 
 
 def pairs_of(x: NDArray[Any]) -> NDArray[Any]:
-    """The same memory as real numbers, with an axis more."""
+    """Returns a view of the same memory as real numbers, with one more axis."""
     part = x.itemsize // 2
     return as_strided(x.real, (*x.shape, 2), (*x.strides, part))
 
 
 def complex_of(pairs: NDArray[Any]) -> NDArray[Any]:
-    """The complex numbers in contiguous memory of pairs."""
+    """Returns a view of contiguous pairs as complex numbers."""
     return pairs.view(np.complex64 if pairs.dtype == np.float32 else np.complex128)[..., 0]
 
 

@@ -1,4 +1,4 @@
-"""Operators and functions of complex numbers, by formulas of real ones."""
+"""Operators and functions of complex numbers, composed of operations on real ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ComplexNumbers:
         return self._operators.function_of_two(OPS["atan2"], imag, real, node)
 
     def function(self, op: str, x: Value, node: ast.AST) -> Value:
-        """`abs`, which is real, and the functions that formulas of real numbers give."""
+        """The value of `abs`, which is real, or of a function defined by formulas of real numbers."""
         do = self._operators.function
         real, imag = self.shared_parts(x, node)
         match op:
@@ -95,7 +95,7 @@ class ComplexNumbers:
         )
 
     def as_type(self, x: Value, kind: ComplexType, node: ast.AST) -> StructValue:
-        """A number as one of this type."""
+        """Returns a number converted to this complex type."""
         wanted = kind.part
         dtype = self._state.default_float if wanted is float else wanted
         parts = (Typed(cast(n.expr, dtype)) for n in self.parts(x, node))
@@ -116,7 +116,7 @@ class ComplexNumbers:
         return self._operators.number(x, node), Typed(const(0.0, DType.f64), weak=True)
 
     def shared_parts(self, x: Value, node: ast.AST) -> tuple[Typed, Typed]:
-        """The same, for formulas that use a part several times."""
+        """The real and the imaginary part, for formulas that use a part several times."""
         return self.parts(self._places.shared(x, node), node)
 
     def _kept(self, x: Typed, node: ast.AST) -> Typed:
@@ -127,7 +127,7 @@ class ComplexNumbers:
     # --- formulas
 
     def _do(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """One operation; a literal zero adds nothing, and nothing is multiplied with it."""
+        """Returns one operation; adding a literal zero is folded, and so is multiplying by it."""
         if _is_zero(a) and op in ("add", "mul"):
             return b if op == "add" else a
         if _is_zero(b) and op in ("add", "sub", "mul"):
@@ -156,7 +156,7 @@ class ComplexNumbers:
     def _quotient(
         self, x: tuple[Typed, Typed], y: tuple[Typed, Typed], node: ast.AST
     ) -> StructValue:
-        """Smith, Algorithm 116 (1962): scaled by the larger part of the divisor, so that squares do not overflow."""
+        """Quotient by Smith, Algorithm 116 (1962): scaled by the larger part of the divisor, so that squares do not overflow."""
 
         def do(op: str, a: Typed, b: Typed) -> Typed:
             return self._operators.arithmetic(op, a, b, node)
@@ -177,7 +177,7 @@ class ComplexNumbers:
         return complex_value(real, Typed(select(is_wide, sign, opposite)))
 
     def _root(self, real: Typed, imag: Typed, node: ast.AST) -> StructValue:
-        """The root whose real part is not negative; its imaginary part has the sign of that of the number."""
+        """The square root with a non-negative real part; its imaginary part has the sign of the number's."""
         do = self._operators
         half, none = (
             Typed(const(0.5, DType.f64), weak=True),
@@ -202,8 +202,9 @@ class ComplexNumbers:
         return complex_value(width, chosen("ge", real, small, turned))
 
     def _power(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """Products for small whole exponents, else by logarithm, which zero has not: its power is 0 where the real part of the
-        exponent is positive, and 1 where the exponent is zero.
+        """The power, by products for small integer exponents, else by logarithm.
+
+        Zero has no logarithm. Its power is 0 if the real part of the exponent is positive, and 1 if the exponent is zero.
         """
         exponent = b.expr.value if isinstance(b, Typed) and isinstance(b.expr, Const) else None
         if exponent == 0:

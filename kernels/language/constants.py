@@ -1,4 +1,4 @@
-"""Constants of the program in a kernel, as Python has them: literals, globals, attributes of objects, and what is made of these."""
+"""Constants of the program in a kernel, evaluated by Python: literals, globals, attributes of objects, and their combinations."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PLAIN = (int, float, complex, str, np.generic, DType)
 
 
 def constant(state: Pass, frontend: Frontend, node: ast.expr) -> object:
-    """The number, text, type, or tuple or list of them that an expression is in Python.
+    """The number, text, type, or tuple or list of these that an expression is in Python.
 
-    KeyError where it is none, or a run decides.
+    KeyError if the expression is none of these, or is known only at run time.
     """
     x = _object(state, frontend, node)
     if not _is_plain(x):

@@ -1,7 +1,7 @@
-"""How statements leave a block: `break`, `continue` and early `return` become flags, so the IR needs no jump.
+"""Structured control flow: `break`, `continue` and early `return` become flags, so the IR needs no jump.
 
-An `if` that surely leaves takes what follows into its other branch, and needs no flag. Elsewhere what follows is put under a test
-of the flags that may be set; flags that nothing tests are dropped at the end.
+An `if` that always jumps moves the statements after it into its other branch, and needs no flag. Elsewhere a test of the flags
+guards the statements that follow. Flags that are never tested are removed at the end.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _JUMPS = {ast.Break: "break", ast.Continue: "continue", ast.Return: "return"}
 def escapes(
     statements: Sequence[ast.stmt], taken: Taken, unbound: frozenset[str] = frozenset()
 ) -> set[str]:
-    """By which jumps these statements may leave the block that they are in. `unbound` are names of loops around them that have
-    not begun.
+    """The kinds of jumps by which these statements may leave their block.
+
+    `unbound` are index names of enclosing loops that have not begun.
     """
     found: set[str] = set()
     for s in statements:
@@ -41,12 +42,12 @@ def escapes(
 
 
 def targets_of(loop: ast.For) -> frozenset[str]:
-    """The names of a loop."""
+    """The index names of a loop."""
     return frozenset(n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name))
 
 
 def surely_leaves(statements: Sequence[ast.stmt]) -> bool:
-    """Whether the last of these statements is always a jump."""
+    """True if the last of these statements always jumps."""
     if not statements:
         return False
     last = statements[-1]
@@ -56,7 +57,7 @@ def surely_leaves(statements: Sequence[ast.stmt]) -> bool:
 
 
 def none_of(flags: Sequence[Flag]) -> Expr:
-    """The condition that nothing was left."""
+    """The condition that no flag is set."""
     result: Expr = const(True, DType.bool_)
     for flag in flags:
         flag.is_read = True
@@ -65,7 +66,7 @@ def none_of(flags: Sequence[Flag]) -> Expr:
 
 
 def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
-    """The flags that statements with such jumps may have set."""
+    """The flags that statements with these kinds of jumps may have set."""
     frame = state.frame
     found = []
     if frame.loops and "continue" in kinds:
@@ -78,7 +79,7 @@ def flags_after(state: Pass, kinds: set[str]) -> list[Flag]:
 
 
 def without_unread(state: Pass, statements: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """The statements without flags that nothing reads."""
+    """The statements without assignments to flags that are never read."""
     unread = {flag.name for flag in state.flags if not flag.is_read}
     return _without(tuple(statements), unread) if unread else tuple(statements)
 

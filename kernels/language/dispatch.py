@@ -1,7 +1,7 @@
-"""Every call of a kernel goes to one executor: that of the block around the call, or the one that is installed for the process.
+"""Dispatch of kernel calls: each call goes to the executor of the enclosing block, or else to the one installed for the process.
 
-Executors lie above the language. The package registers what makes them (`__init__.py`), and each is imported at its first use.
-This module is loaded with the package: it imports nothing that takes time.
+Executors are layered above the language. The package registers their factories (`__init__.py`), and each is imported at its first
+use. This module is loaded with the package, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ Caller = Callable[..., bool]
 
 
 class Executor(ABC):
-    """Runs calls of kernels, or keeps them for later."""
+    """Runs calls of kernels, or defers them."""
 
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
-        """Takes a call. Returns what the kernel returns, None where that is nothing or it has not run."""
+        """Runs or defers a call. Returns the kernel's result, None if there is none or the call has not run."""
 
     def caller(self, call: KernelCall) -> Caller | None:
-        """Returns a function that later calls of this instance may go to in place of `run`: arrays, then numbers, by position.
+        """Returns a function that later calls of this instance may use in place of `run`: arrays, then numbers, by position.
 
-        It returns False, and does nothing, where they do not fit. None: all calls go through `run`.
+        The function returns False, and does nothing, if the arguments do not fit. None: all calls use `run`.
         """
         return None
 
     def start(self) -> None:  # noqa: B027  # most have nothing to prepare
-        """Begins to prepare what all calls need, while the program does something else."""
+        """Starts preparing resources that all calls need, in the background."""
 
 
 class AbstractDeferringExecutor(Executor):
-    """An executor that may hold calls back until they are a whole sequence. `waits`: some are held back."""
+    """Executor that may defer calls until they form a whole sequence. `waits`: some calls are deferred."""
 
     waits = False
 
     @abstractmethod
     def deferring(self, call: KernelCall) -> Caller | None:
-        """Returns a function that takes later calls of this instance, and may hold them back; None where it holds none of them.
+        """Returns a function that takes later calls of this instance and may defer them; None if it defers none of them.
 
-        Beside arrays and numbers it may be told the `kernel` of the program, with its `args`: the same objects are the same call.
+        Besides arrays and numbers it accepts the `kernel` of the program, with its `args`: the same objects are the same call.
         """
 
     @abstractmethod
     def again(self, kernel: object, args: tuple[Any, ...]) -> bool:
-        """True if the sequence that ran last continues with this call, which then waits or has run."""
+        """True if this call continues the sequence that ran last. The call is then deferred, or has run."""
 
     @abstractmethod
     def outdate(self) -> None:
-        """Forgets the sequence that ran last: its fields may be gone, or seen by others."""
+        """Drops the sequence that ran last: its fields may be gone, or visible to others."""
 
     @abstractmethod
     def release(self) -> None:
-        """Runs the calls that wait, one after the other."""
+        """Runs the deferred calls, one after the other."""
 
     @abstractmethod
     def end(self) -> None:
-        """The program ends: runs the calls that wait."""
+        """Runs the deferred calls, since the program ends."""
 
 
 MakeEager = Callable[[], Executor]
@@ -81,7 +81,7 @@ _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
 def register(make_eager: MakeEager, make_follower: MakeFollower) -> None:
-    """Says how executors of programs are made: the one that runs calls at once, and the one that follows decisions."""
+    """Registers the factories of a program's executors: the eager one, and the one that replays decisions."""
     global _make_eager, _make_follower
     _make_eager, _make_follower = make_eager, make_follower
 
@@ -95,7 +95,7 @@ def eager() -> Executor:
 
 
 def follower(decisions: object) -> AbstractDeferringExecutor | None:
-    """An executor that runs what was found where a program calls it, and all else at once; None where `decisions` are of no use."""
+    """Returns an executor that replays found implementations and runs other calls at once; None if `decisions` are of no use."""
     return _make_follower(decisions, eager())
 
 
@@ -106,12 +106,12 @@ def install(executor: Executor | None) -> None:
 
 
 def chosen() -> Executor | None:
-    """The executor of the block around the call, None outside of all blocks."""
+    """The executor of the enclosing block; None outside of all blocks."""
     return _chosen.get()
 
 
 def current() -> Executor:
-    """The executor that a call goes to."""
+    """The executor of the next call."""
     executor = _chosen.get()
     if executor is None:
         executor = _installed

@@ -1,4 +1,4 @@
-"""Elements of arrays and fields: indices as a program gives them to indices of memory."""
+"""Elements of arrays and fields: translates the program's indices to indices of memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .values import (
 def element_of(
     state: Pass, base: ArrayRef | StructArray | LocalRef, indices: Sequence[Expr], node: ast.AST
 ) -> Value:
-    """The place, or tree of places, that `base[indices]` is."""
+    """The place of `base[indices]`, or the tree of its places."""
     if isinstance(base, StructArray):
         if len(indices) == len(base.shape) - 1 and list_node(base) is not None:
             return ListOf(base, tuple(indices))
@@ -82,7 +82,7 @@ def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.
 
 
 def list_node(base: ArrayRef | StructArray) -> SNode | None:
-    """The dynamic node that the cells of a field are in; None of other fields."""
+    """The dynamic node above a field; None for other fields."""
     while isinstance(base, StructArray):
         base = base.members[0][1]
     if not isinstance(base.source, AbstractLeaf):
@@ -95,7 +95,7 @@ def list_node(base: ArrayRef | StructArray) -> SNode | None:
 def with_component(
     base: ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
 ) -> tuple[Expr, ...]:
-    """All indices of one component of an element."""
+    """The indices of one component of an element, in the order of the array's axes."""
     return (*indices, *component) if base.is_trailing else (*component, *indices)
 
 
@@ -108,8 +108,10 @@ def _components(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _checked(
     state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
 ) -> Expr:
-    """An index that is surely out of range is an error, but in a program of fields, which may rely on a branch before;
-    one that is evaluated whether or not it is used is clamped.
+    """Checks an index against its extent.
+
+    An index that is surely out of range is an error, except in fields, since their programs may rely on an earlier branch. A
+    speculatively evaluated index is clamped.
     """
     inside = limits(i, state.extents)
     if inside is not None and inside[0] >= 0 and inside[1] < extent:
@@ -138,7 +140,7 @@ def _checked(
 def _assert_inside(
     state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
 ) -> None:
-    """In debug mode an index that may be out of range ends the call."""
+    """Emits an assertion of debug mode: an index out of range ends the call."""
     low = compare("ge", i, const(0, i.dtype))
     high = compare("lt", i, const(extent, i.dtype))
     name = state.frames[0].parsed.fn.__name__

@@ -1,4 +1,4 @@
-"""What a program in the kernel language can get wrong: the classes of `kernels/ir/errors.py`, which the fields below raise too."""
+"""Errors of programs in the kernel language: the classes of `kernels/ir/errors.py`, which the fields below raise, too."""
 
 from ..ir.errors import (
     ZERO_STEP,

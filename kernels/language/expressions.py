@@ -73,7 +73,7 @@ class Expressions:
     # --- entry points
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression stands for: a number, a tree of numbers, an array or a Python object."""
+        """The value of an expression: a number, a tree of numbers, an array or a Python object."""
         match node:
             case ast.Constant(value=literal):
                 if isinstance(literal, (bool, int, float)):
@@ -122,13 +122,13 @@ class Expressions:
         )
 
     def _python_number(self, node: ast.expr) -> int | float | None:
-        """The number that an expression of a program is for Python."""
+        """The number that Python computes for an expression of a program."""
         if not self._state.rules.is_strict:
             return None
         return python_number(self._state.frame, node)
 
     def _literal(self, x: float, node: ast.expr) -> Value:
-        """A number with the type that the program gives literals, which has to have it."""
+        """A number in the type of the program's literals; an error if that type cannot represent it."""
         rules = self._state.rules
         if type(x) is int and rules.is_strict and not rules.default_int.holds(x):
             self._state.fail(
@@ -139,7 +139,10 @@ class Expressions:
         return lifted(self._state, x)
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """The argument of a type's name, `ks.u64(2**63)`, where it is a number for Python: it has that type and no other before."""
+        """The argument of a type's name, `ks.u64(2**63)`, if it is a number for Python.
+
+        It gets that type without an intermediate one.
+        """
         x = self._python_number(node)
         if x is None or dtype is DType.bool_ or (dtype.is_integer and not isinstance(x, int)):
             return None
@@ -148,7 +151,7 @@ class Expressions:
         return Typed(rounded(const(x, dtype)) if dtype.is_float else const(x, dtype))
 
     def place(self, node: ast.expr) -> Value:
-        """The same, with the places that may be assigned in place of their contents."""
+        """The value of an expression, with assignable places in place of their contents."""
         match node:
             case ast.Name():
                 return self._references.name(node)
@@ -159,7 +162,7 @@ class Expressions:
         return self.value(node)
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Values from left to right: a call on the right does not change what was read on the left."""
+        """The values from left to right: a call on the right does not change values read on its left."""
         found: list[Value] = []
         for k, node in enumerate(nodes):
             if isinstance(node, ast.Starred):
@@ -179,7 +182,7 @@ class Expressions:
         return found
 
     def may_write(self, node: ast.expr) -> bool:
-        """Whether evaluating an expression runs statements of the program."""
+        """True if evaluating an expression runs statements of the program."""
         nodes = list(ast.walk(node))
         own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return any(isinstance(n, ast.NamedExpr) for n in nodes) or any(
@@ -188,7 +191,7 @@ class Expressions:
         )
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
-        """A value as an annotation says: a type of numbers, a vector, a struct; other annotations say nothing."""
+        """A value converted to an annotation: a type of numbers, a vector or a struct. Other annotations have no effect."""
         python = kind.python if isinstance(kind, Static) else kind
         if complex_annotation(python) is not None:
             return self._calls.as_type(x, complex_annotation(python), node)
@@ -197,7 +200,7 @@ class Expressions:
         return x
 
     def call_statement(self, node: ast.Call) -> None:
-        """A call that stands alone; what it gives is not used."""
+        """Compiles a call statement; its result is not used."""
         self._calls.run(node, is_statement=True)
 
     def refuse(self, sentence: str, node: ast.AST) -> NoReturn:
@@ -236,8 +239,9 @@ class Expressions:
         return constant(self._state, self, node)
 
     def static(self, node: ast.expr, kind: type[KernelError] = KernelError) -> object:
-        """The Python value of the argument of `ks.static(...)`, evaluated as Python now; an error of `kind` where that needs what
-        is known only when the kernel runs.
+        """The Python value of the argument of `ks.static(...)`, evaluated by Python at compile time.
+
+        An error of `kind` if it depends on a value that is known only at run time.
         """
         names: dict[str, object] = {}
         for name in {
@@ -312,7 +316,10 @@ class Expressions:
         return operators.each([x], node, lambda n: operators.inverted(n, node))
 
     def _rounds(self, loops: Sequence[ast.comprehension], made: Callable[[], T]) -> list[T]:
-        """What a comprehension makes in each of its rounds; its items are known when the kernel is compiled."""
+        """The values that `made` returns in each iteration of a comprehension.
+
+        The items are known when the kernel is compiled.
+        """
         if not loops:
             return [made()]
         found: list[T] = []
@@ -355,7 +362,7 @@ class Expressions:
         return bool(x.expr.value)
 
     def items_of(self, node: ast.expr) -> list[Value]:
-        """The items of what is known when the kernel is compiled: a tuple, a vector, a range, `ks.static(...)`."""
+        """The items of an iterable known at compile time: a tuple, a vector, a range, `ks.static(...)`."""
         inside = self.static_argument(node)
         if inside is not None:
             return self.static_items(inside, node)

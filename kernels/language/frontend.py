@@ -1,4 +1,4 @@
-"""The frontend as its visitors see it: each compiles one kind of syntax, and has the others do the rest."""
+"""Interface of the frontend for its visitors: each compiles one kind of syntax, and delegates the rest."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Frontend(Protocol):
         """The value of an expression: a number, a tree of numbers, an array or a Python object."""
 
     def place(self, node: ast.expr) -> Value:
-        """The same, with the places that may be assigned in place of their contents."""
+        """The value of an expression, with assignable places in place of their contents."""
 
     def values(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Values from left to right: a call on the right does not change what was read on the left."""
+        """The values from left to right: a call on the right does not change values read on its left."""
 
     def exact(self, node: ast.expr, dtype: DType) -> Value | None:
-        """The argument of a type's name, where it is a number for Python; None elsewhere."""
+        """The argument of a type's name, if it is a number for Python; None otherwise."""
 
     def condition(self, node: ast.expr) -> Expr:
-        """The truth of an expression."""
+        """The truth value of an expression."""
 
     def index(self, node: ast.expr) -> Expr:
         """An integer expression of type i64."""
@@ -73,13 +73,13 @@ class Frontend(Protocol):
     # --- of values
 
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
-        """A value as an annotation says."""
+        """A value converted to an annotation."""
 
     def taken_apart(self, x: TupleValue | MatrixValue, node: ast.AST) -> list[Value]:
         """The items of a tuple, the components of a vector."""
 
     def bind_static(self, target: ast.expr, x: Value) -> None:
-        """Gives names of a loop that is written out their values."""
+        """Binds the index names of an unrolled loop to an item."""
 
     def may_write(self, node: ast.expr) -> bool:
         """True if evaluating an expression runs statements of the program."""
@@ -89,7 +89,7 @@ class Body(Protocol):
     """Compiles the statements of the current frame of a pass into its current block."""
 
     def run(self, statements: Sequence[ast.stmt]) -> str | None:
-        """Compiles statements; how they surely leave the block, None where they may go on."""
+        """Compiles statements. Returns the kind of jump by which they surely leave the block, None if they may continue."""
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """The side of a branch that is decided when the kernel is compiled; None where it is not."""
+        """The branch of an `if` that is decided when the kernel is compiled; None if it is not."""

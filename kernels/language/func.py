@@ -1,4 +1,4 @@
-"""`@ks.func`: functions that kernels call, and what they may change beside the value that they give."""
+"""`@ks.func`: functions that kernels call, and their side effects."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .parse import ParsedFunction, parse_function
 
 
 class Func:
-    """A function marked `@ks.func`: its body takes the place of each call in a kernel. Called from
-    Python it is itself. Its result has the type that its annotation says; in a program an annotation of vectors and structs means
-    something where it `is_real` only, as in Taichi.
+    """Function marked `@ks.func`: its body replaces each call in a kernel. Python calls the undecorated function.
+
+    Its result has the annotated type. In a program an annotation of vectors and structs counts only if the function `is_real`, as
+    in Taichi.
     """
 
     def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:
@@ -36,12 +37,12 @@ class Func:
 
     @functools.cached_property
     def templates(self) -> frozenset[str]:
-        """The arguments that are templates: they stand for places."""
+        """The template arguments, which are aliases of places."""
         return frozenset(n for n, a, _ in self.parameters if isinstance(a, TemplateAnnotation))
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The annotation of what it returns; None where there is none."""
+        """The annotation of the result; None where there is none."""
         annotation = inspect.signature(self.fn).return_annotation
         if annotation is inspect.Signature.empty:
             return None

@@ -40,7 +40,7 @@ _PLAIN = (float, int, bool)
 
 
 def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
-    """The type that an argument names: one of the language, of NumPy, or `float`, `int` and `bool` with the kernel's meaning."""
+    """The type that an argument names: one of the language, of NumPy, or `float`, `int` and `bool` as the kernel defines them."""
     python = python_object(x)
     if python is float:
         return state.default_float
@@ -60,7 +60,7 @@ def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
 
 
 class FunctionCalls:
-    """Compiles them within a pass, their arguments evaluated."""
+    """Compiles calls of named functions within a pass; their arguments are evaluated already."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
@@ -109,7 +109,7 @@ class FunctionCalls:
         )
 
     def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
-        """`complex(x, y)`, conversions, parts and conjugates; of a real number too."""
+        """The value of `complex(x, y)`, conversions, parts and conjugates; also for real numbers."""
         complexes = self._expr.complex
         kind = complex_annotation(target)
         if kind is not None:
@@ -190,7 +190,7 @@ class FunctionCalls:
         return self._expr.operators.least(op, args, node)
 
     def _of_python(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
-        """Functions of Python on what is known when the kernel is compiled."""
+        """The value of a Python function on arguments that are known when the kernel is compiled."""
         if target is len:
             x = args[0] if len(args) == 1 else None
             if isinstance(x, ArrayRef | StructArray | LocalRef) and x.shape:

@@ -1,6 +1,7 @@
-"""The functions of one or two numbers that kernels call by name, one a row of `kernels/ir/ops.py`: `from .functions import sqrt`.
+"""The functions of one or two numbers that kernels call by name, one for each row of `kernels/ir/ops.py`.
 
-Outside a kernel they are NumPy's, so that the undecorated function (`Kernel.fn`) runs.
+Import them as `from .functions import sqrt`. Outside a kernel they are NumPy's, so that the undecorated function (`Kernel.fn`)
+runs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def _alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """Both as arrays of their common type."""
+    """Returns both as arrays of their common type."""
     dtype = np.result_type(x, y)
     return np.asarray(x).astype(dtype), np.asarray(y).astype(dtype)
 
@@ -61,7 +62,7 @@ _OTHERS: tuple[tuple[object, str], ...] = (
 
 
 def operation_of(callee: object) -> str | None:
-    """The operation that a function of the language, of `math` or of NumPy stands for in a kernel."""
+    """The operation that a function of the language, of `math` or of NumPy denotes in a kernel."""
     for other, name in _OTHERS:
         if callee is other:
             return name

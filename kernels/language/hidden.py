@@ -1,4 +1,4 @@
-"""Arguments of kernels that no program writes: the seed of random numbers, and addresses of arrays."""
+"""Hidden arguments of kernels: the seed of random numbers, and addresses of arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import LanguageError
 
 @dataclass(frozen=True)
 class Address:
-    """A scalar of a kernel that is where a field's array begins; `where` asks for it."""
+    """Scalar of a kernel that holds the base address of a field's array; `where` is the line that uses it."""
 
     param: Param
     field: AbstractLeaf
@@ -21,17 +21,17 @@ class Address:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What calls bind beside the program's own numbers: a seed, where the kernel `draws`, then addresses."""
+    """Hidden arguments that calls bind in addition to the program's: a seed, where the kernel `draws`, then addresses."""
 
     draws: bool = False
     addresses: tuple[Address, ...] = ()
 
     def bound(self) -> dict[str, int]:
-        """The addresses by name, as they are until the program ends."""
+        """The addresses by name, valid until the program ends."""
         return {a.param.name: memory_of(a.field).ctypes.data for a in self.addresses}
 
     def refuse_addresses(self) -> None:
-        """LanguageError where an address is asked for."""
+        """Raises LanguageError if the kernel uses an address."""
         for a in self.addresses:
             raise LanguageError(
                 "`get_addr` in a sequence: where elements lie is chosen for each implementation, so they have no addresses;"

@@ -1,4 +1,4 @@
-"""Numbers that calls of a sequence are made with, which grow from step to step of a repeat."""
+"""Induction scalars: call arguments of a sequence that grow by a constant from step to step of a repeat."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Ints = NDArray[np.int64]
 
 
 def uses_steps(numbers: Sequence[Expr]) -> bool:
-    """Whether some of them depend on steps."""
+    """True if some of these numbers depend on step indices."""
     return any(isinstance(x, LoopIndex) for e in numbers for x in walk(e))
 
 
 def at_steps(e: Expr, steps: Mapping[str, int]) -> Expr:
-    """A number in these steps of repeats, by what they are numbered by."""
+    """The number with the step indices of repeats replaced by `steps`, by index name."""
     affine = to_affine(e) if uses_steps((e,)) else None
     if affine is None:
         return e
@@ -31,7 +31,7 @@ def at_steps(e: Expr, steps: Mapping[str, int]) -> Expr:
 
 
 def growing(numbers: Sequence[Expr], growth: Mapping[str, tuple[int, ...]]) -> tuple[Expr, ...]:
-    """Numbers of which the whole ones, in their order, grow by so much in each step, by what the steps are numbered by."""
+    """The numbers, with `growth` added: for each step index the growth of each integer in order."""
     made, n = list(numbers), 0
     for k, x in enumerate(numbers):
         value = _whole(x)
@@ -43,8 +43,9 @@ def growing(numbers: Sequence[Expr], growth: Mapping[str, tuple[int, ...]]) -> t
 
 
 def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
-    """Of calls (what is called, and the numbers that it is given) a number each, equal where no more than whole numbers differ; and
-    these, a row each.
+    """The form of each call, numbered, and a table with the integers of each call in a row.
+
+    Each of `calls` is a callee and its numbers. Two calls have the same form if they differ only in integers that may grow.
     """
     forms: dict[Any, int] = {}
     of_call, rows = [], list[list[int]]()
@@ -63,7 +64,7 @@ def by_form(calls: Sequence[tuple[Any, Sequence[Expr]]]) -> tuple[Ints, Ints]:
 
 
 def _whole(x: Expr) -> int | None:
-    """The value of a whole number that may grow from step to step."""
+    """The value of an integer that may grow from step to step; None for any other number."""
     if not isinstance(x, Const) or not x.dtype.is_index or abs(x.value) >= _LARGEST:
         return None
     return int(x.value)

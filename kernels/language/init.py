@@ -1,4 +1,4 @@
-"""`ks.init` and `ks.reset`: programs begin and end, and with each the executor that its calls go to."""
+"""`ks.init` and `ks.reset`: begin and end of programs, and of the executor for their calls."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def init(
     decisions: bool | str | Path | Sequence[str | Path] = False,
     **options: Any,
 ) -> None:
-    """Begins a program, and ends the one before: its fields are gone.
+    """Begins a program, and ends the previous one: its fields are gone.
 
-    `arch` is what it asks to run on (of several the first that is there). `default_fp` (f32) and `default_ip` (i32) are the types
+    `arch` is the requested architecture (of several the first that exists). `default_fp` (f32) and `default_ip` (i32) are the types
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache` (True: compiled kernels are
-    kept for later processes; False: none is kept, and none that an earlier process kept is used).
+    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache`. With `offline_cache` (True)
+    compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier process is used.
 
-    `decisions` names what `explore run program.py:function` found, a best.json or the directory of its run, or several; True: what
-    the tuned store has for this file on this machine. Wherever the program then calls these kernels on fields in that order, the
-    implementation that was found runs in their place. Calls wait until the sequence is whole, or something else happens. Kernels
-    that draw random numbers, return something or take arrays that are no fields are not replaced, and none in `debug`. What cannot
-    be used, such as a file of another machine, is a warning, and the kernels run as they would without it.
+    `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
+    they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that
+    order, the found implementation runs in their place. Calls are deferred until the sequence is whole, or something else happens.
+    Kernels that draw random numbers, return a value or take arrays other than fields are not replaced, and none in `debug`. An
+    unusable result, such as a file of another machine, is a warning, and the kernels run as without it.
 
-    LanguageError for unknown options; those of Taichi's that mean nothing here are ignored.
+    LanguageError for unknown options; Taichi's options without a meaning here are ignored.
     """
     given = {"arch": arch, "default_fp": default_fp, "default_ip": default_ip, **options}
     given = {name: x for name, x in given.items() if x is not None}
@@ -73,13 +73,16 @@ def init(
 
 
 def reset() -> None:
-    """Ends the program: its fields are gone, and numbers are typed as NumPy's users know it."""
+    """Ends the program: its fields are gone, and numbers have NumPy's types again."""
     end()
     dispatch.install(None)
 
 
 def sync() -> None:
-    """Waits until all kernels have run: those of a sequence that is not whole yet (`ks.init(decisions=...)`); others have run."""
+    """Completes all kernels, including those of an unfinished sequence (`ks.init(decisions=...)`).
+
+    Other kernels have run already.
+    """
     settle()
 
 
@@ -106,7 +109,7 @@ def _checked(name: str, x: Any) -> Any:
 
 
 def _arch(x: Any) -> Arch:
-    """What the program runs on; says on stderr that it is the CPU where a GPU was asked for."""
+    """The architecture of the program, always the CPU; prints a note to stderr if only GPUs were named."""
     asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
     if not asked or not all(isinstance(a, Arch) for a in asked):
         fail(

@@ -1,4 +1,4 @@
-"""Calls of functions marked `@ks.func`: the body takes the place of each call."""
+"""Inlining of functions marked `@ks.func`: the body replaces each call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Given = tuple[Sequence[Value], Mapping[str, Value]]  # by position, by name
 
 
 class Inliner:
-    """Puts bodies of functions in place of their calls. `run` compiles statements in the current frame."""
+    """Replaces calls of functions by their bodies. `run` compiles statements in the current frame."""
 
     def __init__(self, state: Pass, frontend: Frontend, run: RunBody) -> None:
         self._state, self._expr, self._run = state, frontend, run
@@ -38,8 +38,9 @@ class Inliner:
         owner: Value | None = None,
         given: Given | None = None,
     ) -> Value | None:
-        """What a call returns, its statements emitted; None where it returns nothing. `owner` is the struct of a method, `given`
-        are arguments that were evaluated before.
+        """Emits the statements of a call and returns its result; None if it returns nothing.
+
+        `owner` is the struct of a method. `given` are arguments that were evaluated before.
         """
         state = self._state
         func = callee.func if isinstance(callee, BoundFunc) else callee
@@ -77,7 +78,7 @@ class Inliner:
     def _bind(
         self, func: Func, frame: Frame, node: ast.Call, owner: Value | None, before: Given | None
     ) -> None:
-        """Parameters stand for their arguments, or for a copy where the function or what it writes could change them."""
+        """Binds each parameter to its argument, or to a copy if the function or its stores could change the argument."""
         parameters = list(func.parameters)
         written: set[str] = set()  # locals and arrays that the function changes by its parameters
         scope = scope_of(frame)
@@ -105,7 +106,10 @@ class Inliner:
                 frame.bind(name, x)
 
     def _stands(self, x: Value, scope: Scope, name: str, written: set[str]) -> bool:
-        """Whether a parameter may stand for its argument wherever it is used: nothing that costs, nothing that changes."""
+        """True if a parameter can be an alias of its argument at every use.
+
+        Evaluating the argument is then cheap, and its value does not change.
+        """
         if self._expr.places.is_fixed(x):
             return True
         read = [e for n in leaves(x) if isinstance(n, Typed) for e in walk(n.expr)]
@@ -130,7 +134,7 @@ class Inliner:
         function: str,
         before: Given | None,
     ) -> dict[str, Value]:
-        """The argument of each parameter: places where it is a template, else values."""
+        """The argument of each parameter: a place for a template, else a value."""
         state = self._state
         templates = {n for n, a, _ in parameters if isinstance(a, TemplateAnnotation)}
         names = [n for n, _, _ in parameters]

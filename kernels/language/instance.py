@@ -1,4 +1,4 @@
-"""A kernel for one signature, and a call of it: what executors are given."""
+"""Kernel instances and calls: the input of executors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from .results import Results
 
 @dataclass(frozen=True)
 class Fields:
-    """The program's part of a call that is recorded: the `names` of the arrays that are no arguments, and of a kernel on sparse
-    fields the kernel before it was lowered, with its trees.
+    """Program's part of a recorded call: the `names` of the arrays that are no arguments.
+
+    For a kernel on sparse fields also the kernel before sparse lowering, with its trees.
     """
 
     names: frozenset[str] = frozenset()
@@ -28,7 +29,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Instance:
-    """A kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array."""
+    """Kernel for one signature. `fields` are the program's objects behind the arrays that are no arguments, by array."""
 
     ir: KernelIR
     fields: tuple[tuple[str, Any], ...] = ()
@@ -41,7 +42,7 @@ class Instance:
 
     @property
     def held(self) -> Fields:
-        """What a sequence keeps of it, beside the kernel."""
+        """The program's part of the call that a sequence stores in addition to the kernel."""
         names = frozenset(name for name, _ in self.fields)
         if self.logical is None:
             return Fields(names)
@@ -59,7 +60,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a kernel: an array and a number for each parameter of `instance.ir`, by name; the line `where` answers for it.
+    """Call of a kernel: an array and a number for each parameter of `instance.ir`, by name; `where` is its line in the program.
 
     `scalars` are in the order of the parameters. Arrays for results are among `arrays`.
     """
@@ -76,6 +77,6 @@ class KernelCall:
         return tuple([arrays[p.name] for p in self.instance.ir.arrays]), (*self.scalars.values(),)
 
     def result(self) -> Any:
-        """Returns what the kernel returned, once it has run: numbers, vectors, structs, tuples; None where it returns nothing."""
+        """Returns the kernel's result after its run: numbers, vectors, structs, tuples; None if it returns nothing."""
         results = self.instance.results
         return None if results is None else results.read(self.arrays)

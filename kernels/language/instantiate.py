@@ -1,7 +1,7 @@
-"""Template instantiation: a kernel's syntax and a signature to IR.
+"""Template instantiation: compiles a kernel's syntax and a signature to IR.
 
-Literals that start a local (`acc = 0.0`) take their type from what is assigned to the local later, where the kernel belongs to no
-program. This needs several walks over the kernel: each one collects the types assigned to such locals, until nothing changes.
+A literal that starts a local (`acc = 0.0`) takes its type from later assignments to the local, if the kernel belongs to no program.
+This needs several passes over the kernel. Each collects the types assigned to such locals, until nothing changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
 
 def rules_of(signature: Signature, program: Program | None) -> Rules:
-    """Those of the program; without one the default float is f32 if a float array is an argument and none is f64, else f64."""
+    """The typing rules of the program.
+
+    Without a program the default float is f32 if a float array is an argument and none is f64, else f64.
+    """
     if program is not None:
         return Rules(program.config.default_fp, program.config.default_ip, is_strict=True)
     floats = {a.dtype for _, a in signature if isinstance(a, ArrayArgument) and a.dtype.is_float}
@@ -59,7 +62,7 @@ def rules_of(signature: Signature, program: Program | None) -> Rules:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is instantiated: the kernel's syntax, its signature, the type that it says it returns, and its program."""
+    """Input of an instantiation: the kernel's syntax, its signature, its declared result type, and its program."""
 
     parsed: ParsedFunction
     signature: Signature
@@ -69,9 +72,7 @@ class Subject:
 
 
 def instantiate(subject: Subject) -> Instance:
-    """The IR of a kernel for one signature (one entry per parameter, in order); LanguageError where
-    it has no meaning.
-    """
+    """The IR of a kernel for one signature (one entry for each parameter, in order); LanguageError for a kernel without meaning."""
     hints: dict[str, DType] = {}
     rules = rules_of(subject.signature, subject.program)
     for _ in range(0 if rules.is_strict else MAX_TYPE_PASSES):
@@ -163,7 +164,7 @@ def _walk(
 
 
 def _on_trees(state: Pass, x: Instance) -> Instance:
-    """A kernel on sparse fields, lowered to the arrays of their trees."""
+    """The instance of a kernel on sparse fields, lowered to the arrays of their trees."""
     cells = {name: source.cells for name, source in x.fields if name in state.placed}
     logical = replace(
         x.ir,
@@ -182,7 +183,7 @@ def _on_trees(state: Pass, x: Instance) -> Instance:
 
 
 def _lowered(x: Instance, logical: KernelIR) -> Instance:
-    """An instance with another kernel on the same sparse fields, lowered to the arrays of their trees."""
+    """The instance with `logical`, another kernel on the same sparse fields, lowered to the arrays of their trees."""
     structures, before = dict(x.structures), {name for name, _, _ in x.sections}
     layouts = {name: s.layout for name, s in structures.items()}
     lowered = lower_by_default(logical, layouts, {name: view.number for name, view in x.views})
@@ -197,7 +198,7 @@ def _lowered(x: Instance, logical: KernelIR) -> Instance:
 
 
 def merged(x: Instance, names: Mapping[str, str]) -> Instance:
-    """The instance with one parameter for arrays that are one: `names` gives it for each argument that is an array."""
+    """The instance with one parameter for equal arrays: `names` maps each array argument to its parameter."""
 
     def with_one(ir: KernelIR) -> KernelIR:
         return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | dict(names))
@@ -208,7 +209,7 @@ def merged(x: Instance, names: Mapping[str, str]) -> Instance:
 
 
 def _of_pairs(ref: ArrayRef) -> StructArray:
-    """An array of complex numbers."""
+    """The value of an array of complex numbers."""
     parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
     return StructArray(tuple(parts), COMPLEX)
 
@@ -218,7 +219,7 @@ def _number_type(kind: Any, rules: Rules) -> DType:
 
 
 def _compound(kind: Any, params: Iterator[Param]) -> Value:
-    """A vector or struct whose numbers are scalar arguments."""
+    """The value of a vector or struct whose numbers are scalar arguments."""
     if isinstance(kind, StructType | ComplexType):
         return StructValue(tuple((n, _compound(m, params)) for n, m in kind.members.items()), kind)
     if isinstance(kind, MatrixType):

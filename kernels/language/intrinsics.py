@@ -1,7 +1,6 @@
-"""The words of the kernel language that the frontend recognises by identity.
+"""Intrinsics of the kernel language, which the frontend recognises by identity.
 
-Outside a kernel they are ordinary Python on numbers and NumPy arrays, so that the undecorated
-function (`Kernel.fn`) runs.
+Outside a kernel they are ordinary Python on numbers and NumPy arrays, so that the undecorated function (`Kernel.fn`) runs.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _element_type(x: Any) -> DType | compound.MatrixType | ComplexType | None:
 
 
 def array_dtype(x: Any) -> DType:
-    """As `as_dtype`, of elements of arrays: they may be truth values."""
+    """`x` as a DType of array elements, like `as_dtype`; truth values are allowed, too."""
     return u1 if x is bool or x is np.bool_ or x == np.dtype(bool) else as_dtype(x)
 
 
@@ -158,7 +157,7 @@ def one(x: Any) -> Any:
 
 
 def random(dtype: Any = float) -> Any:
-    """A number drawn uniformly: floats from [0, 1), integers from all that the type has.
+    """A uniformly distributed number: floats from [0, 1), integers from the whole range of the type.
 
     In a kernel the same seed, call, iteration and count give the same number, on every machine and in every implementation.
     """

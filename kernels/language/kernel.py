@@ -1,11 +1,9 @@
-"""The kernel language, in Taichi's vocabulary: what `import kernelscape as ks` gives to write
-kernels with.
+"""The kernel language, in Taichi's vocabulary: the part of `import kernelscape as ks` for writing kernels.
 
-Types without a program: a Python float passed to an argument without annotation has the kernel's default float (f32
-if every float array of the call is f32, else f64), a Python int is i64; annotations `ks.f32`,
-`ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and `float` (the default float) decide otherwise. After `ks.init` they are Taichi's:
-`int` and `float` are `default_ip` and `default_fp`.
-`ks.template()` makes an argument a compile-time constant.
+Types without a program: a Python float passed to an argument without annotation has the kernel's default float (f32 if every float
+array of the call is f32, else f64). A Python int is i64. The annotations `ks.f32`, `ks.f64`, `ks.i32`, `ks.i64`, `int` (i64) and
+`float` (the default float) override this. After `ks.init` the types are Taichi's: `int` and `float` are `default_ip` and
+`default_fp`. `ks.template()` makes an argument a compile-time constant.
 """
 
 from __future__ import annotations
@@ -118,10 +116,9 @@ Pairings = tuple[
 
 
 class Kernel:
-    """A kernel: call it in a sequence to have it held back, or anywhere else to run it at once.
+    """Kernel: a call in a sequence is recorded, any other call runs at once.
 
-    `fn` is the undecorated function. `instantiate(*args)` gives the IR for the types, shapes and
-    templates of the arguments.
+    `fn` is the undecorated function. `instantiate(*args)` returns the IR for the types, shapes and templates of the arguments.
     """
 
     def __init__(self, fn: Callable[..., Any], fast_math: bool) -> None:
@@ -149,7 +146,7 @@ class Kernel:
 
     @functools.cached_property
     def is_method(self) -> bool:
-        """Whether it is defined in a class, whose object is its first argument."""
+        """True if the kernel is defined in a class. The object is then its first argument."""
         return "." in self.fn.__qualname__.rpartition("<locals>.")[2]
 
     @functools.cached_property
@@ -168,7 +165,7 @@ class Kernel:
         return tuple(found)
 
     def _check_types(self, where: Location) -> None:
-        """LanguageError for an argument without a type, which in a program each has."""
+        """Raises LanguageError for an argument without a type; in a program each argument has one."""
         for name, annotation in self.parameters:
             if annotation is inspect.Parameter.empty:
                 raise KernelSyntaxError(
@@ -178,7 +175,7 @@ class Kernel:
 
     @functools.cached_property
     def returns(self) -> Any:
-        """The annotation of what it returns: a type, a tuple of them, None where there is none."""
+        """The annotation of the result: a type, a tuple of types, None where there is none."""
         annotation = self.signature.return_annotation
         if annotation is inspect.Signature.empty:
             return None
@@ -206,11 +203,11 @@ class Kernel:
 
     @functools.cached_property
     def quick(self) -> QuickCalls:
-        """The calls that go the quick way."""
+        """The cache of quick calls."""
         return QuickCalls([annotation for _, annotation in self.parameters])
 
     def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call for which the line `where` answers."""
+        """Calls the kernel on behalf of the line `where`."""
         values = self._bind(args, kwargs, where)
         signature, instance = self._instance(values, where)
         arrays, scalars = passed(signature, values, self.name, where)
@@ -282,7 +279,7 @@ class Kernel:
     def _without_aliases(
         self, signature: Signature, instance: Instance, arrays: dict[str, Any], where: Location
     ) -> Instance:
-        """The instance with one parameter for each array, also where one array is passed twice: one for each such pattern."""
+        """The instance with one parameter for each array, even if one array is passed twice: one instance for each such pattern."""
         if len(arrays) < 2:
             return instance
         names: dict[str, str] = {}
@@ -332,7 +329,7 @@ class BoundKernel:
 
 
 def _of_program(annotation: Any, program: Program | None) -> Any:
-    """An annotation as the program means it: its `int` and `float`."""
+    """The annotation with the program's meaning of `int` and `float`."""
     if program is not None and annotation in (int, float):
         return program.config.default_ip if annotation is int else program.config.default_fp
     return annotation
@@ -353,7 +350,7 @@ def kernel(fn: Callable[..., Any], /) -> Kernel: ...
 @overload
 def kernel(*, fast_math: bool = True) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -> Any:
-    """Makes a function a kernel. `fast_math=False`: as IEEE 754 has it, in the order that is written."""
+    """Makes a function a kernel. `fast_math=False`: floating-point operations follow IEEE 754, in source order."""
     if fn is None:
         return lambda inner: Kernel(inner, fast_math)
     return Kernel(fn, fast_math)
@@ -365,16 +362,19 @@ def func(fn: Callable[..., Any]) -> Func:
 
 
 def real_func(fn: Callable[..., Any]) -> Func:
-    """As `func`, with the result that its annotation says: the compiler decides which calls stay calls."""
+    """Makes a function callable from kernels, like `func`, with its annotated result type.
+
+    The compiler decides which calls remain.
+    """
     return Func(fn, is_real=True)
 
 
 def pyfunc(fn: Callable[..., Any]) -> Func:
-    """As `func`, for functions that Python calls, too."""
+    """Makes a function callable from kernels, like `func`, and from Python."""
     return Func(fn)
 
 
 def data_oriented(kind: T) -> T:
-    """Marks a class whose methods are kernels and functions; what they use of an object is a constant of the compiled kernel."""
+    """Marks a class with kernels and functions as methods. Attributes of the object are constants of the compiled kernel."""
     setattr(kind, _MARK, True)
     return kind

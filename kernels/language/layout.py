@@ -1,4 +1,4 @@
-"""Where the elements of a view lie in memory that a kernel is given whole."""
+"""Memory layout of views: affine maps from the indices of a view to the array that contains it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BROADCAST = "whose elements are one and the same along an axis"
 
 @dataclass(frozen=True)
 class Layout:
-    """Element `i` of a view of shape `shape` is at `offsets[m] + sum(strides[m][k] * i[k])` along each axis m of an array.
+    """Affine layout of a view: element `i` is at `offsets[m] + sum(strides[m][k] * i[k])` along each axis m of an array.
 
-    That array is the parameter `memory` of the kernel, of shape `extents`. `fixed` says why elements cannot be written, "" where
-    they can.
+    That array is the parameter `memory` of the kernel, of shape `extents`. `shape` is that of the view. `fixed` is the reason why
+    elements cannot be written, "" where they can.
     """
 
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class Layout:
     fixed: str = ""
 
     def place(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices of memory for those of the view."""
+        """The indices in memory of the view's element at `indices`."""
         return tuple(
             _affine(o, s, indices) for o, s in zip(self.offsets, self.strides, strict=True)
         )

@@ -1,4 +1,4 @@
-"""Loops of a kernel: ranges, boxes, arrays and fields, loops that are written out, `while`."""
+"""Loops of a kernel: ranges, boxes, arrays and fields, unrolled loops, `while`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Loops:
         self._state, self._expr, self._statements = state, frontend, statements
 
     def run(self, node: ast.For) -> str | None:
-        """A for loop; how it surely leaves the block around it, where it is written out."""
+        """Compiles a for loop. Returns the kind of jump by which an unrolled loop surely leaves the enclosing block, else None."""
         state = self._state
         if node.orelse:
             state.fail(
@@ -166,7 +166,7 @@ class Loops:
         return start, bounds[1] if len(bounds) > 1 else bounds[0], step
 
     def _look_at_step(self, step: Expr, call: ast.Call) -> None:
-        """A step of 0 is an error: at once where it is known, else when the kernel runs."""
+        """Rejects a step of 0: at once if the step is known, else by an assertion at run time."""
         text = f"{ZERO_STEP} in `{ast.unparse(call)}`: give one above or below 0"
         if not isinstance(step, Const):
             wanted = compare("ne", step, const(0, step.dtype))
@@ -192,8 +192,9 @@ class Loops:
         node: ast.For,
         is_grouped: bool,
     ) -> None:
-        """One loop for each bound, all around the body; each starts at 0 and steps by 1. Without any bound the body runs once, its
-        group of indices is empty.
+        """Emits one loop for each bound around the body; each starts at 0 and has step 1.
+
+        Without any bound the body runs once, and its group of indices is empty.
         """
         state = self._state
         names = self._names(node, len(bounds), is_grouped)
@@ -210,9 +211,9 @@ class Loops:
             self._loop(list(bounds), names, [], node, is_grouped, is_outermost)
 
     def _refuse_known(self, node: ast.For) -> None:
-        """LanguageError for a loop index whose name has a value: Python's loop would change it.
+        """Raises LanguageError for a loop index whose name already has a value: Python's loop would change it.
 
-        Not asked for boxes in a program, whose indices hide what has their names, as Taichi's do.
+        Boxes in a program are exempt: their indices shadow equal names, as Taichi's do.
         """
         for t in ast.walk(node.target):
             bound = self._state.frame.find(t.id) if isinstance(t, ast.Name) else None
@@ -226,7 +227,7 @@ class Loops:
                 self._state.fail(text, t, KernelSyntaxError)
 
     def _names(self, node: ast.For, n: int, is_grouped: bool) -> list[str]:
-        """What loops are called: by the names of the program, or by that of a vector of indices with a number."""
+        """The names of the loops: the index names of the program, or the name of an index vector with a number."""
         state = self._state
         targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
         for t in targets:
@@ -256,7 +257,7 @@ class Loops:
         is_grouped: bool,
         is_parallel: bool,
     ) -> None:
-        """The loops that are left, around the body."""
+        """Emits the remaining loops around the body."""
         state = self._state
         if not bounds:
             self._bind(node, indices, is_grouped)
@@ -278,7 +279,7 @@ class Loops:
         state.emit(For(loop, extent, tuple(body), state.frame.parsed.where(node)))
 
     def _iteration(self, indices: list[Typed]) -> Expr:
-        """A number that no two iterations of these loops share, but where an index is 2^20 or more."""
+        """A number unique to each iteration of these loops, unless an index is 2^20 or more (2^40 for a single loop)."""
         number: Expr = const(self._state.n_parallel, DType.u64)
         for x in indices:
             number = binary(
@@ -291,7 +292,7 @@ class Loops:
         return self._state.rules.default_int
 
     def _index(self, counter: Expr, start: Expr, step: Expr) -> Typed:
-        """The index of the program for a counter that starts at 0."""
+        """The program's index for a counter that starts at 0."""
         dtype = counter.dtype
         scaled = binary("mul", counter, cast(step, dtype))
         return Typed(binary("add", scaled, cast(start, dtype)))
@@ -308,7 +309,7 @@ class Loops:
             frame.bind(t.id, LoopVar(index))
 
     def _body(self, node: ast.For | ast.While, jumps: Jumps, is_parallel: bool = False) -> None:
-        """The body of one loop, in the current block; `continue` skips what is left of it."""
+        """Compiles the body of one loop into the current block; `continue` skips the rest of it."""
         state, frame = self._state, self._state.frame
         frame.loops.append(jumps)
         frame.depth += 1
@@ -331,7 +332,7 @@ class Loops:
     def _leavable(
         self, bounds: Sequence[Bounds], names: list[str], node: ast.For, is_grouped: bool
     ) -> None:
-        """Loops that may be left early, or that run in order: one `while` over all iterations."""
+        """Emits loops with early exits, or loops that run in order, as one `while` over all iterations."""
         state, where = self._state, self._state.frame.parsed.where(node)
         jumps = Jumps(can_break=True)
         counters = [state.fresh(n) for n in names]
@@ -368,7 +369,7 @@ class Loops:
         self._until_left(compare("lt", at, total), jumps, body, node)
 
     def _until_left(self, condition: Expr, jumps: Jumps, body: list, node: ast.AST) -> None:  # type: ignore[type-arg]
-        """A `while` that also ends when a flag says so."""
+        """Emits a `while` that also ends when a flag of a jump is set."""
         state, where = self._state, self._state.frame.parsed.where(node)
         flags = [f for f in (jumps.broken, state.frame.left) if f is not None]
         if jumps.broken is not None:
@@ -376,7 +377,7 @@ class Loops:
         state.emit(While(binary("and", none_of(flags), condition), tuple(body), where))
 
     def run_while(self, node: ast.While) -> None:
-        """`while condition:`; a condition that takes statements is evaluated in the loop."""
+        """Compiles `while condition:`; a condition that takes statements is evaluated in the loop."""
         state, where = self._state, self._state.frame.parsed.where(node)
         if node.orelse:
             state.fail(
@@ -403,7 +404,10 @@ class Loops:
     # --- loops that are written out
 
     def _written_out(self, node: ast.For, items: Sequence[Value]) -> str | None:
-        """The body once for each item; how the last round surely left what is around the loop."""
+        """Unrolls the loop: emits the body once for each item.
+
+        Returns "return" if the last iteration surely leaves the function, else None.
+        """
         state, frame = self._state, self._state.frame
         jumps = Jumps(can_break=True)
         frame.loops.append(jumps)

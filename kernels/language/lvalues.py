@@ -1,4 +1,4 @@
-"""Reading and writing what names and elements stand for: numbers, and trees of numbers."""
+"""Loads and stores of named values and elements: numbers, and trees of numbers."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ WHAT = {
 
 
 def what(x: Value) -> str:
-    """What a value is, for people."""
+    """Description of a value for messages."""
     if is_complex(x):
         return "a complex number"
     return WHAT.get(type(x).__name__, "a number" if is_data(x) else "a Python object")
 
 
 def is_place(x: Value) -> bool:
-    """Whether all of a value can be assigned."""
+    """True if a value can be assigned as a whole."""
     numbers = list(leaves(x))
     return bool(numbers) and is_data(x) and not any(isinstance(n, Typed) for n in numbers)
 
@@ -87,7 +87,7 @@ def combined(op: str, a: Expr, b: Expr) -> Expr:
 
 
 class Places:
-    """Assignments of a pass to places, and the locals it makes."""
+    """Compiles assignments to places, and creates locals, within a pass."""
 
     def __init__(self, state: Pass) -> None:
         self._state = state
@@ -105,7 +105,7 @@ class Places:
             self.store(target, value, node)
 
     def pairs(self, place: Value, x: Value, node: ast.AST) -> list[tuple[Place, Typed]]:
-        """Each place with the number that it gets."""
+        """Each place with the number that is assigned to it."""
         match place, x:
             case ((LocalVar() | Element() | LocalItem() | OneOf()), Typed()):
                 return [(place, x)]
@@ -167,7 +167,7 @@ class Places:
     def _kept_from(
         self, x: Typed, pairs: list[tuple[Place, Typed]], own: int, node: ast.AST
     ) -> Typed:
-        """A value that the assignments before its own do not change."""
+        """Returns the value, copied to a local if the assignments before its own change it."""
         before = [place for k, (place, _) in enumerate(pairs) if k < own]
         locals_ = {
             v.name
@@ -222,7 +222,7 @@ class Places:
         node: ast.AST,
         wants_old: bool = False,
     ) -> Value:
-        """Emits `place op= x`, component by component; gives what was there before, where that is asked for."""
+        """Emits `place op= x`, component by component. Returns the old value where it is used."""
         pairs = self.pairs(place, x, node)
         values = [
             self._kept_from(v, pairs, k, node) if len(pairs) > 1 else v
@@ -284,7 +284,10 @@ class Places:
         return old
 
     def before_activation(self, array: str, value: Expr, node: ast.AST) -> Expr:
-        """A value that is stored to a sparse field, as it is before the element becomes active."""
+        """Returns a value to store in a sparse field, evaluated before the element is activated.
+
+        It is copied to a local if it depends on the activity, length or item of a cell.
+        """
         asks = any(isinstance(e, IsActive | Length | Item) for e in walk(value))
         return (
             self.in_local("kept", Typed(value), node).expr
@@ -295,7 +298,7 @@ class Places:
     # --- locals
 
     def in_local(self, name: str, x: Typed, node: ast.AST) -> Typed:
-        """The same number in a new local."""
+        """Copies a number to a new local and returns it."""
         state = self._state
         value = settle(x, state.default_float)
         fresh = state.fresh(name)
@@ -303,7 +306,7 @@ class Places:
         return Typed(Local(fresh, value.dtype), weak=x.weak and not state.is_final)
 
     def kept(self, x: Value, node: ast.AST) -> Value:
-        """A value that may be used several times, and that later statements do not change."""
+        """Returns a value for several uses that later statements do not change."""
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
@@ -313,7 +316,10 @@ class Places:
         return rebuilt(x, leaf)
 
     def shared(self, x: Value, node: ast.AST) -> Value:
-        """A value whose components may be used several times at once: what is more than a name or a number is computed before."""
+        """Returns a value whose components may be used several times at once.
+
+        Components other than names and numbers are computed before, in locals.
+        """
 
         def leaf(item: Typed | Place) -> Typed:
             number = loaded_leaf(item)
@@ -326,7 +332,7 @@ class Places:
         return rebuilt(x, leaf)
 
     def new_local(self, name: str, x: Value, node: ast.AST) -> Value:
-        """Locals that hold a value: one for each of its numbers."""
+        """Copies a value to new locals, one for each of its numbers."""
         state = self._state
         several = isinstance(x, MatrixValue | StructValue | TupleValue)
         where = state.frame.parsed.where(node)
@@ -355,7 +361,7 @@ class Places:
         return rebuilt(x, leaf)
 
     def declared(self, name: str, like: Value) -> tuple[Value, list[SetLocal]]:
-        """Locals for a value like this one, and the statements that begin them as zero."""
+        """Locals for a value of the same structure, and the statements that initialise them to zero."""
         state = self._state
         statements: list[SetLocal] = []
 
@@ -372,12 +378,12 @@ class Places:
         return rebuilt(like, leaf), statements
 
     def is_fixed(self, x: Value) -> bool:
-        """Whether a name may stand for this value wherever it is used."""
+        """True if a name can be an alias of this value at every use."""
         return all(is_cheap_and_fixed(loaded_leaf(n).expr) for n in leaves(x))
 
 
 def _same(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether shapes agree; a column is a vector."""
+    """True if two shapes agree; a column counts as a vector."""
     return a == b or (a[:1] == b[:1] and a[1:] in ((), (1,)) and b[1:] in ((), (1,)))
 
 

@@ -1,4 +1,4 @@
-"""Vectors and matrices in kernels: makers, methods, components. What a method means is said in kernels/fields/methods.py."""
+"""Vectors and matrices in kernels: makers, methods, components. The methods are defined in kernels/fields/methods.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 class Matrices:
-    """Vectors and matrices of a pass."""
+    """Compiles operations on vectors and matrices within a pass."""
 
     def __init__(self, state: Pass, operators: Operators, places: Places) -> None:
         self._state, self._operators, self._places = state, operators, places
@@ -43,7 +43,7 @@ class Matrices:
     # --- makers
 
     def made(self, name: str, args: Sequence[Value], node: ast.AST) -> Value:
-        """`Matrix.zero(...)` and its like."""
+        """The value of `Matrix.zero(...)` and similar makers."""
         given = [self._plain_argument(a) for a in args]
         try:
             made = methods.make(self._do(node), name, *given)
@@ -55,7 +55,7 @@ class Matrices:
         return self._value(made, node)
 
     def matrix(self, items: Value, dtype: DType | None, node: ast.AST) -> MatrixValue:
-        """`Vector([...])`, `Matrix([[...], ...])`: numbers, rows of numbers, or vectors as rows."""
+        """The value of `Vector([...])` or `Matrix([[...], ...])`, from numbers, rows of numbers, or vectors as rows."""
         x = loaded(items)
         rows = x.items if isinstance(x, TupleValue | MatrixValue) else ()
         if not rows:
@@ -81,7 +81,7 @@ class Matrices:
         return MatrixValue(made.shape, self._of_one_type(tuple(loaded_leaf(i) for i in made.items)))
 
     def _of_one_type(self, items: tuple[Typed, ...]) -> tuple[Typed, ...]:
-        """The components of a vector have one type, the one in which all meet."""
+        """The components of a vector, converted to their common type."""
         if all(i.weak for i in items) or len({i.dtype for i in items}) == 1:
             return items
         total = items[0]
@@ -95,7 +95,10 @@ class Matrices:
     def flat(
         self, shape: tuple[int, ...], args: Sequence[Value], dtype: DType | None, node: ast.AST
     ) -> MatrixValue:
-        """`vec3(1)`, `vec3(v.xy, 1)`, `mat2(a, b)`: numbers and vectors one after the other; one number fills all."""
+        """The value of `vec3(1)`, `vec3(v.xy, 1)` or `mat2(a, b)`: numbers and vectors one after the other.
+
+        A single number fills all components.
+        """
         numbers = [n for a in args for n in self._spread(a, node)]
         count = 1
         for n in shape:
@@ -165,7 +168,7 @@ class Matrices:
         return self._value(result, node)
 
     def component(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Value:
-        """`v[i]`, `m[i, j]`, a row `m[i]`."""
+        """The value of `v[i]`, `m[i, j]`, or a row `m[i]`."""
         shape = base.shape
         if len(indices) == 1 and len(shape) == 2 and isinstance(indices[0], Const):
             row = base.rows()[self._inside(indices[0], shape[0], node)]
@@ -179,7 +182,7 @@ class Matrices:
         return self._item(base, indices, node)
 
     def _item(self, base: MatrixValue, indices: Sequence[Expr], node: ast.AST) -> Typed | Place:
-        """The component at an index for each dimension."""
+        """The component at one index for each dimension."""
         shape = base.shape
         known = [i for i in indices if isinstance(i, Const)]
         if len(known) == len(indices):
@@ -213,7 +216,7 @@ class Matrices:
         return k % extent
 
     def sliced(self, base: MatrixValue, parts: Sequence[slice | Expr], node: ast.AST) -> Value:
-        """`v[1:]`, `m[:, 0]`, and `m[:, k]` with a `k` of the run."""
+        """The value of `v[1:]`, `m[:, 0]`, or `m[:, k]` with a `k` known only at run time."""
         if len(parts) != len(base.shape):
             self._state.fail(
                 f"`{ast.unparse(node)}`: give a slice or an index for each dimension",
@@ -237,7 +240,7 @@ class Matrices:
         return Typed(truth(x) if dtype is DType.bool_ else cast(x.expr, dtype))
 
     def _do(self, node: ast.AST) -> methods.Do:
-        """The operations of the table, on numbers of this pass."""
+        """One operation of the table, on numbers of this pass."""
 
         def typed(x: Any) -> Typed:
             if isinstance(x, Typed):
@@ -281,7 +284,7 @@ class Matrices:
         return x.python if isinstance(x, Static) else x
 
     def _plain_argument(self, x: Value) -> Any:
-        """An argument of a maker: sizes are Python's integers."""
+        """An argument of a maker; sizes are integers of Python."""
         x = loaded(x)
         if isinstance(x, TupleValue):
             return [self._plain_argument(i) for i in x.items]

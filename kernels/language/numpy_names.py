@@ -1,6 +1,6 @@
-"""NumPy's and Python's names that are no operation of their own: operators as functions, methods of vectors, makers of vectors.
+"""NumPy's and Python's names without an operation of their own: operators as functions, methods and makers of vectors.
 
-A name of NumPy in a kernel means what NumPy's means on numbers and small vectors.
+A name of NumPy in a kernel has NumPy's meaning on numbers and small vectors.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
 def is_kernel(target: Any) -> bool:
-    """True if what is called is a kernel, by itself or of an object."""
+    """True if the callee is a kernel, a plain one or a method."""
     return type(target).__name__ in ("Kernel", "BoundKernel")
 
 
 def advice(target: Any) -> str:
-    """What to do about a call of something that the language has not."""
+    """Advice for an error message on a call that the language does not support."""
     if is_kernel(target):
         return "call it from a sequence"
     module = (getattr(target, "__module__", None) or "").partition(".")[0]
@@ -92,7 +92,7 @@ def _file_of(target: Any) -> str:
 
 
 class NumpyNames:
-    """Calls by these names in a pass."""
+    """Compiles calls by these names within a pass."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
@@ -141,7 +141,7 @@ class NumpyNames:
         return self._expr.operators.logical(op, x, y)
 
     def _product(self, target: Any, a: Value, b: Value, node: ast.Call) -> Value:
-        """`np.dot`, and where it is another one for matrices or complex numbers `np.inner` and `np.vdot`."""
+        """The value of `np.dot`, and of `np.inner` and `np.vdot` where these differ for matrices or complex numbers."""
         operators, matrices = self._expr.operators, self._expr.matrices
         if target is np.vdot and is_complex(a):
             a = self._expr.complex.conjugate(a, node)
@@ -176,7 +176,7 @@ class NumpyNames:
         return None
 
     def _selected(self, args: Sequence[Value], node: ast.Call) -> Value:
-        """`np.select([a, b], [x, y], default)`: the first whose condition holds."""
+        """The value of `np.select([a, b], [x, y], default)`: the first choice whose condition holds."""
         conditions, values = args[:2]
         result = args[2] if len(args) == 3 else lifted(self._state, 0)
         if not isinstance(conditions, TupleValue) or not isinstance(values, TupleValue):
@@ -190,7 +190,7 @@ class NumpyNames:
     def _made(
         self, target: Any, args: Sequence[Value], named: dict[str, Value], node: ast.Call
     ) -> Value:
-        """Vectors and matrices of numbers that are given, or of those of a range or a unit matrix."""
+        """The value of a maker: given numbers, a range or a unit matrix."""
         given = list(args)
         n_bounds = len(given) if target is np.arange else 1
         bounds, given = given[:n_bounds], given[n_bounds:]
@@ -230,7 +230,7 @@ class NumpyNames:
         return self._state.fail(f"`{ast.unparse(node)}` takes whole constants in a kernel", node)
 
     def _of_vector(self, target: Any, args: Sequence[Value], node: ast.Call) -> Value:
-        """Reductions and other functions of a vector, a matrix or a tuple of numbers."""
+        """The value of a reduction or another function of a vector, a matrix or a tuple of numbers."""
         first, *rest = args
         operators, matrices = self._expr.operators, self._expr.matrices
         if isinstance(first, TupleValue) and first.items:

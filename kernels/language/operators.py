@@ -55,7 +55,7 @@ MAX_POWER = 16  # x ** n is written out as products up to here
 
 
 class OfComplex(Protocol):
-    """The operators where an operand is a complex number."""
+    """Operators with at least one complex operand."""
 
     def binary(self, op: str, a: Value, b: Value, node: ast.AST) -> Value: ...
 
@@ -68,7 +68,7 @@ class OfComplex(Protocol):
 
 
 class Operators:
-    """Operators of a pass: literals fold as in Python, other operands meet in their common type."""
+    """Compiles operators within a pass: literals fold as in Python, other operands are converted to their common type."""
 
     complex: OfComplex  # set where they can be kept in locals
 
@@ -94,7 +94,10 @@ class Operators:
     def each(
         self, values: Sequence[Value], node: ast.AST, apply: Callable[..., Typed]
     ) -> Typed | MatrixValue:
-        """`apply` on numbers, or on the components of vectors and matrices of one shape; numbers meet all of them."""
+        """Applies `apply` to numbers, or to the components of vectors and matrices of one shape.
+
+        A number is paired with each component.
+        """
         values = [_vector(loaded(x)) for x in values]
         shapes = {x.shape for x in values if isinstance(x, MatrixValue)}
         if not shapes:
@@ -174,18 +177,18 @@ class Operators:
     # --- one number
 
     def unified(self, a: Typed, b: Typed) -> tuple[Expr, Expr, bool]:
-        """Both in their common type, and whether they are literals still."""
+        """Both operands in their common type, and True if the result is still a literal."""
         rules = self._state.rules
         return unify(a, b, self._state.default_float, rules.is_strict)
 
     def differ_in_sign(self, a: Typed, b: Typed) -> bool:
-        """True if one is a signed and one an unsigned integer, and the rules are those of NumPy, which compares the numbers."""
+        """True if one integer is signed and one unsigned, and the rules are NumPy's, which compare the numbers."""
         if self._state.rules.is_strict or not (a.dtype.is_integer and b.dtype.is_integer):
             return False
         return differ(a, b)
 
     def floats(self, a: Typed, b: Typed) -> tuple[Expr, Expr]:
-        """Both in the float type in which they meet. Each is converted by itself: integers have no other type on the way."""
+        """Both operands in their common float type. Each is converted directly, so integers get no other type on the way."""
         x, y, is_weak = self.unified(a, b)
         dtype = x.dtype if x.dtype.is_float and not is_weak else self._state.default_float
         return (x, y) if x.dtype is dtype else (adopt(a.expr, dtype), adopt(b.expr, dtype))
@@ -194,7 +197,7 @@ class Operators:
         return Typed(binary("and" if op == "and" else "or", truth(a), truth(b)))
 
     def function(self, op: str, x: Typed) -> Typed:
-        """A function of one number: of a float, or of what it takes."""
+        """A function of one number, converted to a float where the function needs one."""
         if op == "abs" and not x.dtype.is_float:
             whole = self._state.rules.default_int if x.dtype is DType.bool_ else x.dtype
             return Typed(unary("abs", cast(x.expr, whole)), x.weak)
@@ -232,7 +235,7 @@ class Operators:
         return Typed(binary(op, x, y))  # type: ignore[arg-type]
 
     def bits(self, op: str, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """Bit operators: of two integers, of two truth values; a shift has the type of what is shifted."""
+        """The result of a bit operator, on two integers or two truth values; a shift has the type of its left operand."""
         if a.dtype.is_float or b.dtype.is_float:
             self._state.fail(
                 f"`{ast.unparse(node)}`: bit operators take integers", node, KernelTypeError
@@ -275,7 +278,10 @@ class Operators:
         return Typed(unary("bit_not", x.expr))
 
     def sign_bit(self, x: Typed) -> Typed:
-        """True if below zero. Of floats it is the bit itself: a compiler may take -0.0 for 0.0 in arithmetic."""
+        """True if a number is below zero.
+
+        For floats it is the sign bit itself: a compiler may treat -0.0 as 0.0 in arithmetic.
+        """
         number: Expr = settle(x, self._state.default_float)
         if number.dtype.is_float:
             number = bitcast(number, _WHOLE_OF[number.dtype.size_bytes])
@@ -312,7 +318,7 @@ class Operators:
         return self.each([condition, a, b], node, one)
 
     def alike(self, a: Value, b: Value, node: ast.AST) -> Value:
-        """A value of the common type of two, for locals that take either."""
+        """A value of the common type of two values, for locals that hold either."""
         if is_complex(a) is not is_complex(b):
             a, b = (complex_value(*self.complex.parts(x, node)) for x in (a, b))
         if isinstance(a, StructValue) and isinstance(b, StructValue):
@@ -351,8 +357,9 @@ class Operators:
             return self._state.fail(f"a constant expression cannot be evaluated: {error}", node)
 
     def power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """`a ** b`: products for small whole exponents, a square root for halves, else the function. Of integers it is one, also
-        where the exponent is negative.
+        """The value of `a ** b`: products for small integer exponents, a square root for halves, else the function.
+
+        The power of integers is an integer, even if the exponent is negative.
         """
         if isinstance(b.expr, Const) and a.weak and isinstance(a.expr, Const):
             try:
@@ -385,7 +392,7 @@ class Operators:
         return Typed(binary("pow", *self.floats(a, b)))
 
     def _whole_power(self, a: Typed, b: Typed, node: ast.AST) -> Typed:
-        """A power of integers: of the type in which they meet, but where the exponent is a literal, that of the base."""
+        """A power of integers, in their common type; in the type of the base if the exponent is a literal."""
         if isinstance(b.expr, Const) and b.weak and 0 <= b.expr.value <= MAX_POWER:
             whole = self._state.rules.default_int if a.dtype is DType.bool_ else a.dtype
             return Typed(_product(cast(a.expr, whole), int(b.expr.value)))
@@ -403,7 +410,7 @@ class Operators:
         return Typed(select(compare("lt", b.expr, const(0, b.dtype)), quotient, found))
 
     def _no_negative_exponent(self, exponent: Expr, node: ast.AST) -> None:
-        """Emits the check of debug mode; what an expression may leave out is not looked at."""
+        """Emits the check of debug mode for a negative exponent; conditionally evaluated operands are not checked."""
         state = self._state
         if not state.is_debug or not exponent.dtype.is_signed or state.speculative_depth:
             return
@@ -413,7 +420,7 @@ class Operators:
 
 
 def _vector(x: Value) -> Value:
-    """A tuple of numbers as a vector, a tuple of such as a matrix."""
+    """Returns a tuple of numbers as a vector, a tuple of vectors as a matrix."""
     if not isinstance(x, TupleValue) or not x.items:
         return x
     items = [_vector(i) for i in x.items]
@@ -440,7 +447,7 @@ def _literal(value: float) -> Const:
 
 
 def _product(x: Expr, exponent: int) -> Expr:
-    """x to a whole power by repeated squaring."""
+    """Returns x to an integer power, by repeated squaring."""
     if exponent == 0:
         return const(1, x.dtype)
     if exponent == 1:

@@ -1,7 +1,7 @@
-"""Debug mode says where integers overflow: operation, kernel, line and operands; the program goes on with what wraps around.
+"""Overflow checks of debug mode: they report operation, kernel, line and operands; the program continues with the wrapped result.
 
-Sums, differences, products and shifts to the left are looked at, as Taichi does, atomic ones too. The condition is computed beside
-the operation, which stays as it is. What an expression may leave out (operands of `and`, sides of a ternary) is not looked at.
+Sums, differences, products and shifts to the left are checked, as in Taichi, atomic ones too. The condition is computed in addition
+to the operation, which is unchanged. Conditionally evaluated operands (of `and`, sides of a ternary) are not checked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def watch(state: Pass, op: str, a: Expr, b: Expr, node: ast.AST) -> None:
 
 
 def watches(state: Pass, op: str, a: Expr, b: Expr) -> bool:
-    """Whether debug mode looks at an operation: its operands may be such that it overflows."""
+    """True if debug mode checks an operation, since the ranges of its operands do not exclude an overflow."""
     if not state.is_debug or op not in _WORDS or not a.dtype.is_integer or a.dtype is not b.dtype:
         return False
     left, right = limits(a, state.extents), limits(b, state.extents)
@@ -52,7 +52,7 @@ def watches(state: Pass, op: str, a: Expr, b: Expr) -> bool:
 
 
 def _overflows(op: str, a: Expr, b: Expr) -> Expr:
-    """Whether what wraps around is not the result."""
+    """The condition that the wrapped result differs from the exact one."""
     dtype = a.dtype
     zero = const(0, dtype)
     result = binary(op, a, b)  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""A Python function as syntax: its tree with true line numbers, and the objects its free names
-stand for.
-"""
+"""Syntax of a Python function: its tree with true line numbers, and the objects of its free names."""
 
 from __future__ import annotations
 
@@ -19,8 +17,10 @@ from .errors import KernelSyntaxError, LanguageError
 
 @dataclass(frozen=True)
 class ParsedFunction:
-    """`assigned` counts the assignments to each local name; atomic updates count twice. `mutated` are names of which a part is
-    assigned or updated: a component, a member. `targets` are the names of loops.
+    """Syntax of a function, with facts about its local names.
+
+    `assigned` counts the assignments to each local name; atomic updates count twice. `mutated` are names with an assigned or
+    updated part: a component, a member. `targets` are the index names of loops.
     """
 
     fn: Callable[..., Any]
@@ -38,9 +38,7 @@ class ParsedFunction:
         return Location(self.file, getattr(node, "lineno", self.tree.lineno))
 
     def free(self, name: str) -> tuple[bool, Any]:
-        """Whether a name is bound outside the function (closure, module, builtins), and to what, at
-        this moment.
-        """
+        """True and the object if a name is bound outside the function (closure, module, builtins) at this moment."""
         for bound in (closure_names(self.fn), self.fn.__globals__, vars(builtins)):
             if name in bound:
                 return True, bound[name]
@@ -48,7 +46,7 @@ class ParsedFunction:
 
 
 def closure_names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The closure variables of a function that have a value now."""
+    """The closure variables of a function that are bound now."""
     names: dict[str, Any] = {}
     code = fn.__code__
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=False):
@@ -65,7 +63,7 @@ def location_of(fn: Callable[..., Any]) -> Location:
 
 
 def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
-    """Reads the source of `fn`; LanguageError where Python does not have it."""
+    """Parses the source of `fn`; LanguageError if Python has no source."""
     where = location_of(fn)
     try:
         lines, first = inspect.getsourcelines(fn)

@@ -1,4 +1,4 @@
-"""What `print` and `assert` show, as texts and values."""
+"""Texts and values that `print` and `assert` show."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def parts_of(
 
 @dataclass(frozen=True)
 class _Formatted:
-    """A value of a formatted string. `spec` is a conversion of C's without its %, "" the usual one; `python` is how Python shows it
-    where it is a constant.
+    """Value of a formatted string.
+
+    `spec` is a conversion of C without its %, "" for the usual one. `python` is Python's text of a constant.
     """
 
     node: ast.expr
@@ -62,7 +63,7 @@ def _argument(frontend: Frontend, arg: ast.expr) -> Shown:
 
 
 def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
-    """A constant as Python shows it, where Python does; any other value as C does."""
+    """A constant as Python prints it, where Python formats it; any other value is formatted as by C."""
     try:
         return [(x.python(frontend.constant(x.node)), "")]
     except (KeyError, TypeError, ValueError):
@@ -92,7 +93,7 @@ def _of_f_string(frontend: Frontend, part: ast.expr) -> str | _Formatted:
 
 
 def _formatting(conversion: str | None, spec: str) -> Callable[[object], str]:
-    """Format of a value in Python's terms: `{...!r:5}` is repr, then a format."""
+    """The format of a value in Python's terms: `{...!r:5}` is repr, then a format."""
     converted = _CONVERTED.get(conversion or "")
     return lambda x: format(x if converted is None else converted(x), spec)
 
@@ -171,7 +172,7 @@ def _listed(parts: list[Shown], around: str = "[]") -> Shown:
 
 
 def _joined(shown: Shown) -> Shown:
-    """Texts that follow one another as one."""
+    """The parts with adjacent texts joined to one."""
     found: Shown = []
     for part, spec in shown:
         if isinstance(part, str) and found and isinstance(found[-1][0], str):

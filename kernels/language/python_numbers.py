@@ -1,7 +1,6 @@
-"""Numbers of a program that Python knows when a kernel is compiled: literals, names outside the kernel, arithmetic on both,
-and functions of Python and its `math`.
+"""Constant evaluation by Python: literals, names outside the kernel, arithmetic on both, and functions of Python and its `math`.
 
-Python computes it, in its own precision, and what comes out has the type of a literal: `ks.u64(2**64 - 1)`, `dt * 2 / 3`.
+Python evaluates them in its own precision. The result has the type of a literal: `ks.u64(2**64 - 1)`, `dt * 2 / 3`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _CALLED = (float, int, abs, round, min, max)
 
 
 def python_number(frame: Frame, node: ast.expr) -> int | float | None:
-    """The number that an expression is for Python; None where it is none, or is known only at run time."""
+    """The number that Python computes for an expression; None if it is no number, or is known only at run time."""
     try:
         found = _evaluated(frame, node)
     except (ArithmeticError, TypeError, ValueError):  # refused where it is compiled

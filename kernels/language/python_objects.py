@@ -1,4 +1,4 @@
-"""Objects of the program as values of a kernel: its literals have the program's types, its fields are arrays of the kernel."""
+"""Python objects as values of a kernel: numbers become literals of the program's types, fields become arrays of the kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .values import (
 
 
 def lifted(state: Pass, x: object, name: str = "") -> Value:
-    """The value of a Python object here; `name` is what the program calls it."""
+    """The value of a Python object in the kernel; `name` is its name in the program."""
     match x:
         case AbstractLeaf():
             return _field(state, x, name)
@@ -50,7 +50,7 @@ def lifted(state: Pass, x: object, name: str = "") -> Value:
 
 
 def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
-    """A field as an array of the kernel, the same one each time; a component of vectors is part of the whole field's array."""
+    """The array of the kernel for a field, the same one each time; a component of vectors is part of the whole field's array."""
     if isinstance(x, ScalarField) and x.whole is not None:
         whole = _field(state, x.whole, name)
         return replace(whole, element=(), component=x.component, source=x)
@@ -78,5 +78,5 @@ def _field(state: Pass, x: AbstractLeaf, name: str) -> ArrayRef:
 
 
 def python_object(x: Value) -> Any:
-    """The Python object that a value is, None where it is none."""
+    """The Python object behind a value; None where there is none."""
     return x.python if isinstance(x, Static) else None

@@ -1,6 +1,6 @@
-"""Random numbers: a function of seed, call, iteration and count, so that every implementation draws the same ones.
+"""Counter-based random numbers: a function of seed, call, iteration and count, so that every implementation draws the same ones.
 
-A number is splitmix64's mixer (Steele, Lea, Flood 2014) of the mixed iteration plus a count of what that iteration drew before.
+A number is splitmix64's mixer (Steele, Lea, Flood 2014) of the mixed iteration plus a count of the iteration's earlier draws.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def draw(
     dtype_of: Callable[[Value, ast.AST], DType],
     node: ast.AST,
 ) -> Typed | None:
-    """The number that a call of `random` or `randn` gives; None where `target` is neither."""
+    """The number that a call of `random` or `randn` returns; None for another `target`."""
     if not any(target is c for c in CALLS):
         return None
     dtype = dtype_of(args[0], node) if args else state.default_float

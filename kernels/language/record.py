@@ -1,4 +1,4 @@
-"""Kernel sequences: the calls a Python function makes, held back in order."""
+"""Recording of kernel sequences: the calls of a Python function, deferred in order."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ __all__ = ["Call", "LanguageError", "Recorder", "Recording", "ndarray", "record"
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call. `arrays` names the sequence's array for each entry of `ir.arrays` (all
-    different: an array passed twice is one parameter of `ir`); `scalars` gives an expression over
-    the sequence's scalars, or an affine one over steps of repeats, for each of `ir.scalars`.
+    """One kernel call.
+
+    `arrays` names the sequence's array for each entry of `ir.arrays`. All differ: an array passed twice is one parameter of `ir`.
+    `scalars` has an expression for each of `ir.scalars`, over the sequence's scalars, or an affine one over steps of repeats.
     """
 
     ir: KernelIR
@@ -53,11 +54,11 @@ class Call:
 
     @cached_property
     def uses_steps(self) -> bool:
-        """Whether numbers that it is made with depend on the steps of repeats around it."""
+        """True if scalar arguments depend on the steps of enclosing repeats."""
         return uses_steps(self.scalars)
 
     def at(self, steps: Mapping[str, int]) -> Call:
-        """The call as it is made in these steps of repeats, by what they are numbered by."""
+        """The call with the step indices of repeats replaced by `steps`, by index name."""
         if not self.uses_steps:
             return self
         return replace(self, scalars=tuple(at_steps(e, steps) for e in self.scalars))
@@ -65,8 +66,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded sequence: its array and scalar parameters in order, its temporaries, its calls in
-    program order. Those that are made again and again stand there once, in `repeats`, outer ones first.
+    """Recorded sequence: its array and scalar parameters in order, its temporaries, its calls in program order.
+
+    Repeated calls are stored once, with their `repeats`, outer ones first.
     """
 
     name: str
@@ -78,23 +80,24 @@ class Recording:
     repeats: tuple[Repeat, ...] = ()
 
     def calls_in_order(self) -> Iterator[Call]:
-        """The calls as they are made, one after the other, with the numbers of their steps."""
+        """Yields the calls in order of execution, with step indices replaced by numbers."""
         for k, steps in with_steps(len(self.calls), self.repeats):
             yield self.calls[k].at(steps)
 
     def unrolled(self) -> Recording:
-        """The same calls without a repeat."""
+        """The recording of the same calls without repeats."""
         return replace(self, calls=tuple(self.calls_in_order()), repeats=())
 
     @property
     def n_made(self) -> tuple[int, ...]:
-        """How often each of `calls` is made."""
+        """The number of executions of each of `calls`."""
         return times(len(self.calls), self.repeats)
 
 
 class Recorder(Executor):
-    """Holds calls back. Arrays are those it was given by name, its temporaries, and (if `is_open`)
-    NumPy arrays as they come.
+    """Records calls in place of running them.
+
+    Arrays are the named parameters, temporaries, and (if `is_open`) NumPy arrays at their first use.
     """
 
     def __init__(self, is_open: bool) -> None:
@@ -117,11 +120,11 @@ class Recorder(Executor):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """All calls that were made; equal ones are one object."""
+        """All recorded calls; equal ones are one object."""
         return tuple(self._different[k] for k in self._made)
 
     def recording(self, name: str) -> Recording:
-        """What was recorded up to now."""
+        """The recording of the calls up to now, with repeats folded."""
         keys = zip(self._numbers, self._different, strict=True)
         forms, numbers = by_form([((*k[:2], k[3]), call.scalars) for k, call in keys])
         made = np.asarray(self._made, np.int64)
@@ -144,9 +147,7 @@ class Recorder(Executor):
         return Recording(name, arrays, temps, tuple(self._scalars), tuple(calls), trees, repeats)
 
     def add_array(self, name: str, value: np.ndarray[Any, Any], where: Location) -> SymbolicArray:
-        """A parameter of the sequence in place of a NumPy array; LanguageError if it shares memory
-        with another.
-        """
+        """Adds a parameter of the sequence for a NumPy array; LanguageError if it shares memory with another."""
         for other, seen in self._seen.items():
             if np.may_share_memory(seen, value):
                 raise LanguageError(
@@ -182,7 +183,7 @@ class Recorder(Executor):
         return self._symbol(self._temps[-1], dtype, where)
 
     def run(self, call: KernelCall) -> None:
-        """Holds a call back. LanguageError for addresses, and for an array that is none of the sequence's."""
+        """Records a call. LanguageError for addresses, and for an array that is not part of the sequence."""
         call.instance.hidden.refuse_addresses()
         settle()  # what fields hold by now is the input of the sequence
         ir, on, where = call.instance.ir, call.instance.held, call.where
@@ -219,7 +220,7 @@ class Recorder(Executor):
         return symbol
 
     def _name(self, array: Any, where: Location, field: str | None = None) -> str:
-        """The name of an array in the recording; `field` is what it is called where it is one of the program's."""
+        """The name of an array in the recording; `field` is the name of one of the program's fields."""
         if isinstance(array, SymbolicArray):
             if id(array) not in self._own:
                 raise LanguageError(f"the array {array.name} belongs to another recording", where)
@@ -253,9 +254,7 @@ def _scalar(value: Any, dtype: DType) -> Expr:
 
 @contextmanager
 def record() -> Iterator[Recorder]:
-    """Holds kernel calls back within the block: `with ks.record() as rec: ...; rec.calls`. NumPy
-    arrays are named a0, a1, ...
-    """
+    """Records kernel calls within the block: `with ks.record() as rec: ...; rec.calls`. NumPy arrays are named a0, a1, ..."""
     recorder = Recorder(is_open=True)
     with using(recorder):
         yield recorder
@@ -289,19 +288,18 @@ def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> 
 def record_sequence(
     fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
 ) -> Recording:
-    """As `record_program`, of a sequence whose arrays are all given to it."""
+    """Records a sequence like `record_program`, without fields of a program: all its arrays are arguments."""
     return record_program(fn, args, name)[0]
 
 
 def record_program(
     fn: Callable[..., Any], args: Sequence[Any], name: str | None = None
 ) -> tuple[Recording, dict[str, np.ndarray[Any, Any]]]:
-    """Calls `fn` with symbols in place of its arrays and numbers, and gives the calls it makes, with the arrays of the fields
-    that its kernels use, by their names in the recording.
+    """Records a call of `fn` with symbols in place of its arrays and numbers.
 
-    Arguments annotated `ks.template()`, and those that are neither arrays nor numbers, are passed
-    as they are. LanguageError if arguments do not fit, share memory, or if the function calls no
-    kernel.
+    Returns the recording, and the arrays of the fields that its kernels use, by their names in the recording. Arguments annotated
+    `ks.template()`, and arguments other than arrays and numbers, are passed unchanged. LanguageError if arguments do not fit, share
+    memory, or if the function calls no kernel.
     """
     target = getattr(fn, "fn", fn)
     where = location_of(target) if inspect.isfunction(target) else Location("<sequence>", 0)

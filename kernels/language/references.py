@@ -1,4 +1,4 @@
-"""Names, attributes and elements in a kernel: what they refer to, as places that may be assigned."""
+"""Names, attributes and elements in a kernel, resolved to values and assignable places."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .values import (
 
 
 class References:
-    """Resolves them within a pass."""
+    """Resolves names, attributes and elements within a pass."""
 
     def __init__(self, state: Pass, frontend: Frontend) -> None:
         self._state, self._expr = state, frontend
@@ -162,7 +162,7 @@ class References:
         )
 
     def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray | LocalRef) -> list[Expr]:
-        """Indices as they stand, vectors of them spread; `None` gives none."""
+        """The indices of an element; an index vector gives several, `None` gives none."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
             name = base.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
@@ -187,7 +187,7 @@ class References:
         return found
 
     def _component(self, base: MatrixValue, node: ast.Subscript) -> Value:
-        """Components of a vector or matrix, also chosen at run time; slices of constant bounds."""
+        """The components of a vector or matrix, also chosen at run time; slices have constant bounds."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(p, ast.Slice) for p in parts):
             return self._expr.matrices.sliced(base, [self._slice(p) for p in parts], node)

@@ -1,5 +1,6 @@
-"""What functions and kernels return: one type for each number over all returns. Results of a kernel are elements of hidden arrays,
-one array for each type.
+"""Results of functions and kernels: each number has one type over all returns.
+
+Results of a kernel are elements of hidden arrays, one array for each type.
 """
 
 from __future__ import annotations
@@ -35,34 +36,39 @@ from .values import (
 
 
 def name_of(dtype: DType) -> str:
-    """The hidden array for results of this type."""
+    """The name of the hidden array for results of this type."""
     return f"return_{dtype.name.rstrip('_')}"
 
 
 @dataclass
 class Returns:
-    """What a function gives at each of its returns. A number of it has one type over all of them, so until all are known it goes
-    into a local of its own type: the one of `place`, which has those of the first return.
+    """Values of all return statements of a function, with one type for each number.
+
+    Until all types are known, each number is stored in a local of its own type. `place` has these locals, with the types of the
+    first return.
     """
 
     place: Value
     given: dict[str, list[Typed]] = field(default_factory=dict)  # by local, in the order of `place`
 
     def give(self, name: str, x: Typed, where: Location) -> Stmt:
-        """The statement that returns one number."""
+        """Returns the statement that stores one returned number."""
         self.given.setdefault(name, []).append(x)
         return SetLocal(name, x.expr, where)
 
     @staticmethod
     def of_kernel(x: Value) -> Returns:
-        """For a kernel that returns a value like this: its locals are none of the kernel's, and end as elements of arrays."""
+        """The returns of a kernel with values like `x`.
+
+        Their locals are temporary: `in_arrays` replaces them by elements of arrays.
+        """
         names = (f".returned_{k}" for k in count())
         return Returns(rebuilt(x, lambda n: LocalVar(next(names), loaded_leaf(n).dtype)))
 
     def in_locals(
         self, statements: Sequence[Stmt], default_float: DType
     ) -> tuple[Value, tuple[Stmt, ...]]:
-        """The locals that hold what is returned, and the statements of the function with their types."""
+        """The locals that hold the result, and the statements of the function with their types."""
         types = self._types(default_float)
 
         def typed(s: SetLocal) -> Stmt:
@@ -74,7 +80,7 @@ class Returns:
     def in_arrays(
         self, statements: Sequence[Stmt], default_float: DType
     ) -> tuple[Results, tuple[Stmt, ...]]:
-        """Where a kernel's results are, and its statements that write them there."""
+        """The places of a kernel's results in hidden arrays, and the statements with stores to these."""
         types = self._types(default_float)
         names = [n.name for n in leaves(self.place) if isinstance(n, LocalVar)]
         results = Results.of(self.place, [types[n] for n in names])
@@ -94,7 +100,7 @@ class Returns:
 
 
 def _common(numbers: Sequence[Typed], default_float: DType) -> DType:
-    """The type that can hold all of these; literals take that of the others as they do in an operation."""
+    """The common type of these numbers; literals take the others' type, as in an operation."""
     settled = [settle(x, default_float).dtype for x in numbers if not x.weak]
     if not settled:
         return reduce(promote, (settle(x, default_float).dtype for x in numbers))
@@ -107,7 +113,7 @@ def _common(numbers: Sequence[Typed], default_float: DType) -> DType:
 def _with_returns(
     statements: Iterable[Stmt], names: Container[str], change: Callable[[SetLocal], Stmt]
 ) -> tuple[Stmt, ...]:
-    """Statements in which those that set one of these locals are changed."""
+    """The statements, with `change` applied to assignments to one of `names`."""
     return tuple(
         change(s)
         if isinstance(s, SetLocal) and s.name in names
@@ -118,14 +124,14 @@ def _with_returns(
 
 @dataclass(frozen=True)
 class Results:
-    """Where the parts of a returned value are, and the arrays that they are in."""
+    """Places of the parts of a returned value, and the arrays that contain them."""
 
     place: Value
     arrays: tuple[ArrayParam, ...]
 
     @staticmethod
     def of(value: Value, types: Sequence[DType]) -> Results:
-        """Room for a value whose numbers have these types."""
+        """Allocates places for a value whose numbers have these types."""
         arrays = {
             d: ArrayParam(name_of(d), d.stored, (types.count(d),)) for d in dict.fromkeys(types)
         }
@@ -141,11 +147,11 @@ class Results:
         return Results(rebuilt(value, leaf), tuple(arrays.values()))
 
     def allocated(self) -> dict[str, NDArray[Any]]:
-        """The hidden arrays of one call."""
+        """Allocates the hidden arrays of one call."""
         return {a.name: np.zeros(a.shape, a.dtype.numpy) for a in self.arrays}
 
     def read(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """What a call returned, as Python has it: numbers, vectors, structs, tuples."""
+        """The result of a call as Python objects: numbers, vectors, structs, tuples."""
         return _python(self.place, arrays)
 
 

@@ -1,6 +1,4 @@
-"""What the frontend knows while it walks a kernel: names in scope, loops around, statements emitted
-so far.
-"""
+"""State of the frontend during a pass over a kernel: names in scope, enclosing loops, emitted statements."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from .values import LocalVar, Typed, Value
 
 @dataclass(frozen=True)
 class LoopVar:
-    """A value that the program may not assign to: a loop index."""
+    """Loop index: a value that the program may not assign."""
 
     value: Value
 
@@ -33,7 +31,7 @@ Binding = LoopVar | Value
 
 @dataclass
 class Flag:
-    """A local that says whether something was left early; one that nothing reads is dropped."""
+    """Local that is true after an early exit; it is removed if nothing reads it."""
 
     name: str
     is_read: bool = False
@@ -41,7 +39,10 @@ class Flag:
 
 @dataclass
 class Jumps:
-    """How a loop, or an iteration of it, has been left early; None where it never is. Parallel loops cannot be left."""
+    """Flags of the early exits from a loop (`broken`) or an iteration (`continued`); None without such an exit.
+
+    Parallel loops have no early exits.
+    """
 
     can_break: bool
     continued: Flag | None = None
@@ -50,7 +51,7 @@ class Jumps:
 
 @dataclass
 class Frame:
-    """One function under compilation: the kernel, or a `ks.func` inlined into it."""
+    """One function being compiled: the kernel, or a `ks.func` inlined into it."""
 
     parsed: ParsedFunction
     scopes: list[dict[str, Binding]] = field(default_factory=lambda: [{}])
@@ -81,12 +82,11 @@ class Frame:
 
 @dataclass
 class Pass:
-    """One walk over the kernel.
+    """One pass over a kernel.
 
-    `hints` gives the types found so far of locals that start from a literal; `evidence` collects
-    the types assigned to them in this walk. `guard_depth` counts conditions around the current
-    statement, `speculative_depth` those around the current operand: there an index out of range is
-    not an error, and is clamped as both sides of a Select are evaluated.
+    `hints` are the types found so far of locals that start from a literal; `evidence` collects the types assigned to them in this
+    pass. `guard_depth` counts conditions around the current statement, `speculative_depth` those around the current operand. In a
+    speculative operand an index out of range is no error: it is clamped, since both sides of a Select are evaluated.
     """
 
     rules: Rules
@@ -139,7 +139,7 @@ class Pass:
         self.blocks[-1].append(statement)
 
     def activate(self, array: str, indices: tuple[Expr, ...], node: ast.AST) -> None:
-        """Emits what a store to an element of a sparse field does before."""
+        """Emits the activation that precedes a store to an element of a sparse field."""
         p = self.placed.get(array)
         if p is None:
             return
@@ -151,7 +151,7 @@ class Pass:
         self.emit(Activate(p.tree, p.node, own, self.frame.parsed.where(node)))
 
     def fresh(self, name: str) -> str:
-        """A name no loop or local of this kernel has yet: `i`, then `i_1`, `i_2`."""
+        """Returns an unused name for a loop or local of this kernel: `i`, then `i_1`, `i_2`."""
         candidate = name
         while candidate in self.taken:
             self.taken[name] += 1
@@ -160,7 +160,7 @@ class Pass:
         return candidate
 
     def note(self, local: LocalVar, value: Typed) -> None:
-        """Records what is assigned to a local whose type its first value left open."""
+        """Records the type assigned to a local whose first value left its type open."""
         if local.dtype is not DType.bool_ and value.dtype is DType.bool_:
             return  # a number that counts what is true is no truth value
         if local.name in self.open_locals and not value.weak:
@@ -180,7 +180,7 @@ class Pass:
 
     @contextmanager
     def collected(self) -> Iterator[list[Stmt]]:
-        """Statements on their own, in the scope that is there: a caller emits them, or not."""
+        """Collects statements in a separate list, in the current scope; the caller may emit them."""
         statements: list[Stmt] = []
         self.blocks.append(statements)
         yield statements

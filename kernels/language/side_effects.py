@@ -1,4 +1,4 @@
-"""What statements may change, told from their syntax before they are compiled: names, and places that they pass on to functions."""
+"""Side-effect analysis on syntax, before compilation: names and places that statements may change, also through calls."""
 
 from __future__ import annotations
 
@@ -33,13 +33,16 @@ _Seen = frozenset[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Scope:
-    """A function, and the Python objects that its own names stand for; None where that is no object."""
+    """Function with its scope: `known` returns the Python object of a local name, None where there is none."""
 
     parsed: ParsedFunction
     known: Callable[[str], Any]
 
     def object(self, node: ast.expr) -> Any:
-        """What a name or a chain of attributes stands for, a struct type for values of it; None of all others."""
+        """The Python object that a name or a chain of attributes denotes; for values of a struct type that type.
+
+        None for all others.
+        """
         if isinstance(node, ast.Attribute):
             owner = self.object(node.value)
             if isinstance(owner, StructType):
@@ -55,7 +58,7 @@ class Scope:
         return self.parsed.free(node.id)[1] if x is None else x
 
     def _struct_of(self, name: str) -> StructType | None:
-        """The struct type that a name is assigned a new struct of."""
+        """The struct type of a name that is assigned a new struct."""
         for node in ast.walk(self.parsed.tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call(func=maker)) if (
@@ -66,7 +69,7 @@ class Scope:
         return None
 
     def called(self, call: ast.Call) -> tuple[Func, Scope] | None:
-        """The function of the language that a call calls, and its scope; None for other calls."""
+        """The function of the language that a call names, and its scope; None for other calls."""
         callee = self.object(call.func)
         if isinstance(callee, BoundFunc):
             own = callee.func.parameters[0][0]
@@ -77,7 +80,7 @@ class Scope:
 
 
 def scope_of(frame: Frame) -> Scope:
-    """The scope of a function under compilation, with the names that it has now."""
+    """The scope of a function being compiled, with its present names."""
 
     def known(name: str) -> Any:
         x = frame.find(name)
@@ -87,7 +90,10 @@ def scope_of(frame: Frame) -> Scope:
 
 
 def names_changed(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
-    """The names that a function changes: assigned or updated, in whole or in part, or by a function that they are passed to."""
+    """The names that a function changes, in whole or in part.
+
+    It assigns them, updates them, or passes them to a function that changes them.
+    """
     assigned = {name for name, count in scope.parsed.assigned.items() if count}
     return assigned | scope.parsed.mutated | names_passed_to_change(scope, seen)
 
@@ -111,12 +117,12 @@ def places_changed(scope: Scope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]
 
 
 def calls_store(scope: Scope, nodes: Iterable[ast.AST], seen: _Seen = frozenset()) -> bool:
-    """Whether functions that statements or expressions call may write elements of arrays; those that are not known may."""
+    """True if functions called in statements or expressions may write elements of arrays. Unknown functions may."""
     return any(_call_stores(scope, call, seen) for call in _calls(nodes))
 
 
 def stores(scope: Scope, seen: _Seen = frozenset()) -> bool:
-    """Whether a function may write elements of arrays, itself or by what it calls."""
+    """True if a function may write elements of arrays, itself or through its calls."""
     body = [scope.parsed.tree]
     return (
         any(isinstance(p, ast.Subscript | ast.Attribute) for p in places_changed(scope, body))
@@ -126,7 +132,7 @@ def stores(scope: Scope, seen: _Seen = frozenset()) -> bool:
 
 
 def names_of(x: Value) -> set[str]:
-    """The locals and arrays that a value is made of."""
+    """The locals and arrays that a value consists of."""
     match x:
         case LocalVar(name=name):
             return {name}
@@ -144,14 +150,14 @@ def names_of(x: Value) -> set[str]:
 
 
 def root_of(place: ast.expr) -> str:
-    """The name that a place is, or is a part of; "" where there is none."""
+    """The name that a place starts with; "" where there is none."""
     while isinstance(place, ast.Subscript | ast.Attribute):
         place = place.value
     return place.id if isinstance(place, ast.Name) else ""
 
 
 def is_chain(node: ast.expr) -> bool:
-    """Whether an expression is a name or attributes of one, so that nothing happens where it is evaluated."""
+    """True if an expression is a name or attributes of one, so that evaluating it has no effect."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
@@ -175,7 +181,7 @@ def _fills(call: ast.Call) -> bool:
 
 
 def _given_to_change(scope: Scope, call: ast.Call, seen: _Seen) -> Iterator[ast.expr]:
-    """What a call may change: arguments that are templates, the owner of a method, the place of an atomic update."""
+    """The arguments that a call may change: templates, the owner of a method, the place of an atomic update."""
     if isinstance(call.func, ast.Attribute) and _fills(call):
         yield call.func.value
         return

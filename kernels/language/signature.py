@@ -1,4 +1,4 @@
-"""The arguments of a kernel: what of them is part of its signature, and what is passed at each call."""
+"""Signature of a kernel: the part of its arguments that selects an instance, and the numbers and arrays of each call."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CompoundArgument:
 
 @dataclass(frozen=True)
 class TemplateArgument:
-    """A template that is compared by `key`, in which types take part: True, 1 and 1.0 are equal but three instances."""
+    """Template compared by `key`, which includes types: True, 1 and 1.0 are equal but three instances."""
 
     value: object = field(compare=False)
     key: object
@@ -68,7 +68,7 @@ class TemplateArgument:
 
 @dataclass(frozen=True)
 class ObjectArgument:
-    """A template that is compared by identity: a field, an object of a class."""
+    """Template compared by identity: a field, an object of a class."""
 
     value: Any
 
@@ -84,7 +84,7 @@ Signature = tuple[tuple[str, Argument], ...]
 
 
 def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Location) -> Argument:
-    """What one argument of a call is to the kernel; LanguageError for what it cannot be."""
+    """The signature entry for one argument of a call; LanguageError if a kernel does not accept the value."""
     label = f"the argument {name} of the kernel {kernel}"
     if isinstance(annotation, TemplateAnnotation):
         return _template(value, label, where)
@@ -120,7 +120,7 @@ def _template(value: Any, label: str, where: Location) -> Argument:
 
 
 def exact_key(value: Any) -> object:
-    """Equal for values of the same types that no kernel can tell apart."""
+    """A key that is equal only for values of the same types that no kernel can tell apart."""
     if isinstance(value, tuple):
         return type(value), tuple(map(exact_key, value))
     if isinstance(value, float):
@@ -129,7 +129,7 @@ def exact_key(value: Any) -> object:
 
 
 def refuse_more_than_numbers(value: Any, label: str, where: Location) -> None:
-    """LanguageError for arrays with a mask, a unit or another meaning of operators: it would be lost without a word."""
+    """Raises LanguageError for arrays with a mask, a unit or redefined operators, since a kernel would ignore these silently."""
     if isinstance(value, np.ndarray) and type(value) not in (np.ndarray, np.memmap):
         kind = type(value).__name__
         raise LanguageError(
@@ -139,7 +139,7 @@ def refuse_more_than_numbers(value: Any, label: str, where: Location) -> None:
 
 
 def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
-    """Type and shape of an array argument; LanguageError for what a kernel cannot use in place."""
+    """The type and shape of an array argument; LanguageError if a kernel cannot use the array in place."""
     if isinstance(value, SymbolicArray):
         return ArrayArgument(value.element, value.shape)
     if isinstance(value, Pairs):
@@ -247,7 +247,7 @@ def _number_dtype(value: Any) -> DType | None:
 
 
 def members_of(kind: Any, stem: str) -> Iterator[tuple[str, Any]]:
-    """Names and element types of the scalars that an argument is passed as."""
+    """The names and element types of the scalars that represent an argument."""
     if isinstance(kind, StructType | ComplexType):
         for name, member in kind.members.items():
             yield from members_of(member, f"{stem}_{name}")

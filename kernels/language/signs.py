@@ -1,4 +1,4 @@
-"""A signed and an unsigned integer: compared as numbers, whatever their types, as NumPy does."""
+"""Operations on a signed and an unsigned integer, compared as numbers whatever their types, as in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIRRORED: dict[CompareOp, CompareOp] = {
 
 
 def differ(a: Typed, b: Typed) -> bool:
-    """True if one integer is signed, the other is not, and the type in which they meet does not hold both."""
+    """True if one integer is signed, the other is not, and their common type does not represent both."""
     if a.weak and b.weak:
         return False
     if not a.weak and not b.weak:
@@ -29,14 +29,14 @@ def differ(a: Typed, b: Typed) -> bool:
 
 
 def _held(x: Expr) -> Expr:
-    """A literal that only u64 holds in that type."""
+    """Returns a literal as u64 if its own type cannot represent it."""
     if isinstance(x, Const) and not x.dtype.holds(x.value):
         return const(x.value, DType.u64)
     return x
 
 
 def compare_signs(op: CompareOp, a: Expr, b: Expr) -> Expr:
-    """`a op b` of two integers of which one is never negative."""
+    """The comparison `a op b` of two integers of which one is never negative."""
     a, b = _held(a), _held(b)
     if a.dtype is not DType.u64 and b.dtype is not DType.u64:
         return compare(op, cast(a, DType.i64), cast(b, DType.i64))
@@ -50,7 +50,7 @@ def compare_signs(op: CompareOp, a: Expr, b: Expr) -> Expr:
 
 
 def least_of_signs(op: str, a: Expr, b: Expr) -> Expr:
-    """The "min" or "max" of the two. Beside a u64 the least one is an i64 and the greatest a u64, which hold it."""
+    """The "min" or "max" of two integers. Beside a u64 the minimum is an i64 and the maximum a u64, which can represent it."""
     a, b = _held(a), _held(b)
     if DType.u64 not in (a.dtype, b.dtype):
         return binary("min" if op == "min" else "max", cast(a, DType.i64), cast(b, DType.i64))

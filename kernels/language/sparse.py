@@ -1,4 +1,4 @@
-"""The words of the language about sparse fields: what is active, lists of dynamic nodes, loops over active cells."""
+"""Functions of the language on sparse fields: activity of cells, lists of dynamic nodes, loops over active cells."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _ASKING: tuple[Any, ...] = (is_active, length, rescale_index, loop_unique)
 
 
 def is_call(target: object) -> bool:
-    """Whether something that is called is a word of this page, or gives a node of the tree."""
+    """True if the callee is a function of this module, or returns a node of the tree."""
     if any(target is x for x in (*CHANGING, *_HINTS, *_ASKING)):
         return True
     owner = getattr(target, "__self__", None)
@@ -80,12 +80,12 @@ def is_call(target: object) -> bool:
 
 
 def is_method(base: ArrayRef | StructArray | ListOf, name: str) -> bool:
-    """Whether a name is a function of a list of a dynamic node."""
+    """True if a name is a function of a list of a dynamic node."""
     return name in _METHODS and (isinstance(base, ListOf) or list_node(base) is not None)
 
 
 def node_of(state: Pass, x: Value, node: ast.AST) -> SNode:
-    """The node that an argument is: of a field, the node above."""
+    """The node that an argument denotes: for a field the node above it."""
     if isinstance(x, ArrayRef | StructArray):
         while isinstance(x, StructArray):
             x = x.members[0][1]
@@ -101,7 +101,7 @@ def node_of(state: Pass, x: Value, node: ast.AST) -> SNode:
 
 
 def number_of(state: Pass, node: SNode) -> tuple[str, int] | None:
-    """The tree of a node and its number there; None where all is dense."""
+    """The tree of a node and its number there; None if all nodes are dense."""
     structure = node.structure
     if structure is None:
         return None
@@ -112,7 +112,7 @@ def number_of(state: Pass, node: SNode) -> tuple[str, int] | None:
 def call(
     state: Pass, frontend: Frontend, target: Any, node: ast.Call, is_statement: bool
 ) -> Value | None:
-    """A call of a word of this page; None where it gives nothing."""
+    """The value of a call of a function of this module; None if it returns nothing."""
     owner = getattr(target, "__self__", None)
     if isinstance(owner, SNode | AbstractField):
         given = [frontend.static(a) for a in node.args]
@@ -152,7 +152,7 @@ def call(
 def method(
     state: Pass, frontend: Frontend, called: Method, node: ast.Call, is_statement: bool
 ) -> Value | None:
-    """`x.append(value)`, `x[i].length()`, `x[i].deactivate()` of a field in a dynamic node."""
+    """The value of `x.append(value)`, `x[i].length()` or `x[i].deactivate()` on a field in a dynamic node."""
     owner = called.owner
     base, indices = (owner.base, owner.indices) if isinstance(owner, ListOf) else (owner, ())
     assert isinstance(base, ArrayRef | StructArray)
@@ -212,7 +212,7 @@ def _store(
     given: Sequence[Value],
     node: ast.Call,
 ) -> None:
-    """Gives a new cell its value: each field of the node a number of it, in order."""
+    """Stores the value of a new cell: one number in each field of the node, in order."""
     fields = [base] if base is not None else [lifted(state, x.leaf) for x in snode.below if x.leaf]
     whole = tuple(cast(i, DType.i64) for i in indices)
     # Where the axis of the node is not the last one: indices are in the order of axes.

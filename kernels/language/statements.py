@@ -50,7 +50,7 @@ class Statements:
         self._loops = Loops(state, self._expr, self)
 
     def run(self, statements: Sequence[ast.stmt]) -> str | None:
-        """Compiles statements; how they surely leave the block, None where they may go on."""
+        """Compiles statements. Returns the kind of jump by which they surely leave the block, None if they may continue."""
         state = self._state
         for k, s in enumerate(statements):
             if k == 0 and _is_docstring(s):
@@ -76,8 +76,9 @@ class Statements:
         return None
 
     def taken(self, node: ast.If, unbound: frozenset[str] = frozenset()) -> list[ast.stmt] | None:
-        """The branch of an `if` that is decided when the kernel is compiled; None where a run decides, or it is not known yet:
-        it names an index of one of the loops in between (`unbound`), or what has no value so far.
+        """The branch of an `if` that is decided when the kernel is compiled; None if it is decided at run time, or not known yet.
+
+        It is not known yet if the condition contains an index of an inner loop (`unbound`), or a name without a value so far.
         """
         frame = self._state.frame
         names = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
@@ -166,7 +167,10 @@ class Statements:
         scopes: list[dict[str, Binding]],
         branches: list[list[Stmt]],
     ) -> None:
-        """A name that both branches assign first has a value behind them; other names of a branch end with it."""
+        """Merges names after an `if`.
+
+        A name first assigned in both branches has a value afterwards; other names of a branch end with it.
+        """
         state, frame, places = self._state, self._state.frame, self._expr.places
         both = [
             n for n in scopes[0] if n in scopes[1] and _is_used_outside(frame.parsed.tree, node, n)
@@ -242,7 +246,7 @@ class Statements:
         self._give(self._declared(loaded(value), self._returns, node), node)
 
     def _give(self, x: Value, node: ast.Return) -> None:
-        """Returns a value where others may be returned too."""
+        """Compiles a return of a value, if other returns may follow."""
         frame, places = self._state.frame, self._expr.places
         if frame.returns is None and len(self._state.frames) == 1:
             frame.returns = Returns.of_kernel(x)
@@ -256,7 +260,7 @@ class Statements:
             self._state.emit(frame.returns.give(place.name, number, where))
 
     def _declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
-        """A value in the type that the kernel says it returns: one, or a tuple of them."""
+        """Returns a value in the kernel's declared result type: one type, or a tuple of them."""
         if isinstance(kind, tuple) and isinstance(x, TupleValue) and len(kind) == len(x.items):
             return TupleValue(
                 tuple(self._declared(i, k, node) for i, k in zip(x.items, kind, strict=True))
@@ -293,7 +297,7 @@ class Statements:
             self._expr.call_statement(call)
 
     def _filled(self, call: ast.Call) -> ArrayRef | None:
-        """The array of `array.fill(value)`; None for any other call."""
+        """The array of a call `array.fill(value)`; None for any other call."""
         if (
             not isinstance(call.func, ast.Attribute)
             or call.func.attr != "fill"
@@ -304,7 +308,7 @@ class Statements:
         return owner if isinstance(owner, ArrayRef) else None
 
     def _fill(self, array: ArrayRef, call: ast.Call) -> None:
-        """`array.fill(value)`: a loop over its elements."""
+        """Compiles `array.fill(value)` to a loop over its elements."""
         if len(call.args) != 1 or call.keywords:
             self._state.fail(
                 f"`{ast.unparse(call)}`: fill takes one value", call, KernelSyntaxError
@@ -336,7 +340,10 @@ class Statements:
             self._state.fail(f"static_assert fails{text}", call)
 
     def _configure(self, call: ast.Call) -> None:
-        """`loop_config(...)` before a loop: whether it runs in order; the sizes of blocks are found by search."""
+        """Compiles `loop_config(...)` before a loop.
+
+        `serialize` runs the loop in order. Block sizes are ignored, since search finds them.
+        """
         for keyword in call.keywords:
             if keyword.arg == "serialize":
                 self._state.is_serial = bool(self._expr.static(keyword.value))
@@ -373,7 +380,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _is_used_outside(tree: ast.FunctionDef, branch: ast.If, name: str) -> bool:
-    """Whether a name is read elsewhere than in an `if`."""
+    """True if a name is read outside of an `if`."""
     inside = {id(n) for n in ast.walk(branch)}
     return any(
         isinstance(n, ast.Name)
@@ -393,7 +400,7 @@ def _is_number_tree(x: Value) -> bool:
 
 
 def _filling() -> ast.For:
-    """A loop over the elements of `.array`, each of which becomes `.value`: names that no program has."""
+    """The loop that sets each element of `.array` to `.value`; no program has such names."""
     store, load = ast.Store(), ast.Load()
     element = ast.Subscript(ast.Name(".array", load), ast.Name(".cell", load), store)
     return ast.For(

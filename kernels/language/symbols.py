@@ -1,4 +1,4 @@
-"""What stands for the arguments of a sequence while it is recorded."""
+"""Symbolic arrays and scalars: the arguments of a sequence while it is recorded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .values import Typed
 
 @dataclass(frozen=True, eq=False)
 class SymbolicArray:
-    """An array of a recorded sequence: it has a name, a shape and a dtype, and no elements.
+    """Array of a recorded sequence: it has a name, a shape and a dtype, and no elements.
 
-    A slice or transpose is a view of its `base`: element i is at offsets[m] + sum(strides[m][k] * i[k]) along axis m of that.
+    A slice or transpose is a view of its `base`: element i is at offsets[m] + sum(strides[m][k] * i[k]) along axis m of the base.
     """
 
     name: str
@@ -34,19 +34,19 @@ class SymbolicArray:
 
     @property
     def whole(self) -> SymbolicArray:
-        """The array that this one is a view of; itself where it is none."""
+        """The base of a view; the array itself if it is no view."""
         return self if self.base is None else self.base
 
     @property
     def lies(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        """Its offsets and strides in the whole array."""
+        """The offsets and strides in the whole array."""
         if self.base is not None:
             return self.offsets, self.strides
         n = self.ndim
         return (0,) * n, tuple(tuple(int(k == m) for k in range(n)) for m in range(n))
 
     def __getitem__(self, key: Any) -> SymbolicArray:
-        """A slice, as NumPy has it. LanguageError for elements, and for what NumPy would copy."""
+        """Returns a slice, as in NumPy. LanguageError for elements, and for indices that NumPy would copy."""
         parts = self._parts(key)
         if parts is None:
             self.refuse()
@@ -80,7 +80,7 @@ class SymbolicArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> SymbolicArray:
-        """The axes in another order, as NumPy has it."""
+        """Returns a view with the axes in another order, as in NumPy."""
         flat = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes
         order = [operator.index(k) % max(1, self.ndim) for k in flat] or [*range(self.ndim)][::-1]
         if sorted(order) != list(range(self.ndim)):
@@ -107,7 +107,7 @@ class SymbolicArray:
         )
 
     def _parts(self, key: Any) -> list[Any] | None:
-        """Slices, whole numbers and None for each axis; None where that makes no view."""
+        """The slice, integer or None for each axis; None if they make no view."""
         parts = list(key) if isinstance(key, tuple) else [key]
         n_axes = sum(p is not None and p is not Ellipsis for p in parts)
         if n_axes > self.ndim or sum(p is Ellipsis for p in parts) > 1:
@@ -148,7 +148,7 @@ class SymbolicArray:
         return self.shape[0]
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
-        """Raises the LanguageError of whoever uses elements."""
+        """Raises the LanguageError for a use of elements."""
         raise LanguageError(
             f"a sequence used the elements of the array {self.name} outside a kernel: "
             "a sequence only passes arrays to kernels, write a kernel for this (and make temporaries "
@@ -233,8 +233,9 @@ class ComplexSymbol:
 
 @dataclass(frozen=True, eq=False)
 class SymbolicScalar:
-    """A scalar argument of a recorded sequence, or arithmetic on some. `float_dtype` is what a
-    Python float meets it as.
+    """Scalar argument of a recorded sequence, or arithmetic on such scalars.
+
+    `float_dtype` is the type of a Python float in this arithmetic.
     """
 
     expr: Expr

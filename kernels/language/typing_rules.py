@@ -1,10 +1,11 @@
-"""How types meet.
+"""Type promotion: the common type of operands.
 
-Two sets of rules. Without a program (`ks.init`), NumPy's users: a literal is *weak*, it takes the type of what it meets; float and
-integer give the float, two of a kind the wider, a signed and an unsigned integer what holds both; where nothing decides, floats are
-the kernel's default float.
-Within a program, Taichi's: a literal has the program's `default_ip` or `default_fp`, a local the type of its first value, and of
-two integers the wider type counts, or the unsigned one: small ones are not widened.
+There are two sets of rules. Without a program (`ks.init`) they are NumPy's. A literal is *weak*: it takes the type of the other
+operand. A float and an integer give the float; two types of one kind give the wider one. A signed and an unsigned integer give a
+type that holds both. Without any type, floats are the kernel's default float.
+
+Within a program the rules are Taichi's. A literal has the program's `default_ip` or `default_fp`. A local has the type of its first
+value. Two integers give the wider type, or the unsigned one; small ones are not widened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .values import ArrayRef, MatrixValue, Static, StructArray, TupleValue, Type
 
 @dataclass(frozen=True)
 class Rules:
-    """How a kernel types its numbers; `is_strict` are those of a program."""
+    """Typing rules of a kernel. `is_strict`: the rules of a program."""
 
     default_float: DType
     default_int: DType = DType.i64
@@ -30,7 +31,7 @@ class Rules:
 
 
 def strong(x: Typed, rules: Rules) -> Typed:
-    """A literal in the type that the rules of a program give it."""
+    """Returns a literal in the type that the rules of a program give it."""
     if not x.weak or not rules.is_strict or x.dtype is DType.bool_:
         return x
     if x.dtype.is_float:
@@ -41,13 +42,13 @@ def strong(x: Typed, rules: Rules) -> Typed:
 
 
 def rounded(x: Const) -> Const:
-    """A constant of a float type with the digits that the type has."""
+    """Returns a constant of a float type, rounded to the digits of the type."""
     with np.errstate(over="ignore"):
         return const(float(x.dtype.numpy.type(x.value)), x.dtype)
 
 
 def lift(x: object) -> Value:
-    """The value a Python object has inside a kernel: numbers are weak constants."""
+    """The value of a Python object inside a kernel: numbers are weak constants."""
     if isinstance(x, (bool, np.bool_)):
         return Typed(const(x, DType.bool_), weak=True)
     if isinstance(x, (int, np.integer)):
@@ -62,7 +63,7 @@ def lift(x: object) -> Value:
 
 
 def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
-    """The common type of two values that are no literals. In a program (`is_strict`) small integers are not widened."""
+    """The common type of two values other than literals. In a program (`is_strict`) small integers are not widened."""
     if a is b:
         return a
     if a is DType.bool_ or b is DType.bool_:
@@ -79,7 +80,7 @@ def promote(a: DType, b: DType, is_strict: bool = False) -> DType:
 
 
 def _of_both_signs(a: DType, b: DType) -> DType:
-    """The type that holds the numbers of a signed and an unsigned type, as in NumPy; of u64, which has none, it is u64."""
+    """The type that holds a signed and an unsigned type, as in NumPy; for u64, where none holds both, it is u64."""
     signed, unsigned = (a, b) if a.is_signed else (b, a)
     if signed.size_bytes > unsigned.size_bytes:
         return signed
@@ -87,14 +88,14 @@ def _of_both_signs(a: DType, b: DType) -> DType:
 
 
 def adopt(x: Expr, dtype: DType) -> Expr:
-    """A weak expression in the type it meets."""
+    """Returns a weak expression in the type of the other operand."""
     if isinstance(x, Select):
         return select(x.condition, adopt(x.a, dtype), adopt(x.b, dtype))
     return cast(x, dtype)
 
 
 def settle(x: Typed, default_float: DType) -> Expr:
-    """The expression on its own: a weak float becomes the default float."""
+    """Returns a lone expression: a weak float becomes the default float."""
     return adopt(x.expr, default_float) if x.weak and x.dtype.is_float else x.expr
 
 
@@ -119,7 +120,7 @@ def common_dtype(a: Typed, b: Typed, default_float: DType, is_strict: bool = Fal
 def unify(
     a: Typed, b: Typed, default_float: DType, is_strict: bool = False
 ) -> tuple[Expr, Expr, bool]:
-    """Both operands in their common type, and whether the two together are still weak."""
+    """Both operands in their common type, and True if the result is still weak."""
     dtype = common_dtype(a, b, default_float, is_strict)
     return adopt(a.expr, dtype), adopt(b.expr, dtype), a.weak and b.weak
 
@@ -152,7 +153,7 @@ def python_value(x: Value) -> object:
 
 @dataclass(frozen=True)
 class StaticArray:
-    """What `ks.static(...)` sees of an array argument."""
+    """Array argument inside `ks.static(...)`: its shape and its type."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -167,7 +168,7 @@ class StaticArray:
 
 @dataclass(frozen=True)
 class StaticMatrix:
-    """What `ks.static(...)` sees of a vector or matrix of numbers known at run time: its shape."""
+    """Vector or matrix of run-time numbers inside `ks.static(...)`: its shape."""
 
     shape: tuple[int, ...]
 
@@ -191,7 +192,7 @@ class StaticMatrix:
 
 
 def static_value(x: Value) -> object:
-    """What `ks.static(...)` sees of a value; KeyError where that is nothing."""
+    """The Python object for a value inside `ks.static(...)`; KeyError where there is none."""
     if not isinstance(x, MatrixValue):
         return python_value(x)
     try:

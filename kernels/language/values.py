@@ -1,7 +1,7 @@
-"""What a name or an expression of a kernel stands for.
+"""Values of the frontend: the meaning of names and expressions in a kernel.
 
-A number is `Typed`. What can be assigned is a *place*: a local, or an element of an array. Vectors, matrices and structs are trees
-whose leaves are numbers or places, so `v.xy = ...`, `x[i].pos[1] += ...` and a whole assignment are one rule (`places.py`).
+A number is `Typed`. An assignable value is a *place*: a local, or an element of an array. Vectors, matrices and structs are trees
+whose leaves are numbers or places. So `v.xy = ...`, `x[i].pos[1] += ...` and a whole assignment are one rule (`lvalues.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from .layout import Layout
 
 @dataclass(frozen=True)
 class Typed:
-    """A run-time value or a constant. `weak` is for literals: the dtype is what they have if
-    nothing else decides.
-    """
+    """Run-time value or constant. `weak` marks literals: their dtype counts only if no other operand has one."""
 
     expr: Expr
     weak: bool = False
@@ -31,9 +29,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class LocalVar:
-    """A local of the IR. `weak` while only literals have been assigned to it and no pass has found
-    its type.
-    """
+    """Local of the IR. `weak` if only literals have been assigned to it and no pass has found its type."""
 
     name: str
     dtype: DType
@@ -46,7 +42,7 @@ class LocalVar:
 
 @dataclass(frozen=True)
 class Element:
-    """An element of an array; all indices are there, those of components too. `is_truth`: the byte there is true or false."""
+    """Element of an array, with all its indices, also those of components. `is_truth`: its byte is a truth value."""
 
     array: ArrayParam
     indices: tuple[Expr, ...]
@@ -65,7 +61,7 @@ class Element:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A component of a local vector, chosen at run time: the one of `options` whose number is `index`."""
+    """Component of a local vector, chosen at run time: the one of `options` at position `index`."""
 
     options: tuple[LocalVar, ...]
     index: Expr
@@ -77,7 +73,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class LocalRef:
-    """A local array of the kernel. `is_shared`: it was made outside of the parallel loops."""
+    """Local array of the kernel. `is_shared`: it was created outside of the parallel loops."""
 
     name: str
     dtype: DType
@@ -88,7 +84,7 @@ class LocalRef:
 
 @dataclass(frozen=True)
 class LocalItem:
-    """An element of a local array, all of whose elements are counted row by row."""
+    """Element of a local array; all elements are numbered row by row."""
 
     array: LocalRef
     index: Expr
@@ -107,9 +103,9 @@ Place = LocalVar | Element | LocalItem | OneOf
 
 @dataclass(frozen=True)
 class MatrixValue:
-    """A vector (n,) or a matrix (n, m): its components row by row, numbers or places.
+    """Vector (n,) or matrix (n, m): its components row by row, numbers or places.
 
-    `whole` is the array element that it is, where it is one: there components may be chosen at run time.
+    `whole` is the array element that it is, if any; its components may then be chosen at run time.
     """
 
     shape: tuple[int, ...]
@@ -124,7 +120,7 @@ class MatrixValue:
 
 @dataclass(frozen=True)
 class StructValue:
-    """Named members. `kind` is the struct type of the program, which has the methods."""
+    """Named members. `kind` is the struct type of the program, which defines the methods."""
 
     members: tuple[tuple[str, Value], ...]
     kind: Any = None
@@ -135,12 +131,12 @@ class StructValue:
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """An array: an argument, or a field of the program.
+    """Array: an argument, or a field of the program.
 
-    Elements are numbers, or vectors and matrices of shape `element`, whose components are the first axes of the array, or the last
-    (`is_trailing`); or they are one `component` of these. One without dimensions (`is_single`) has one element.
-    `offset` is the least index along each axis. `source` is the object of the program, None for arguments.
-    A view has a `layout` in the memory that is its `param`, and the name of its argument. `is_truth`: its bytes are true or false.
+    Elements are numbers, or vectors and matrices of shape `element`. Their components are the first axes of the array, or the last
+    (`is_trailing`). With `component` the elements are that component. An array without dimensions (`is_single`) has one element.
+    `offset` is the least index along each axis. `source` is the object of the program, None for arguments. A view has a `layout` in
+    its memory `param`, and the name of its argument. `is_truth`: its bytes are truth values.
     """
 
     param: ArrayParam
@@ -156,7 +152,7 @@ class ArrayRef:
 
     @property
     def name(self) -> str:
-        """What the program calls it."""
+        """The name of the array in the program."""
         return self.argument or self.param.name
 
     @property
@@ -172,7 +168,7 @@ class ArrayRef:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the indices that a program gives."""
+        """The extents of the indices that a program writes."""
         n = len(self.element) + len(self.component)
         if self.is_single:
             return ()
@@ -184,7 +180,7 @@ class ArrayRef:
 
 @dataclass(frozen=True)
 class StructArray:
-    """An array of structs: an array for each member, all of one shape."""
+    """Array of structs: an array for each member, all of one shape."""
 
     members: tuple[tuple[str, ArrayRef | StructArray], ...]
     kind: Any = None
@@ -197,7 +193,7 @@ class StructArray:
 
 @dataclass(frozen=True)
 class ListOf:
-    """The cells of a dynamic node in one container: a field of them with all indices but the last."""
+    """Cells of a dynamic node in one container: a field of them with all indices but the last."""
 
     base: ArrayRef | StructArray
     indices: tuple[Expr, ...]
@@ -210,7 +206,7 @@ class TupleValue:
 
 @dataclass(frozen=True)
 class DictValue:
-    """A dict of the kernel: its keys are known when the kernel is compiled."""
+    """Dict of the kernel: its keys are known when the kernel is compiled."""
 
     entries: tuple[tuple[object, Value], ...]
 
@@ -224,7 +220,7 @@ class Static:
 
 @dataclass(frozen=True)
 class Method:
-    """A function of a value, to be called: `v.norm`, `ray.at`."""
+    """Method of a value, to be called: `v.norm`, `ray.at`."""
 
     owner: Value
     name: str
@@ -250,7 +246,7 @@ Value = (
 
 
 def leaves(x: Value) -> Iterator[Typed | Place]:
-    """The numbers and places of a tree, in order; nothing of other values."""
+    """The numbers and places of a tree, in order; other values have none."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             yield x
@@ -265,7 +261,7 @@ def leaves(x: Value) -> Iterator[Typed | Place]:
 
 
 def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
-    """The same tree with other leaves."""
+    """Returns the same tree with other leaves."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf():
             return leaf(x)
@@ -279,7 +275,7 @@ def rebuilt(x: Value, leaf: Callable[[Typed | Place], Typed | Place]) -> Value:
 
 
 def loaded(x: Value) -> Value:
-    """A value with the contents of its places in their stead."""
+    """Returns a value with its places replaced by their contents."""
     return rebuilt(x, loaded_leaf)
 
 
@@ -297,7 +293,7 @@ def loaded_leaf(x: Typed | Place) -> Typed:
 
 
 def is_data(x: Value) -> bool:
-    """Whether a value is made of numbers alone, so that a local can hold it."""
+    """True if a value consists of numbers alone, so that a local can hold it."""
     match x:
         case Typed() | LocalVar() | Element() | LocalItem() | OneOf() | MatrixValue():
             return True

@@ -1,7 +1,7 @@
-"""Slices, transposes and other views as arguments: where their elements lie in the memory that a kernel is given whole.
+"""Slices, transposes and other views as arguments: their layouts in the array that the kernel receives.
 
 A kernel is compiled for the strides of its arguments, as for their shapes. Arguments that share memory are views of one array, so
-what they do to one another is known.
+their dependences are known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .symbols import SymbolicArray
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """An argument, with the array that it is part of: memory of NumPy, or an array of a sequence."""
+    """Argument, with the array that contains it: memory of NumPy, or an array of a sequence."""
 
     element: DType
     layout: Layout
@@ -31,10 +31,9 @@ class View:
 
 
 def with_views(given: Mapping[str, Any], kernel: str, where: Location) -> dict[str, View]:
-    """Views for the arrays among these arguments that are not contiguous or share memory with another, but not all of it.
+    """Views for the array arguments that are not contiguous, or overlap another one in part.
 
-    LanguageError where a view is none of whole elements, or where arguments that share
-    memory have several types.
+    LanguageError if a view does not consist of whole elements, or if arguments that share memory have several types.
     """
     return dict([*_of_numpy(given, kernel, where), *_of_symbols(given)])
 
@@ -46,7 +45,7 @@ _KNOWN = {d.numpy: d for d in ARRAY_TYPES}
 
 @dataclass(frozen=True)
 class _Span:
-    """The bytes from `low` to `high` that hold the elements of an array."""
+    """Byte range from `low` to `high` that contains the elements of an array."""
 
     name: str
     array: NDArray[Any]
@@ -64,7 +63,7 @@ class _Span:
 
 
 class _Memory:
-    """Bytes of several arrays as one array that NumPy makes of its interface; it keeps them alive."""
+    """Bytes of several arrays, as one array through NumPy's array interface; it keeps them alive."""
 
     def __init__(self, spans: Sequence[_Span], extent: int, is_read_only: bool) -> None:
         self.spans = spans
@@ -107,19 +106,19 @@ def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterato
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Where the first element is; in half of the time that `array.ctypes` takes."""
+    """The address of the first element, in half the time of `array.ctypes`."""
     place: int = array.__array_interface__["data"][0]
     return place
 
 
 def _are_apart(arrays: Iterable[NDArray[Any]]) -> bool:
-    """Whether contiguous arrays share no bytes."""
+    """True if contiguous arrays share no bytes."""
     spans = sorted((at := _address(x), at + x.nbytes) for x in arrays)
     return all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def _meeting(spans: Sequence[_Span]) -> list[list[_Span]]:
-    """The spans in groups of those that share bytes, each in the order of the arguments."""
+    """The spans in groups that share bytes, each in the order of the arguments."""
     groups: list[list[_Span]] = []
     end = 0
     for s in sorted(spans, key=lambda s: s.low):
@@ -167,7 +166,7 @@ def _fixed(array: NDArray[Any]) -> str:
 
 
 def _transposed(span: _Span, dtype: DType) -> View | None:
-    """An array whose axes are those of contiguous memory in another order; None for any other."""
+    """The contiguous array of which this one is a permutation of axes; None for any other."""
     array = span.array
     order = sorted(range(array.ndim), key=lambda k: -abs(array.strides[k]))
     memory = array.transpose(order)

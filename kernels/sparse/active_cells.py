@@ -1,4 +1,4 @@
-"""Cells that are surely active: activations that are needless, and which cells still are active behind a statement."""
+"""Must-be-active analysis of cells: removes redundant activations, and finds the cells that are active after a statement."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ T = TypeVar("T")
 def without_activations(
     body: tuple[Stmt, ...], demoted: frozenset[int]
 ) -> tuple[tuple[Stmt, ...], set[tuple[int, str, int, tuple[Expr, ...]]]]:
-    """A kernel without activations that are needless, by their numbers in the text; and their cells, which are surely active, with
-    the numbers of the statements at top level that they are in.
+    """Removes redundant activations, by their numbers in the text.
+
+    Also returns their cells, which are certainly active, with the numbers of the top-level statements that contain them.
     """
     sure: set[tuple[int, str, int, tuple[Expr, ...]]] = set()
     counted = itertools.count()
@@ -48,7 +49,7 @@ def without_activations(
 
 
 def still_active(active: Mapping[Cell, T], s: Stmt) -> dict[Cell, T]:
-    """Of cells that are surely active those that still are behind a statement: not those whose indices may be others now."""
+    """The certainly active cells that are still so after a statement. Cells whose indices may have changed are left out."""
     inside = list(nested_statements((s,)))
     if any(isinstance(x, Deactivate) for x in inside):
         return {}

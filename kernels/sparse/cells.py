@@ -1,4 +1,4 @@
-"""Expressions of where cells lie: items of nodes by their indices, in plain IR on the sections of a layout."""
+"""Index expressions of cells: items of nodes by their indices, in plain IR on the sections of a layout."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ I64, U32, U64 = DType.i64, DType.u32, DType.u64
 
 
 def number(value: int) -> Expr:
-    """An index that is a constant."""
+    """A constant index."""
     return const(value, I64)
 
 
 def plus(*parts: Expr) -> Expr:
-    """A sum of indices."""
+    """The sum of index expressions."""
     total = parts[0]
     for x in parts[1:]:
         total = binary("add", total, x)
@@ -70,7 +70,7 @@ def remainder(x: Expr, n: int) -> Expr:
 
 
 def starts_of(key: Expr, n: int) -> tuple[Expr, ...]:
-    """The first places of the windows where a key may be, of a power of two of them."""
+    """The first places of the windows in which a key may be, in a directory of `n` places, a power of two."""
     shift = const(64 - (n.bit_length() - 1), U64)
     return tuple(cast(binary("shr", binary("mul", key, const(m, U64)), shift), I64) for m in MIX)
 
@@ -82,7 +82,7 @@ def place_of(
     nobody: Expr,
     width: int = WINDOW,
 ) -> Expr:
-    """The place in these windows where a key is seen; `nobody` where it is in none."""
+    """The place with a key in these windows; `nobody` if no place has it."""
     found = nobody
     for start in reversed(starts):
         for w in reversed(range(width)):
@@ -92,7 +92,7 @@ def place_of(
 
 
 def looked_for(e: Expr) -> tuple[str, Expr] | None:
-    """What a `place_of` looks for: the array of keys, and the key; None where an expression is no such one."""
+    """The array of keys and the key of a `place_of` expression; None for any other expression."""
     first: tuple[str, Expr] | None = None
     while isinstance(e, Select):
         match e.condition:
@@ -108,7 +108,7 @@ def looked_for(e: Expr) -> tuple[str, Expr] | None:
 
 @dataclass(frozen=True)
 class Found:
-    """A cell: its item, and the condition under which it is there at all; else the item is one that reads as zero, or any.
+    """A cell: its item, and the condition under which it exists. If it does not, the item is one that reads as zero, or any.
 
     `reads_zero`: the item is one of zeros where `is_there` does not hold.
     """
@@ -120,7 +120,7 @@ class Found:
 
 @dataclass
 class Names:
-    """Sections that were asked for, as arrays of the kernel, and names that nothing has yet."""
+    """Used sections, as arrays of the kernel, and fresh names."""
 
     taken: set[str]
     arrays: dict[str, tuple[str, str]] = field(default_factory=dict)  # name -> (tree, key)
@@ -134,7 +134,7 @@ class Names:
         return name
 
     def section(self, tree: str, key: str) -> str:
-        """The array that a section is."""
+        """The array of a section."""
         found = self.by_key.get((tree, key))
         if found is None:
             found = self.by_key[tree, key] = self.fresh(f"{tree}_{key}")
@@ -143,7 +143,7 @@ class Names:
 
 
 class Block:
-    """Statements as they are made."""
+    """Statement builder: a list of statements and the helpers that append to it."""
 
     def __init__(self, names: Names, where: Location = NOWHERE) -> None:
         self.names, self.where = names, where
@@ -157,7 +157,7 @@ class Block:
         return Block(self.names, self.where)
 
     def hold(self, stem: str, value: Expr) -> Expr:
-        """The value in a new local; constants and locals as they are."""
+        """Stores the value in a new local; constants and locals are returned unchanged."""
         if (
             not isinstance(value, Load | Cast)
             and not hasattr(value, "op")
@@ -176,7 +176,7 @@ class Block:
         self.put(Store(array, tuple(indices), value, self.where))
 
     def fetch(self, array: str, indices: Sequence[Expr], op: ReduceOp, value: Expr) -> Local:
-        """The old value of an element that is updated at once."""
+        """Updates an element atomically; returns a local with its old value."""
         name = self.names.fresh("old")
         self.put(Update(array, tuple(indices), op, value, self.where, name))
         return Local(name, value.dtype)
@@ -189,7 +189,7 @@ class Block:
         self.put(If(condition, tuple(then.statements), other, self.where))
 
     def repeat(self, extent: int, write: Callable[[Block, Expr], None]) -> None:
-        """What `write` makes for each index of an extent: a loop, unless it is one."""
+        """Appends the statements of `write` for each index of an extent: in a loop, unless the extent is 1."""
         inner, name = self.inner(), self.names.fresh("c")
         write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
         if extent > 1 and inner.statements:
@@ -202,12 +202,12 @@ class Block:
 
 
 class Cells:
-    """Where cells of the trees of one kernel lie."""
+    """Writer of index expressions: positions of cells of the trees of one kernel."""
 
     def __init__(self, layouts: Mapping[str, Layout], names: Names) -> None:
         self.layouts, self.names = layouts, names
         self.extents: dict[str, int | None] = {}  # of loops around
-        self.busy: set[tuple[str, int]] = set()  # pools of which slots may be put while others look
+        self.busy: set[tuple[str, int]] = set()  # pools with concurrent changes of the table
 
     def array(self, tree: str, key: str) -> str:
         return self.names.section(tree, key)
@@ -219,7 +219,7 @@ class Cells:
         return Load(self.array(tree, key), indices, self.dtype(tree, key))
 
     def counter(self, tree: str, node: int, column: int) -> Load:
-        """A count of a node."""
+        """Loads a counter of a node."""
         return self.load(tree, "counters", number(node), number(column))
 
     # --- indices
@@ -232,7 +232,10 @@ class Cells:
         block: Block | None = None,
         sure: Collection[int] = (),
     ) -> tuple[Expr, list[Expr]]:
-        """Whether a cell is within its node, and the indices, made 0 where it is not. `sure`: numbers of indices that are."""
+        """The condition that a cell is within its node, and the indices, replaced by 0 where it is not.
+
+        `sure`: numbers of the indices that are certainly inside.
+        """
         ok: Expr = const(True, DType.bool_)
         for k, (x, n) in enumerate(zip(indices, self.layouts[tree].tree.shape(node), strict=True)):
             known = (0, n - 1) if k in sure else limits(x, self.extents)
@@ -261,7 +264,7 @@ class Cells:
     # --- items
 
     def slot(self, tree: str, node: int, entry: Expr) -> Expr:
-        """What a table has at an entry, 0 where that is nothing."""
+        """The slot in a table at an entry; 0 if there is none."""
         x: Expr = self.load(tree, f"table{node}", entry)
         if (tree, node) in self.busy:
             x = binary("bit_and", x, const(BUSY - 1, U32))
@@ -270,7 +273,10 @@ class Cells:
     def entry(
         self, t: StructureTree, node: int, container: Expr, cell: Expr, block: Block | None = None
     ) -> Expr:
-        """The entry of a cell in the table of a node; of a hash node its place, or the one of cells that have none."""
+        """The entry of a cell in the table of a node.
+
+        For a hash node: the place of the cell, or the common one of all cells without a place.
+        """
         n = t.nodes[node]
         if not n.has.directory:
             return plus(times(container, n.entries), quotient(cell, n.chunk))
@@ -286,21 +292,21 @@ class Cells:
         return place_of(seen, starts, key, number(nowhere(self.layouts[t.name].slots[node])))
 
     def key(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> Expr:
-        """The key of a cell of a hash node, which is not 0."""
+        """The key of a cell of a hash node. It is not 0."""
         n = t.nodes[node]
         return cast(plus(times(container, n.entries), cell, number(1)), U64)
 
     def starts(
         self, t: StructureTree, node: int, key: Expr, block: Block | None
     ) -> tuple[Expr, ...]:
-        """The first places of the windows where a key may be."""
+        """The first places of the windows in which a key may be."""
         found = starts_of(key, n_places(self.layouts[t.name].slots[node]))
         return found if block is None else tuple(block.hold("start", x) for x in found)
 
     def item(
         self, t: StructureTree, node: int, container: Expr, cell: Expr, slot: Expr | None
     ) -> Expr:
-        """The item of a cell, of which a node with a pool has `slot`."""
+        """The item of a cell; `slot` is that of a node with a pool, else None."""
         n = t.nodes[node]
         if slot is None:
             return plus(times(container, n.cells), cell)
@@ -315,8 +321,10 @@ class Cells:
         block: Block | None = None,
         sure: Collection[int] = (),
     ) -> Found:
-        """The cell at these indices of a node. `begin`: a node above and the item of the cell there, where that is known.
-        `sure`: numbers of indices that are surely inside.
+        """The cell at these indices of a node.
+
+        `begin`: a node above and the item of the cell there, if that is known. `sure`: numbers of the indices that are certainly
+        inside.
         """
         layout = self.layouts[tree]
         t = layout.tree
@@ -348,7 +356,7 @@ class Cells:
         return Found(container, ok, last >= 0 or ok == const(True, DType.bool_))
 
     def bit(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> tuple[Expr, Expr]:
-        """The word of a mask that a cell's bit is in, and that bit."""
+        """The word of a mask that contains a cell's bit, and that bit."""
         w = plus(times(container, words(t.nodes[node].cells)), quotient(cell, WORD))
         shift = cast(remainder(cell, WORD) if t.nodes[node].cells > WORD else cell, U64)
         return w, binary("shl", const(1, U64), shift)
@@ -361,14 +369,14 @@ class Cells:
     def is_active(
         self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
     ) -> Expr:
-        """Whether a cell is active, and all those that it is in."""
+        """Condition that a cell and all cells that contain it are active."""
         t = self.layouts[tree].tree
         masked = t.last(node, "is_sparse")
         block = block if self.has_directory(tree, node) else None  # else it is one expression
         ok, inside = self.inside(tree, node, indices, block)
         if masked < 0:
             return ok
-        # The cell of the masked node that this one is in.
+        # The cell of the masked node that contains this one.
         index = self.above(t, node, masked, inside)
         parent = t.nodes[masked].parent
         container: Expr = number(0)
@@ -388,11 +396,14 @@ class Cells:
         return binary("and", ok, found)
 
     def has_directory(self, tree: str, node: int) -> bool:
-        """Whether the walk to a cell looks for keys: written as one expression it would be long."""
+        """True if the walk to a cell searches for keys: as one expression it would be long."""
         return self.layouts[tree].tree.last(node, "directory") >= 0
 
     def above(self, t: StructureTree, node: int, upper: int, indices: Sequence[Expr]) -> list[Expr]:
-        """Indices of the cell of a node above that a cell is in; of a dynamic one's container, where its axis is missing."""
+        """Indices of the cell of a node above that contains a cell.
+
+        For a dynamic node, whose axis is missing above: those of its container.
+        """
         found = []
         n_upper = len(t.path(upper))
         for axis in t.axes(upper):

@@ -1,4 +1,4 @@
-"""Tasks that convert arrays when a sequence begins or ends, block by block, so that threads share them out."""
+"""Conversion tasks at the begin or end of a sequence: they convert arrays block by block, so that threads share the blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ir.task import Slots, Task
 from .cells import I64, number, plus, times
 from .layout import FREE, FRESH, TAKEN
 
-SOME_PAGES = 4096  # items that a thread of a CPU converts at once: pages of each array, so that threads do not meet in one
+SOME_PAGES = 4096  # items that a CPU thread converts at once: whole pages of each array, so that threads share none
 
 
 def converting(
@@ -24,10 +24,10 @@ def converting(
     dtype: DType,
     at_once: int = SOME_PAGES,
 ) -> Task:
-    """A task that converts items of `what`: what they are in words, how many there are, and the first how many are in use.
+    """Returns a task that converts items. `what`: their description, their number, and the number of them in use.
 
-    Each iteration converts a block of `at_once`. `write` makes its statements, from its first item, how many of its items are in
-    use, and how many it has.
+    Each iteration converts a block of `at_once`. `write` makes its statements from three values: its first item, the number of its
+    items in use, and the number of its items.
     """
     noun, n_items, used = what
     block = Loop("block", -(-n_items // at_once), False)
@@ -43,7 +43,7 @@ def converting(
 
 
 def in_use(slots: Slots | None, n_items: int) -> Expr:
-    """How many of these items may hold something: those of slots that were ever taken."""
+    """The number of items that may be in use: those of slots that were ever taken."""
     if slots is None:
         return number(n_items)
 

@@ -1,4 +1,4 @@
-"""The own cell of a loop over active cells, and what the statements of the loop do to it and to others."""
+"""The current cell of a loop over active cells, and the effects of the loop's statements on it and on other cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .neighbour_cells import Leaf
 
 @dataclass(frozen=True)
 class Own:
-    """The cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
+    """Current cell of the loop around: its tree and node, the indices, and the item at each node of the path."""
 
     tree: StructureTree
     node: int
@@ -35,7 +35,7 @@ class Own:
     leaf: Leaf | None = None
 
     def item(self, tree: str, node: int, indices: tuple[Expr, ...]) -> Expr | None:
-        """The item of a cell that is this one, or one of a node beside it; None of others."""
+        """The item of a cell if it is the current one, or the cell at its indices in a node with equal layout; None for others."""
         t = self.tree
         if t.name != tree or len(indices) != len(self.loops):
             return None
@@ -51,7 +51,10 @@ class Own:
         return self.items.get(node)
 
     def _lies_alike(self, node: int) -> bool:
-        """Whether the cells of another node are numbered as the own ones: both have like dense nodes below one of the path."""
+        """True if the cells of another node are numbered as those of the loop's node.
+
+        Both then have equal dense nodes below one node of the path.
+        """
         ours, others = self.tree.path(self.node), self.tree.path(node)
         n_common = sum(a == b for a, b in zip(ours, others, strict=False))
         ours, others = ours[n_common:], others[n_common:]
@@ -65,18 +68,21 @@ class Own:
 
 
 def own_of(s: ForActive, t: StructureTree) -> Own:
-    """The own cell, of which it is not known yet where it lies."""
+    """The current cell, with placeholders for its items."""
     return Own(t, s.node, s.loops, {n: number(0) for n in t.path(s.node)})
 
 
 def shrinks(s: ForActive) -> bool:
-    """Whether a loop may make cells of its tree inactive."""
+    """True if a loop may deactivate cells of its tree."""
     return any(isinstance(x, Deactivate) and x.tree == s.tree for x in nested_statements(s.body))
 
 
 def changing(s: ForActive, t: StructureTree) -> int:
-    """The last node of the loop's path without a list that is kept, whose cells become active or inactive in the loop, others
-    than the own one; -1 where there is none. Its list is taken before, where else the loop would look as it goes.
+    """The last node of the loop's path without a stored list whose cells the loop activates or deactivates.
+
+    The current cell does not count.
+
+    Returns -1 if there is none. Its list is made before the loop, which would otherwise search for active cells while it runs.
     """
     own, path = own_of(s, t), t.path(s.node)
     found: set[int] = set()
@@ -92,8 +98,9 @@ def changing(s: ForActive, t: StructureTree) -> int:
 
 
 def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
-    """The nodes of which a loop needs lists, the one that it runs over first: a list is made of that of the next listed node above,
-    but one of hash nodes of their directory.
+    """The nodes of which a loop needs lists, its own one first.
+
+    A list is made from that of the next listed node above; one of a hash node from its directory.
     """
     node = max(t.last(s.node, "is_listed"), changing(s, t))
     while node >= 0:
@@ -103,7 +110,7 @@ def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
 
 
 def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
-    """A loop without activations of its own cell, which is active unless the loop makes cells inactive."""
+    """Removes activations of the current cell from a loop: it is active unless the loop deactivates cells."""
     if shrinks(s):
         return s
     own = own_of(s, t)
@@ -119,7 +126,7 @@ def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:
 
 
 def written(s: ForActive, t: StructureTree, placed: Mapping[str, Placed]) -> dict[str, bool]:
-    """Fields that the loop stores to and updates, and whether only in the own cell."""
+    """Fields that the loop stores to and updates; true for those written only in the current cell."""
     own = own_of(s, t)
     found: dict[str, bool] = {}
     for x in nested_statements(s.body):

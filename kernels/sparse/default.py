@@ -1,4 +1,4 @@
-"""How a kernel on sparse fields is lowered that is called by itself."""
+"""Sparse lowering of standalone kernels, with default decisions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def lower_by_default(
     *,
     activates_once: bool = True,
 ) -> Lowered:
-    """As `lower_trees`. What all cells of an element activate is made active once, before them (once.py), where `activates_once`.
+    """Lowers a kernel by `lower_trees`, with activations hoisted out of leaves (hoisted_activation.py) if `activates_once`.
 
-    Where a read may leave a leaf along several axes at once, leaves and their borders are copied to tiles: each such axis doubles
-    the leaves that it may be in. All tiles of a loop are together as large as a local array may be.
+    Leaves and their borders are copied to tiles if a read may leave a leaf along several axes at once: each such axis doubles the
+    number of leaves in which the cell may be. All tiles of a loop together are at most as large as a local array may be.
     """
     trees = {name: layout.tree for name, layout in layouts.items()}
     found_once = once_a_leaf(ir, trees).values() if activates_once else ()

@@ -1,7 +1,7 @@
 """The directories of hash nodes: open addressing in two windows of places, as plain IR.
 
-A cell that becomes active claims a place for its key and keeps it until its slot is settled. So a node of 2^40 cells takes memory
-for those that are active, and a look-up reads at most two lines of the cache.
+A cell that becomes active claims a place for its key, until its slot is reclaimed. So a node of 2^40 cells takes memory for its
+active cells only, and a lookup reads at most two lines of the cache.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .layout import CLAIMED, FREE, FRESH, TAKEN, WINDOW
 def claim(
     b: Block, keys: str, starts: Sequence[Expr], key: Expr, place: str, width: int = WINDOW
 ) -> None:
-    """Gives a key the first place of its windows that no other has; the local `place` stays as it is where there is none.
+    """Gives a key the first free place of its windows; the local `place` stays unchanged if there is none.
 
-    All look at the places in one order, and none becomes free while kernels run: so no key has two.
+    All threads test the places in one order, and none becomes free while kernels run: so no key has two.
     """
     names = b.names
     zero, claimed = const(0, U64), const(CLAIMED, U64)
@@ -43,7 +43,7 @@ def claim(
     mine.store(keys, (p,), key)
     mine.set(place, p)
     stop(mine)
-    undo.store(keys, (p,), old)  # somebody put a key there between
+    undo.store(keys, (p,), old)  # another thread put a key there meanwhile
     other = free.inner()
     other.branch(compare("lt", old, claimed), undo)
     free.branch(compare("eq", old, zero), mine, other)
@@ -54,14 +54,14 @@ def claim(
     stop(last)
     next_.branch(compare("ge", at, number(len(starts) * width)), last)
     behind, taken = round_.inner(), round_.inner()
-    behind.branch(compare("ne", has, zero), next_)  # else who claimed it is waited for
+    behind.branch(compare("ne", has, zero), next_)  # else spin until its claimer is done
     taken.branch(compare("eq", has, key), own, behind)
     round_.branch(compare("eq", seen, zero), free, taken)
     b.put(While(is_going, tuple(round_.statements), b.where))
 
 
 def leave(b: Block, cells: Cells, tree: str, n: int, slot: Expr) -> None:
-    """The place of a slot that was given back is free, unless its cell has got another slot since."""
+    """Frees the place of a slot that was given back, unless its cell has a new slot."""
     place = b.hold("place", cells.load(tree, f"at{n}", number(0), slot))
     leaving = b.inner()
     leaving.store(cells.array(tree, f"keys{n}"), (place,), const(0, U64))
@@ -71,7 +71,7 @@ def leave(b: Block, cells: Cells, tree: str, n: int, slot: Expr) -> None:
 def over_slots(
     b: Block, cells: Cells, tree: str, n: int, write: Callable[[Block, Expr], None]
 ) -> None:
-    """A loop over all slots of a pool that were ever taken."""
+    """Appends a loop over all slots of a pool that were ever taken."""
     fresh, free, taken = (cells.counter(tree, n, c) for c in (FRESH, FREE, TAKEN))
     more = binary("max", binary("sub", taken, free), number(0))
     most = number(cells.layouts[tree].slots[n])
@@ -89,7 +89,7 @@ def clear(
     container: Expr,
     give_back: Callable[[Block, str, int, Expr], None],
 ) -> None:
-    """Gives back the slots of a hash node that are in one container, of all that there are."""
+    """Gives back the slots of a hash node that are in one container, by a search of all its slots."""
     entries = cells.layouts[tree].tree.nodes[n].entries
 
     def look(inner: Block, slot: Expr) -> None:

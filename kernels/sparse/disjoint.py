@@ -1,4 +1,4 @@
-"""Which states several threads may touch at once while they run iterations of a loop."""
+"""Disjoint states: states that several threads may access at once while they run iterations of a loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from ..ir.walk import children, nested_statements, walk
 
 
 def activated(s: Stmt) -> frozenset[str]:
-    """The trees in which a statement activates cells, where threads may do so at once. None of which it also asks what is active,
-    makes cells inactive, or appends: then the order of iterations may be seen.
+    """The trees in which a statement activates cells, where threads may do so at once.
+
+    Empty if the statement also queries active cells of one of them, or deactivates or appends cells of any tree: then the order of
+    iterations may be visible.
     """
     every = list(nested_statements((s,)))
     asked = {
@@ -42,8 +44,9 @@ def activated(s: Stmt) -> frozenset[str]:
 
 
 def fields_apart(s: For | ForActive, trees: Mapping[str, StructureTree]) -> frozenset[str]:
-    """The fields, as arrays of the kernel, of which no two iterations touch one element that one of them writes: seen by their
-    coordinates, since different active cells lie at different places.
+    """The fields without conflicts between iterations, as arrays of the kernel: no two access one element that one of them writes.
+
+    Tested by coordinates, since different active cells lie at different places.
     """
     if isinstance(s, ForActive):
         shape = trees[s.tree].shape(s.node)

@@ -1,6 +1,6 @@
-"""Tiles of leaves: the cells of a leaf and those around it that its cells read, copied to a local array before any is read.
+"""Tiles with halos: copies of a leaf and of the neighbour cells that its cells read, in a local array, made before any read.
 
-What lies in the leaves around is found leaf by leaf; behind that a loop over cells reads one array, as that of a dense field.
+Neighbour leaves are found once per leaf. Loops over cells then read one array, like one of a dense field.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .cells import I64, Block, Cells, number, plus, times
 from .lowered import Window
 from .neighbour_cells import Direction, Leaf, near_load, offsets
 
-MOST_STAGED = 3  # fields of a loop: each set of them is a form of its body
+MOST_STAGED = 3  # fields of a loop: each set of them is a variant of its body
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,29 @@ class Tile:
     strides: Mapping[int, int]
 
     def at(self, places: Mapping[int, Expr]) -> Expr:
-        """The element of the cell that is at these places in the leaf, which may lie in its border."""
+        """The element of a cell with these coordinates in the leaf; it may lie in the border."""
         parts = [times(plus(x, number(self.before[a])), self.strides[a]) for a, x in places.items()]
         return plus(*parts)
 
 
 @dataclass(frozen=True)
 class Reads:
-    """Offsets at which a field is read, and the bytes of tiles that have them all: one for each component that is read."""
+    """Offsets at which a field is read, and the bytes of the tiles that contain them all: one per component that is read."""
 
     offsets: tuple[Direction, ...]
     n_bytes: int
 
     @property
     def n_crossed(self) -> int:
-        """Axes along which one of them may leave the leaf, at most."""
+        """The largest number of axes along which one of the reads may leave the leaf."""
         return max(sum(map(bool, offset)) for offset in self.offsets)
 
 
 @dataclass
 class Staged:
-    """What a loop reads around its own cell: `reads` of fields, by array of the kernel before it was lowered; those `wanted` are
-    read out of tiles, and `near` are those that are read from leaves that were found once.
+    """Reads of a loop around its current cell: `reads` of fields, by array of the kernel before it was lowered.
+
+    Fields in `wanted` are read out of tiles. Fields in `near` are read from leaves, each found once.
     """
 
     reads: Mapping[str, Reads]
@@ -74,7 +75,7 @@ class Staged:
     def read(
         self, cells: Cells, leaf: Leaf, b: Block, array: str, load: Load, offset: Direction
     ) -> Expr | None:
-        """What `near_load` reads; of a staged field, out of its tile, which is filled where it is wanted first."""
+        """Returns the value of `near_load`. A staged field is read out of its tile, which is filled at the first read."""
         reads = self.reads.get(array)
         if reads is None or offset not in reads.offsets:
             return near_load(cells, leaf, b, load, offset)
@@ -89,7 +90,7 @@ class Staged:
 
 
 def windows(body: Sequence[Stmt], loops: Iterable[tuple[Stmt, int, Staged]]) -> tuple[Window, ...]:
-    """What loops may read out of tiles. `loops`: statements of the body, with their numbers in the text before."""
+    """Windows that loops may read out of tiles. `loops`: statements of the body, with their numbers before lowering."""
     places = {id(s): k for k, s in enumerate(body)}
     return tuple(
         Window(places[id(s)], top, array, reads.n_bytes, reads.n_crossed)
@@ -103,9 +104,11 @@ def windows(body: Sequence[Stmt], loops: Iterable[tuple[Stmt, int, Staged]]) -> 
 def around(
     s: ForActive, t: StructureTree, placed: Mapping[str, Placed], written: Collection[str]
 ) -> dict[str, Reads]:
-    """Fields of the loop's tree that it reads at constant offsets from the own cell, within the leaves around, and does not write.
+    """Fields of the loop's tree that it does not write and reads at constant offsets from the current cell.
 
-    Those whose tiles are larger than a local array may be are left out.
+    The offsets stay within neighbour leaves.
+
+    Fields whose tiles exceed the size of a local array are left out.
     """
     node, axes = t.nodes[s.node], t.axes(s.node)
     extents = dict.fromkeys(axes, 1) | dict(zip(node.axes, node.extents, strict=True))
@@ -142,7 +145,7 @@ def around(
 def _sides(
     reads: Iterable[Direction], axes: tuple[int, ...], extents: Mapping[int, int]
 ) -> dict[int, int]:
-    """Cells of a tile along each axis."""
+    """The number of cells of a tile along each axis."""
     ends = list(zip(*reads, strict=True))
     return {
         a: extents[a] + max(0, -min(of)) + max(0, *of) for a, of in zip(axes, ends, strict=True)
@@ -150,7 +153,7 @@ def _sides(
 
 
 def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) -> Tile:
-    """A tile, filled once a leaf: from the leaf itself, and from each leaf around in which a read may be."""
+    """Returns a tile that is filled once per leaf: from the leaf itself, and from each neighbour leaf with possible reads."""
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
     b = leaf.element
@@ -194,7 +197,7 @@ def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) 
 def _parts(
     reads: tuple[Direction, ...], axes: tuple[int, ...], extents: Mapping[int, int]
 ) -> dict[Direction, dict[int, int]]:
-    """The leaves around of which some cell may be read, by direction, and how many cells of them along each axis."""
+    """The neighbour leaves with possible reads, by direction, and the number of cells read along each axis."""
     found: dict[Direction, dict[int, int]] = {}
     for read in reads:
         sides = [(0,) if o == 0 else (0, 1 if o > 0 else -1) for o in read]

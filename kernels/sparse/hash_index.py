@@ -1,8 +1,8 @@
-"""A problem in which tables of pointer nodes have directories beside them: what is looked up in a table is found by a key.
+"""Hash index of pointer nodes: a problem with directories in addition to tables, which find the slot of an entry by a key.
 
 A directory has the entries of a table that hold a slot, in buckets of a few places (Knuth, vol. 3, 6.4). It is made when a sequence
-begins. The table stays as it is and stays true: whoever changes an entry changes the directory before, while no other thread can
-change that entry. So lists are still made by walking the table, nothing is converted back, and a key whose bucket is full is looked
+begins. The table is unchanged and stays valid: each change of an entry first changes the directory, while no other thread can
+change that entry. So lists are still made by walking the table, and nothing is converted back. A key whose bucket is full is looked
 up in the table.
 """
 
@@ -30,8 +30,9 @@ _WAYS = 4  # places of a bucket: half a line of keys
 
 @dataclass(frozen=True)
 class _Directory:
-    """The arrays of a directory: `keys`, entries of the table plus one, and `slots`. Keys without a place have `nowhere`, with no
-    slot, or `crowded` where their bucket is full, so that only the table knows.
+    """The arrays of a directory: `keys`, entries of the table plus one, and `slots`.
+
+    Keys without a place have `nowhere`, with no slot. They have `crowded` if their bucket is full, so that only the table has it.
     """
 
     table: Table
@@ -49,7 +50,7 @@ class _Directory:
         return self.n_places + 1
 
     def place(self, b: Block, entry: Expr) -> tuple[Expr, Expr, Expr]:
-        """The key of an entry, where its bucket begins, and its place."""
+        """The key of an entry, the begin of its bucket, and its place."""
         key = b.hold("key", cast(plus(entry, number(1)), U64))
         start = b.hold("start", times(starts_of(key, self.n_places // _WAYS)[0], _WAYS))
 
@@ -64,14 +65,14 @@ class _Directory:
         return key, start, place_of(seen, (start,), key, nobody, _WAYS)
 
     def slot(self, b: Block, load: Load) -> Expr:
-        """What a table has at an entry, read there where the bucket of the entry is full."""
+        """The slot of a table's entry; read from the table if the bucket of the entry is full."""
         entry = b.hold("entry", cast(load.indices[0], I64))
         place = b.hold("place", self.place(b, entry)[2])
         found = b.hold("found", Load(self.slots, (place,), U32))
         return select(compare("eq", found, const(BUSY, U32)), load, found)
 
     def publish(self, b: Block, entry: Expr, slot: Expr) -> None:
-        """Gives an entry its slot, where no other thread does so for the same one."""
+        """Enters the slot of an entry, while no other thread does so for the same entry."""
         entry = b.hold("entry", cast(entry, I64))
         key, start, found = self.place(b, entry)
         place = b.names.fresh("place")
@@ -85,7 +86,7 @@ class _Directory:
 
 
 def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
-    """The problem with directories for these tables, and behind its tasks those that make them."""
+    """Returns the problem with directories for these tables, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found = list(problem.arrays), dict[str, _Directory]()
     for x in tables:
@@ -107,7 +108,7 @@ def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
 def _through(
     task: Task, problem: Problem, found: Mapping[str, _Directory], taken: set[str]
 ) -> Task:
-    """A task that looks up in directories, and changes them with their tables."""
+    """Rewrites a task to look up slots in directories, and to change them with their tables."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task
@@ -129,7 +130,7 @@ def _through(
                     x = known[e] = b.hold("slot", read[x.array].slot(b, x))
                 return x
 
-            # A condition of `while` is computed in each round; the table is true there, too.
+            # A condition of `while` is computed in each round, by the table, which stays valid.
             new = s if isinstance(s, While) else mapped(s, expr, lambda inner: inner)
             if isinstance(new, Store) and new.array in found:
                 found[new.array].publish(b, new.indices[0], new.value)
@@ -140,7 +141,7 @@ def _through(
     return replace(task, body=again(task, body, block(body.statements), new))
 
 
-# --- what makes a directory
+# --- construction
 
 
 def _clearing(d: _Directory) -> Task:

@@ -1,6 +1,6 @@
-"""Activations that are the same for all cells of a leaf: they are made once, before the loops over its cells.
+"""Hoisted activation: activations that are the same for all cells of a leaf run once, before the loops over its cells.
 
-Proved where all cells of an element are visited, by the values of the index over the axes: in every element those that activate are
+Proved if all cells of an element are visited, from the values of the index over the axes. In every element all activating cells are
 in one cell of the last node that may be inactive, and inside. Conditions on indices may leave cells out, but not all of an element.
 """
 
@@ -35,13 +35,13 @@ from .disjoint import activated
 from .pools import Pools
 from .redundancy import PURE, ActivationSite, activation_sites
 
-_MOST_VALUES = 1 << 20  # of an index that are looked at; of more nothing is proved
+_MOST_VALUES = 1 << 20  # values of an index that are enumerated; with more nothing is proved
 Key = tuple[str, int, tuple[Expr, ...]]  # a tree, a node, indices
 Leaves = Mapping[Key, tuple[int, Found]]  # of cells: the node that was made active, and its item
 
 
 def once_a_leaf(ir: KernelIR, trees: Mapping[str, StructureTree]) -> dict[int, frozenset[int]]:
-    """The activations, by their numbers in the text, that may be made once an element, by the statement at top level."""
+    """The activations, by their numbers in the text, that may be hoisted to once per element, by top-level statement."""
     found: dict[int, frozenset[int]] = {}
     first = 0
     for top, s in enumerate(ir.body):
@@ -54,7 +54,7 @@ def once_a_leaf(ir: KernelIR, trees: Mapping[str, StructureTree]) -> dict[int, f
 
 
 def leaf_extents(s: ForActive, t: StructureTree) -> dict[str, int]:
-    """Cells of an element along the axis of each loop."""
+    """The number of cells of an element along the axis of each loop."""
     below = t.path(s.node)[t.path(s.node).index(t.last(s.node, "is_listed")) + 1 :]
     extents = dict.fromkeys(t.axes(s.node), 1)
     for n in below:
@@ -73,7 +73,10 @@ def first_indices(s: ForActive, t: StructureTree, at: Mapping[int, Expr]) -> dic
 def made_once(
     b: Block, sites: Sequence[ActivationSite], pools: Pools, expr: Callable[[Expr], Expr]
 ) -> Leaves:
-    """Makes the cells of sites active, each node's once. `expr` puts in the first cell of the element."""
+    """Appends the hoisted activations of sites, one per node and cell.
+
+    `expr` substitutes the first cell of the element.
+    """
     made: dict[Key, tuple[int, Found]] = {}
     done: dict[Key, Found] = {}
     for x in sites:
@@ -104,7 +107,7 @@ def _visits_all(s: ForActive, t: StructureTree) -> bool:
 
 
 def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]) -> bool:
-    """Whether a site activates in every cell of an element, and always the same."""
+    """True if a site activates in every element, and the same cell from all cells of one."""
     node, t = x.statement.node, trees[x.statement.tree]
     sparse = t.last(node, "is_sparse")
     is_own = own_of(s, trees[s.tree]).item(t.name, node, x.statement.indices) is not None
@@ -123,10 +126,10 @@ def _is_same(x: ActivationSite, s: ForActive, trees: Mapping[str, StructureTree]
 def _stays(
     index: Expr, below: int, n: int, x: ActivationSite, s: ForActive, t: StructureTree
 ) -> bool:
-    """Whether an index is within 0 .. n, and index // below is the same for all cells of an element that activate; some do."""
+    """True if an index is within 0 .. n, and index // below is equal for all activating cells of an element; some activate."""
     parts = [e for part in (index, *x.guards) for e in walk(part)]
     used = {e.loop for e in parts if isinstance(e, LoopIndex)}
-    # Floats may be rounded otherwise in compiled text.
+    # Compiled code may round floats differently.
     if any(type(e).__name__ not in (*PURE, "Compare") or e.dtype.is_float for e in parts):
         return False
     extents = dict(zip(s.loops, t.shape(s.node), strict=True))
@@ -151,14 +154,17 @@ def _stays(
 
 
 def _each_has_some(held: npt.NDArray[np.bool_], leaf: list[int]) -> bool:
-    """Whether something holds in each box of so many values along the axes."""
+    """True if `held` is true somewhere in each box of the extents `leaf`."""
     for axis, n in enumerate(leaf):
         held = np.logical_or.reduceat(held, np.arange(0, held.shape[axis], n), axis)
     return bool(held.all())
 
 
 def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
-    """The values of an index over loops, an axis for each, in this order: of PURE parts, which wrap as their types do."""
+    """The values of an index over loops, one axis per loop, in this order.
+
+    Its parts are of PURE or comparisons, which wrap as their types do.
+    """
     loops = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij")
     known = dict(zip(extents, loops, strict=True))
 
@@ -184,7 +190,7 @@ def _values(e: Expr, extents: Mapping[str, int]) -> npt.NDArray[np.int64]:
 def chosen(
     ir: KernelIR, numbers: frozenset[int]
 ) -> Iterator[tuple[int, ForActive, Sequence[ActivationSite]]]:
-    """The loops that make these activations once an element, by their numbers at top level, with the sites."""
+    """The loops with these hoisted activations, by their numbers at top level, with the sites."""
     first = 0
     for top, s in enumerate(ir.body):
         sites = list(activation_sites(s, first))

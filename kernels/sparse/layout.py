@@ -1,4 +1,4 @@
-"""Where the states of a tree lie: arrays of one arena, each at its most. Pages that nobody touched cost address space only."""
+"""Memory layout of a tree's states: arrays of one arena, each of its largest size. Untouched pages only cost address space."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..ir.kernel import DType
 from ..ir.structure import StructureTree
 
 WORD = 64  # bits of a word of masks
-BUSY = 1 << 31  # in a table: somebody is about to put a slot there
+BUSY = 1 << 31  # in a table: a thread is about to put a slot there
 MOST_BYTES = 1 << 38  # of one tree, in address space
-SPARE = 2  # slots for each cell of a pool: what a kernel gives back it cannot take again
-# Slots that a pool has at least, as long as the tree takes no more bytes than this: one loop may use many.
+SPARE = 2  # slots for each cell of a pool: a kernel cannot take again the slots that it gives back
+# Minimal slots of a pool while the tree fits into `_SPARE_BYTES`: one loop may use many.
 _SPARE_SLOTS = (1 << 12, 1 << 10, 1 << 8)
 _SPARE_BYTES = 1 << 20
 _LEAST_SLOTS = 1 << 16  # pools are not made smaller than this
@@ -23,14 +23,14 @@ MIX = (
     0x9E3779B97F4A7C15,
     0xC2B2AE3D27D4EB4F,
 )  # odd multipliers, whose high bits are hashed numbers (Knuth, vol. 3, 6.4)
-CLAIMED = 1 << 62  # in a directory: somebody is about to put a key there; keys are smaller
-_PLACES = 16  # of a directory, for each slot: a key whose windows are both full is met less than once in 10^12
+CLAIMED = 1 << 62  # in a directory: a thread is about to put a key there; keys are smaller
+_PLACES = 16  # of a directory, per slot: both windows of a key are full less than once in 10^12
 
 # Columns of `counters`, which has a row for each node and one more.
 FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
 OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
 COLUMNS = 8  # a line of the cache
-PADDING = 1  # elements behind those of a field, which rows of neighbours are read with
+PADDING = 1  # elements behind those of a field: rows of neighbours are read beyond its end
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Layout:
-    """The sections of a tree with its fields, by key. Of each node: `containers`, `items`, and `slots` of its pool (0: none).
+    """The sections of a tree with its fields, by key. Per node: `containers`, `items`, and `slots` of its pool (0: none).
 
-    `tableN`: slot of each entry; `freeN`, `freedN`: slots to be taken, and given back since the last settling; `listN`: item and
-    coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items. Of a hash node an
-    entry is a place: `keysN` has the key of the cell that has it, `atN` the place and the coordinates of each slot.
+    `tableN`: slot of each entry; `freeN`: free slots; `freedN`: slots given back since the pool was last reclaimed; `listN`: item
+    and coordinates of each active cell; `maskN`: words; `lengthN`: one a container; `fieldK`: components, then items. For a hash
+    node an entry is a place: `keysN` has the key of the cell at each place, `atN` the place and the coordinates of each slot.
     """
 
     tree: StructureTree
@@ -81,19 +81,22 @@ def words(cells: int) -> int:
 
 
 def n_places(n_slots: int) -> int:
-    """Places that hashed numbers of a directory lead to: a power of two."""
+    """The number of places that hashed numbers of a directory lead to: a power of two."""
     return 1 << (_PLACES * n_slots - 1).bit_length()
 
 
 def nowhere(n_slots: int) -> int:
-    """The place of cells that have none, behind all others."""
+    """The common place of all cells without one, behind all others."""
     return n_places(n_slots) + WINDOW
 
 
 def layout_of(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
 ) -> Layout:
-    """The layout of a tree, pools as large as they can ever be, or as `most_bytes` leaves; LanguageError where it cannot be."""
+    """The layout of a tree. Pools have their largest possible size, or the largest within `most_bytes`.
+
+    Raises LanguageError if the tree has too many cells.
+    """
     most = (1 << 31) - 1
     for spare in _SPARE_SLOTS:
         found = _layout(tree, fields, most, spare)
@@ -129,7 +132,7 @@ def _layout(
         n_slots = 0
         if node.has.pool:
             n_entries = n * node.entries
-            # Containers above that were given back have slots until they are settled, none of them twice.
+            # Containers above that were given back have slots until they are reclaimed, none of them twice.
             n_slots = min(max(SPARE * above * node.entries, spare), most) + 1
             if node.has.directory:
                 n_slots = min(n_slots, MOST_HASHED)
@@ -161,7 +164,10 @@ def _layout(
 
 
 def n_shared(layout: Layout, key: str) -> int:
-    """So many first elements of each row of a section belong to slot 0 of a pool: inactive cells read them, nobody writes them."""
+    """The number of first elements of each row of a section that belong to slot 0 of a pool.
+
+    Inactive cells read them; they are never written.
+    """
     stem = key.rstrip("0123456789")
     number = int(key[len(stem) :] or 0)
     tree = layout.tree
@@ -178,7 +184,7 @@ def n_shared(layout: Layout, key: str) -> int:
 
 
 def wrong_tree(tree: StructureTree, fields: tuple[FieldPlace, ...]) -> str:
-    """What is wrong with a tree that comes from a file, in a sentence; "" where nothing is."""
+    """Message on the first error of a tree from a file; "" if there is none."""
     if not tree.name.isidentifier() or not tree.nodes:
         return f"{tree.name!r:.60} is no tree of sparse fields"
     for k, node in enumerate(tree.nodes):

@@ -1,4 +1,4 @@
-"""A problem whose leaves lie in another way: the same tasks on other arrays, and what converts these before and behind."""
+"""Data-layout transformation of leaves: the same tasks on other arrays, and tasks that convert these on entry and back on exit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_ORDERS: Mapping[Leaves, CellOrder] = {}
 
 @dataclass(frozen=True)
 class LaidOut:
-    """`problem` has the tasks of before, and behind them those that convert: `entering` run first of all, `leaving` last."""
+    """A transformed problem: the tasks of before, and behind them the conversions. `entering` run first, `leaving` last."""
 
     problem: Problem
     entering: tuple[int, ...]
@@ -51,9 +51,10 @@ def laid_out(
     orders: Mapping[Leaves, CellOrder] = NO_ORDERS,
     at_once: int = SOME_PAGES,
 ) -> LaidOut:
-    """The problem with these leaves in tiles of so many cells, of one component after the other; 1: all of a cell; 0: each alone.
+    """Returns the problem with these leaves in tiles of so many cells, of one component after the other.
 
-    `orders`: those of the cells of leaves that are not as before; `at_once`: cells that one iteration converts.
+    1: all components of a cell side by side; 0: each component alone. `orders`: new orders of the cells of leaves. `at_once`: cells
+    that one iteration converts.
     """
     arrays, homes = list(problem.arrays), dict[str, _Home]()
     taken = {a.name for a in arrays} | {p.name for p in problem.scalars}
@@ -95,7 +96,7 @@ def fresh_name(stem: str, taken: set[str]) -> str:
 
 @dataclass(frozen=True)
 class _Home:
-    """Where a field is: components from `first` on of an array."""
+    """New place of a field: components from `first` on of an array."""
 
     array: str
     dtype: DType
@@ -105,7 +106,7 @@ class _Home:
     order: CellOrder | None
 
     def place(self, indices: Sequence[Expr], known: _Known) -> tuple[Expr, ...]:
-        """The indices there of an element that has these."""
+        """The new indices of an element with these old indices."""
         *own, item = indices
         at = number(self.first)
         for k, x in enumerate(own):
@@ -121,7 +122,7 @@ class _Home:
 
 
 def _reordered(item: Expr, order: CellOrder, known: _Known) -> Expr:
-    """The number of a cell among all, where those of a leaf have another order."""
+    """The number of a cell in the whole tree, if the cells of a leaf have another order."""
     leaf, rest = _split(item, order.n_cells, known)
     at = list[Expr]()
     for extent in reversed(order.extents):
@@ -135,7 +136,7 @@ _Homes = Mapping[str, _Home]
 
 @dataclass
 class _Known:
-    """Of a body: extents of loops that are constants, and what locals are that are set once."""
+    """Constants of a body: constant extents of loops, and values of locals that are set once."""
 
     extents: dict[str, int] = field(default_factory=dict)
     locals: dict[str, Expr] = field(default_factory=dict)
@@ -154,7 +155,7 @@ class _Known:
         return known
 
     def last(self, x: Expr) -> int | None:
-        """The largest value of an expression that is not negative; None where it is not known."""
+        """The largest value of an expression that is not negative; None if unknown."""
         match x:
             case Const(value=int(n)) if n >= 0:
                 return n
@@ -165,7 +166,7 @@ class _Known:
         return None
 
     def is_multiple(self, x: Expr, n: int) -> bool:
-        """Whether an expression surely is a multiple of a number."""
+        """True if an expression is certainly a multiple of `n`."""
         match x:
             case Const(value=int(value)):
                 return value % n == 0
@@ -181,8 +182,9 @@ class _Known:
 
 
 def _split(x: Expr, n: int, known: _Known) -> tuple[Expr, Expr]:
-    """x // n and x % n of an index that is not negative. Terms that move by whole tiles are told from those that stay within one,
-    so that a row of cells is a row of a tile.
+    """x // n and x % n of an index that is not negative.
+
+    Separates terms that move by whole tiles from terms within one, so that a row of cells is a row of a tile.
     """
     whole, rest, most = number(0), number(0), 0
     for term, factor in _terms(x, 1):
@@ -211,7 +213,7 @@ def _terms(x: Expr, factor: int) -> list[tuple[Expr, int]]:
 
 
 def _moved(task: Task, homes: _Homes) -> Task:
-    """A task on the arrays that fields are in now. Its sites still name the fields: no two of them share an element."""
+    """Rewrites a task to the new arrays of fields. Its sites still name the fields: no two of them share an element."""
     if task.body is None or homes.keys().isdisjoint(s.state.name for s in task.body.sites):
         return task
     known = _Known.of(task)
@@ -238,7 +240,7 @@ def _moved(task: Task, homes: _Homes) -> Task:
 
 
 def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Copies the fields; cells that get a slot later are zero."""
+    """Task that copies the fields; cells that get a slot later are set to zero."""
 
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
         home = homes[a.name]
@@ -260,7 +262,7 @@ def _entering(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once
 
 
 def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once: int) -> Task:
-    """Copies the fields back that may have been written."""
+    """Task that copies the fields back that may have been written."""
 
     def copy(a: ArrayInfo, indices: tuple[Expr, ...]) -> Store:
         home = homes[a.name]
@@ -268,7 +270,7 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once:
         return Store(a.name, indices, value, NOWHERE)
 
     def copy_wrong(a: ArrayInfo, indices: tuple[Expr, ...]) -> Stmt:
-        """Nobody writes what inactive cells share; what did so all the same is to be seen."""
+        """Copies values other than 0: elements that inactive cells share are never written, so errors become visible."""
         s = copy(a, indices)
         return If(compare("ne", s.value, const(0, a.dtype)), (s,), (), NOWHERE)
 
@@ -285,7 +287,7 @@ def _leaving(leaves: Leaves, parts: Sequence[ArrayInfo], homes: _Homes, at_once:
 
 @dataclass(frozen=True)
 class _Part:
-    """A loop over so many cells from `first` on, and what it does with a component of one."""
+    """A loop over `extent` cells from `first` on, and the copy of one component of a cell."""
 
     name: str
     first: Expr
@@ -300,7 +302,7 @@ def _converting(
     loops: Callable[[Expr, Expr, Expr], list[_Part]],
     at_once: int,
 ) -> Task:
-    """A task whose loops, of each block, go over all components of cells."""
+    """Returns a task whose loops, in each block, cover all components of cells."""
     names = itertools.count()
 
     def components(a: ArrayInfo, item: Expr, part: _Part) -> Stmt:
@@ -318,6 +320,6 @@ def _converting(
             made.append(For(part.name, part.extent, inside, NOWHERE))
         return made
 
-    n_items = max(a.shape[-1] for a in parts)  # of a node, whose fields all have as many
+    n_items = max(a.shape[-1] for a in parts)  # fields of one node all have the same number
     used = "leaves", n_items, in_use(leaves.slots, n_items)
     return converting(verb, leaves.name, used, write, leaves.dtype, at_once)

@@ -1,4 +1,4 @@
-"""Fields that lie in the leaves of a tree side by side: what may be laid out in another way while a sequence runs."""
+"""Candidates for data-layout transformation: fields that lie side by side in the leaves of a tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def leaves_of(
 ) -> tuple[Leaves, ...]:
     """The fields of each node, by type, of which the sequence uses two numbers a cell or more, or cells along two axes.
 
-    Only those that tasks name in statements of bodies alone.
+    Only fields that tasks access in statements of bodies alone.
     """
     known = {a.name: a for a in arrays}
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
@@ -53,7 +53,7 @@ def leaves_of(
 def _slots(
     used: UsedTree, node: int, known: dict[str, ArrayInfo], written: set[str]
 ) -> Slots | None:
-    """What says which elements of a node are in use; None where nothing does, or all are."""
+    """Counters of the elements of a node in use; None if there are none, or all elements are in use."""
     tree, layout = used.tree, used.layout
     pool = tree.last(node, "pool")
     counters = used.arrays.get("counters", "")
@@ -64,7 +64,7 @@ def _slots(
 
 
 def kept_in(task: Task, problem: Problem) -> set[str]:
-    """Arrays that a task names elsewhere than in the statements of a body: in an assignment, a sort, a sweep or as rows."""
+    """Arrays that a task accesses outside of the statements of a body: in an assignment, a sort, a sweep or as rows."""
     if task.body is None:
         return {*arrays_read(task), *arrays_written(task)}
     statements = task.body.statements

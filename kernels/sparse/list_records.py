@@ -1,7 +1,7 @@
-"""What a record of a list of active cells is: item and coordinates of the cell, as a program keeps them, or its place alone.
+"""Record formats of lists of active cells: item and coordinates of the cell, as in a program, or only its place.
 
-The place of a cell is its number in its node, counted over the whole tree. Coordinates follow from it by divisions, and the item
-by a walk down the tables. So it is one number of 32 bits, where the program has an item and a coordinate an axis.
+The place of a cell is its number in its node, counted over the whole tree. Coordinates follow from it by divisions, and the item by
+a walk down the tables. So it is one number of 32 bits, where the program has an item and a coordinate an axis.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def lists_of(
 ) -> tuple[ListRecords, ...]:
     """The lists of a sequence of `kernels` on trees whose records may be places.
 
-    Their cells stay active: no statement makes cells of their node or of those above inactive, so a loop finds what the list was
-    made of. No node above is a hash node, where a walk would look for keys. Loops take a list twice: where one takes it, the
-    conversion costs what that saves.
+    Their cells stay active: no statement deactivates cells of their node or of nodes above, so a loop finds the same cells as the
+    list's maker. No node above is a hash node, where a walk would search for keys. Loops use a list at least twice: with one use,
+    the conversion costs as much as it saves.
     """
     every = [s for k in kernels for s in nested_statements(k.body)]
     shrunk = {(s.tree, s.node) for s in every if isinstance(s, Deactivate)}
@@ -90,7 +90,7 @@ def lists_of(
 
 
 def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> Expr | None:
-    """The item of the cell at a place; None where the walk needs arrays that the sequence has not."""
+    """The item of the cell at a place; None if the walk needs arrays that the sequence does not have."""
     tree = used.tree
     names = Names(set())
     cells = Cells({tree.name: used.layout}, names)
@@ -134,9 +134,9 @@ def _place(coordinates: Sequence[Expr], shape: Sequence[int]) -> Expr:
 def with_places(
     before: LaidOut, lists: Sequence[ListRecords], at_once: int = SOME_PAGES
 ) -> LaidOut:
-    """The problem with places in these lists, which are in the workspace then. The program's are read first and written last.
+    """Returns the problem with places in these lists, which then are in the workspace.
 
-    `at_once`: records that one iteration converts.
+    The program's lists are read first and written last. `at_once`: records that one iteration converts.
     """
     problem = before.problem
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
@@ -159,7 +159,7 @@ def with_places(
 
 
 class _Home:
-    """Where the places of a list are, and what follows from them."""
+    """New place of a list: the array of its places, and the expressions that follow from them."""
 
     def __init__(self, x: ListRecords, array: str) -> None:
         self.x, self.array = x, array
@@ -172,7 +172,7 @@ class _Home:
         return cast(_at(self.x.item, place), dtype)
 
     def stored(self, parts: Mapping[int, Store]) -> Store:
-        """The one store in the place of those of all components."""
+        """The single store that replaces those of all components."""
         *_, last = parts.values()
         at = [parts[1 + k].value for k in range(len(self.x.shape))]
         return Store(self.array, last.indices[1:], _place(at, self.x.shape), last.where)
@@ -183,7 +183,7 @@ def _at(e: Expr, place: Expr) -> Expr:
 
 
 def _moved(task: Task, homes: Mapping[str, _Home]) -> Task:
-    """A task on places. Its sites still name the lists: what they say of elements holds of places, too."""
+    """Rewrites a task to places. Its sites still name the lists: their facts on elements hold for places, too."""
     if task.body is None or homes.keys().isdisjoint(x.state.name for x in task.body.sites):
         return task
 
@@ -218,7 +218,7 @@ def _component(x: Load | Store) -> int:
 
 
 def _is_plain(task: Task, array: str, n: int) -> bool:
-    """Whether a task reads the `n` components of a list by their numbers, and writes them one after the other."""
+    """True if a task reads the `n` components of a list by constant numbers, and writes them one after the other."""
     if task.body is None:
         return array not in {*arrays_read(task), *arrays_written(task)}
     for s in nested_statements(task.body.statements):
@@ -250,7 +250,7 @@ def _is_written_whole(body: tuple[Stmt, ...], array: str, n: int) -> bool:
 
 
 def _converting(verb: str, info: ArrayInfo, home: _Home, at_once: int) -> Task:
-    """A task that makes places of the records of the program's list, or writes these anew."""
+    """Returns a task that makes places of the records of the program's list, or writes the records anew."""
     x, n_items = home.x, info.shape[-1]
     indices = number(x.row), number(x.column)
     used = binary("min", Load(x.counters, indices, I64), number(n_items))

@@ -1,4 +1,4 @@
-"""What stands beside a part of a tree while a sequence runs, so that cells are found otherwise: who makes it and keeps it true."""
+"""Auxiliary lookup structures of a sparse node (hash directory, slot table): construction and maintenance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from .leaf_layout import LaidOut
 def again(
     task: Task, body: Body, statements: tuple[Stmt, ...], new: Mapping[str, tuple[str, ...]]
 ) -> Body:
-    """The body with other statements: what it does besides to the new arrays, by the array that they stand beside."""
+    """Returns the body with other statements, which also access the new arrays.
+
+    `new`: the names of these arrays, by the array that they supplement.
+    """
     added = {name for names in new.values() for name in names}
     inside = analyse(statements, task.scope, body.reason)
     sites = (*body.sites, *(s for s in inside.sites if s.state.name in added))
@@ -36,7 +39,7 @@ def names_of(task: Task, body: Body) -> set[str]:
 
 
 def made_first(after: Problem, tasks: Sequence[Task], making: Sequence[Task]) -> LaidOut:
-    """The problem with these tasks, and behind them those that make something before all others run."""
+    """Returns the problem with these tasks, and behind them the `making` ones, which run before all others."""
     entering = tuple(range(len(tasks), len(tasks) + len(making)))
     return LaidOut(replace(after, tasks=(*tasks, *making)), entering, ())
 
@@ -50,7 +53,10 @@ def making(
     used: Expr | None = None,
     at_once: int = SOME_PAGES,
 ) -> Task:
-    """A task that does something for each number below n, or below what is `used`. Threads change `shared` at once."""
+    """Returns a task that runs `write` for each number below n, or below `used`.
+
+    Threads change `shared` at once.
+    """
 
     def block(begin: Expr, n_used: Expr, _: Expr) -> list[Stmt]:
         b = Block(Names({"block", "n_used"}), NOWHERE)

@@ -11,13 +11,13 @@ from .directory import over_slots
 from .layout import CHANGED, COUNT, WORD, words
 from .pools import Pools
 
-_GROUP = 8  # entries of a table that are looked at together: most are empty where a tree is sparse
+_GROUP = 8  # entries of a table that are tested together: most are empty in a sparse tree
 
 
 class CellLoops:
-    """Writes the loops of one kernel. `independent`: those whose iterations depend on no other of their kind.
+    """Writer of the loops of one kernel. `independent`: loops whose iterations do not depend on each other.
 
-    While the inside of a loop is written, `inner` has the last index along each axis, and `row` what runs before the innermost
+    While the inside of a loop is written, `inner` has the last index along each axis, and `row` the statements before the innermost
     loop.
     """
 
@@ -27,12 +27,12 @@ class CellLoops:
         self.made: list[tuple[Stmt, str, int]] = []  # statements that make lists, of nodes
         self.inner: dict[int, Expr] = {}
         self.row = Block(self.names)
-        self.is_listing = False  # while what makes a list is written
+        self.is_listing = False  # while a loop that makes a list is written
 
     def over_list(
         self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
     ) -> None:
-        """A loop over a list, with the item and the coordinates of each cell."""
+        """Appends a loop over a list, with the item and the coordinates of each cell."""
         t = self.cells.layouts[tree].tree
         name = self.names.fresh("element")
         e, inner = LoopIndex(name, I64), b.inner()
@@ -58,7 +58,7 @@ class CellLoops:
         write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
         is_leaf: bool = False,
     ) -> None:
-        """Loops over the active cells of containers: those of the first node, and in each those of the next."""
+        """Appends loops over the active cells of containers: of the first node, and in each cell those of the next node."""
         if not nodes:
             write(b, items, coordinates)
             return
@@ -72,7 +72,7 @@ class CellLoops:
         inner = b.inner()
         levels: list[tuple[str, Expr]] = []
         is_table = node.has.pool and not (node.has.length or node.has.mask)
-        # Of a table that a list is made of, groups along the last axis: `member` is the loop over those of one.
+        # A table is scanned for a list in groups along the last axis: `member` is the loop within one.
         is_grouped = self.is_listing and is_table and node.cells > 1
         is_grouped = is_grouped and node.extents[-1] % _GROUP == 0
         member = ""
@@ -141,7 +141,7 @@ class CellLoops:
         coordinates: dict[int, Expr],
         write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """A loop over the words of a mask, and in it one over the bits that are 1, in their order (Lemire, Muła, 2018)."""
+        """Appends a loop over the words of a mask, and in it one over the bits that are 1, in order (Lemire, Muła, 2018)."""
         t, n = self.cells.layouts[tree].tree, nodes[0]
         node = t.nodes[n]
         n_words, names = words(node.cells), self.names
@@ -174,7 +174,7 @@ class CellLoops:
     def _where_any(
         self, b: Block, tree: str, node: int, entry: Expr, loop: tuple[str, Block]
     ) -> Block:
-        """A loop over a group of entries of a table, left out where none of them has a slot."""
+        """A loop over a group of entries of a table, skipped if none of them has a slot."""
         found: Expr = self.cells.load(tree, f"table{node}", entry)
         for k in range(1, _GROUP):
             one = self.cells.load(tree, f"table{node}", plus(entry, number(k)))
@@ -187,7 +187,7 @@ class CellLoops:
 
     @staticmethod
     def inner_index(levels: Sequence[tuple[str, Expr]], extent: int) -> Expr | None:
-        """The index along the last axis, where a loop runs over that."""
+        """The index along the last axis if a loop runs over that; else None."""
         return LoopIndex(levels[-1][0], I64) if levels and extent > 1 else None
 
     def bits_of_row(self, row: Block, tree: str, node: int, container: Expr, first: Expr) -> Expr:
@@ -202,7 +202,7 @@ class CellLoops:
         return row.hold("bits", cast(word, U32))
 
     def make_list(self, b: Block, tree: str, node: int) -> None:
-        """The list of a node's active cells, where it is not what it was made of any more."""
+        """Appends the generation of a list of a node's active cells, skipped if a stored list is up to date."""
         t = self.cells.layouts[tree].tree
         upper = t.last(t.nodes[node].parent, "is_listed")
         if upper >= 0 and not t.nodes[node].has.directory:
@@ -252,7 +252,7 @@ class CellLoops:
         node: int,
         write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
-        """A loop over the slots of a hash node whose cells are active: those that are found where their coordinates say."""
+        """Appends a loop over the slots of a hash node whose cells are active: a search by their coordinates finds them."""
         axes = self.cells.layouts[tree].tree.axes(node)
 
         def look(inner: Block, slot: Expr) -> None:

@@ -1,7 +1,7 @@
-"""Kernels on sparse fields to kernels on the arrays of their trees: plain IR, which every target and every tool knows.
+"""Sparse lowering: kernels on sparse fields become kernels on the arrays of their trees, in plain IR for all targets and tools.
 
-A loop over active cells becomes one over the list of the last pointer node above, and constant loops over what is below one of
-its cells; own cells are items of that. All other accesses walk down the tree. Lists are made again where something has changed.
+A loop over active cells becomes one over the list of the last pointer node above, and constant loops over the cells below one of
+its cells; current cells are items of that. All other accesses walk down the tree. Lists are made again after changes.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def lower_trees(
     staged: Collection[tuple[int, str]] = (),
     once: frozenset[int] = frozenset(),
 ) -> Lowered:
-    """A kernel whose arrays are plain. `fields`: the number in its layout of each array of `ir.placed`. `demoted`: activations, as
-    they are counted in the text, of cells that are active for sure. `staged`: by the number of a loop at top level, arrays that it
-    reads out of tiles. `once`: activations that are made once an element (once.py).
+    """Lowers a kernel to plain arrays. `fields`: the number in its layout of each array of `ir.placed`.
+
+    `demoted`: activations of certainly active cells, as counted in the text. `staged`: arrays that a loop reads out of tiles, with
+    the loop's number at top level. `once`: hoisted activations, made once per element (hoisted_activation.py).
     """
     lowering = _Lowering(ir, layouts, fields, demoted, staged)
     lowering.once = {top: (s, sites) for top, s, sites in chosen(ir, once)}
@@ -103,10 +104,10 @@ class _Lowering:
         self.tops: dict[int, int] = {}  # of loops at top level
         self.own: Own | None = None
         self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
-        self.leaves: Leaves = {}  # of cells that were made active for the element around
+        self.leaves: Leaves = {}  # cells of hoisted activations for the element around
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
-        self.only_own: frozenset[str] = frozenset()  # fields whose updates all are of the own cell
+        self.only_own: frozenset[str] = frozenset()  # fields updated only in the current cell
         self.elsewhere: frozenset[str] = frozenset()  # fields that the loop writes in other cells
 
     def run(self) -> Lowered:
@@ -155,13 +156,13 @@ class _Lowering:
         return Lowered(lowered, sections, *ends, lists, loops, windows(lowered.body, self.made))
 
     def _shared(self) -> tuple[tuple[str, int], ...]:
-        """Arrays with elements that inactive cells share, and how many these are in front of each row."""
+        """Arrays with elements that inactive cells share, and the number of these in front of each row."""
         every = self.names.arrays.items()
         counts = ((name, n_shared(self.layouts[tree], key)) for name, (tree, key) in every)
         return tuple((name, n) for name, n in counts if n)
 
     def _touched(self, s: Activate | Append | Deactivate) -> tuple[int, ...]:
-        """Nodes of which a statement may change what is active."""
+        """Nodes whose active cells a statement may change."""
         t = self.tree(s.tree)
         return t.below(s.node) if isinstance(s, Deactivate) else t.path(s.node)
 
@@ -194,7 +195,7 @@ class _Lowering:
             case For():
                 self.active = still_active(
                     self.active, s
-                )  # what an iteration changes is changed when the next one begins
+                )  # changes of an iteration hold when the next one begins
                 extent = self.expr(s.extent, b)
                 self.cells.extents[s.loop] = (
                     int(extent.value) if isinstance(extent, Const) else None
@@ -230,7 +231,7 @@ class _Lowering:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
 
     def repeat(self, b: Block, s: While) -> None:
-        """A `while`, whose condition is computed at the end of a round where it looks for keys of hash nodes."""
+        """Appends a `while`. Its condition is computed at the end of a round if it searches for keys of hash nodes."""
         used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length | Item)}
         used |= {self.placed[x.array].tree for x in loads(s.condition) if x.array in self.placed}
         if not any(n.has.directory for tree in used for n in self.tree(tree).nodes):
@@ -256,7 +257,7 @@ class _Lowering:
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
 
     def write(self, b: Block, s: Store | Update) -> None:
-        """A write to a field: to the own cell, to one that was just made active, or to one that must be active."""
+        """Appends a write to a field: to the current cell, to one that was just activated, or to one that must be active."""
         p = self.placed[s.array]
         n = len(s.indices) - len(self.tree(p.tree).axes(p.node))
         components = tuple(self.expr(i, b) for i in s.indices[:n])
@@ -296,7 +297,7 @@ class _Lowering:
         b.statements += made
 
     def _sure(self, b: Block, p: Placed, indices: list[Expr]) -> tuple[Expr, Expr]:
-        """The item of a cell that is active unless it is outside, and whether it is not."""
+        """The item of a cell that is active unless it is outside, and the condition that it is inside."""
         found = self.cells.find(p.tree, p.node, [b.hold("i", i) for i in indices], block=b)
         if self.tree(p.tree).last(p.node, "pool") < 0:
             return found.item, found.is_there
@@ -308,7 +309,7 @@ class _Lowering:
     # --- expressions
 
     def expr(self, e: Expr, b: Block | None) -> Expr:
-        """The expression on plain arrays; where cells lie is computed in `b` before, or inside where that is None."""
+        """The expression on plain arrays. Positions of cells are computed in `b` before, or inline if `b` is None."""
         match e:
             case LoopIndex(loop) if loop in self.loops:
                 return cast(self.loops[loop], e.dtype)
@@ -345,7 +346,7 @@ class _Lowering:
             leaf is not None
             and b is not None
             and e.array not in self.elsewhere
-            and all(isinstance(i, Const) for i in components)  # others are known further inside
+            and all(isinstance(i, Const) for i in components)  # others are set further inside
             and leaf.tree == p.tree
             and leaf.is_like(self.cells, p.node)
         ):
@@ -370,7 +371,7 @@ class _Lowering:
     # --- loops over active cells
 
     def activated_once(self, b: Block, at: Mapping[int, Expr]) -> Leaves:
-        """Makes the cells active that are the same for all cells of an element. `at`: its coordinates, by axis."""
+        """Appends the hoisted activations of an element. `at`: its coordinates, by axis."""
         if self.top not in self.once:
             return {}
         s, sites = self.once[self.top]
@@ -407,7 +408,7 @@ class _Lowering:
         elements: list[tuple[Block, Expr, dict[int, Expr]]] = []
 
         def leaf_at(found: dict[int, Expr]) -> Leaf | None:
-            """The leaf around, where that is the one dense node below a list, whose slots stay as they are."""
+            """The leaf around if it is the one dense node below a list with fixed slots; else None."""
             parent, node = t.nodes[s.node].parent, t.nodes[s.node]
             is_fixed = (s.tree, listed) not in self.cells.busy
             if not elements or node.has.is_sparse or parent != listed or not is_fixed:

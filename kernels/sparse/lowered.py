@@ -1,4 +1,4 @@
-"""A kernel on sparse fields, lowered: plain IR, and what of it is what."""
+"""Result of sparse lowering: plain IR and the map back to the original statements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ..ir.kernel import KernelIR
 
 @dataclass(frozen=True)
 class Window:
-    """A loop over the cells of leaves reads a field around its own cell: the number of the loop's statement, and of that in the
-    text before; the field, and the bytes of a tile of it (see halo.py). `n_crossed`: axes along which a read may leave the leaf, at
-    most: each doubles the places where a cell may be.
+    """Window of a field that a loop over the cells of leaves reads around its current cell.
+
+    `statement` is the loop's number in the body, and `top` that before lowering. `n_bytes` is the size of a tile of `field` (see
+    halo.py). `n_crossed`: the largest number of axes along which a read may leave the leaf; each doubles the possible leaves.
     """
 
     statement: int
@@ -23,11 +24,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The kernel on plain arrays, and which section each of the arrays is that were not there before: (array, tree, key).
+    """The kernel on plain arrays, and the section of each added array: (array, tree, key).
 
-    The first `n_settling` statements settle pools, the last `n_claiming` say what could not be written, and `lists` are those that
-    make lists: (statement, its number in the text before, tree, node). `loops` are loops at top level: (statement, its number).
-    `windows`: what may be read out of tiles, or is.
+    The first `n_settling` statements reclaim pools, and the last `n_claiming` report writes that could not be made. `lists` are the
+    statements that make lists: (statement, its number in the text before, tree, node). `loops` are loops at top level: (statement,
+    its number before). `windows`: reads that may use tiles, or do.
     """
 
     ir: KernelIR

@@ -1,4 +1,4 @@
-"""What parts of trees are called in messages: pools by their node, bytes of arrays by field and slot."""
+"""Names of parts of trees in messages: pools by their node, bytes of arrays by field and slot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def node_text(tree: StructureTree, node: int) -> str:
 
 
 def inactive_written(used: UsedTree, key: str) -> str:
-    """That a kernel wrote what inactive cells share, in a section of a tree."""
+    """Message that a kernel wrote elements that inactive cells share, in a section of a tree."""
     tree, array = used.tree, used.arrays[key]
     stem = key.rstrip("0123456789")
     number = int(key[len(stem) :])
@@ -34,7 +34,7 @@ def inactive_written(used: UsedTree, key: str) -> str:
 
 
 def shared_parts(trees: Iterable[UsedTree]) -> dict[str, tuple[int, str]]:
-    """Of arrays with elements that inactive cells share: how many, in front of each row, and what a write to one means."""
+    """Arrays with elements that inactive cells share: their number, in front of each row, and the message on a write to them."""
     found = {}
     for used in trees:
         for key, array in used.sections:
@@ -45,7 +45,7 @@ def shared_parts(trees: Iterable[UsedTree]) -> dict[str, tuple[int, str]]:
 
 
 def in_terms_of_trees(trees: Iterable[UsedTree], text: str) -> str:
-    """A message in which arrays of trees, and bytes of them, are followed by what they are."""
+    """A message in which arrays of trees, and bytes of them, are followed by their meaning."""
     for used in trees:
         for key, array in used.sections:
             pattern = rf"(?:byte (\d+) of )?\b{re.escape(array)}\b"

@@ -1,7 +1,7 @@
-"""Elements beside the own one, at constant offsets: slots of the leaves around are found once for all cells of a leaf.
+"""Neighbour cells at constant offsets: slots of neighbour leaves are found once for all cells of a leaf.
 
-Along the axis whose cells lie side by side, a row is read from where its first cell is, and the one cell that is in the next leaf
-put in its place: so rows are vectors.
+Along the axis whose cells lie side by side, a row is read from its first cell on. The one cell of the next leaf is put in its
+place. So rows are vectors.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Direction = tuple[int, ...]
 
 @dataclass
 class Leaf:
-    """The dense leaf that a loop is in, of one cell of a listed node: coordinates of that cell, and the index in the leaf, by axis.
+    """Dense leaf of a loop, of one cell of a listed node: coordinates of that cell, and the index in the leaf, by axis.
 
-    `element` is the block of statements that run once a leaf, `row` that of those that run once for a row of cells that lie side
-    by side; `found` are the slots of leaves around that are known in the first.
+    `element` is the block of statements that run once per leaf. `row` is that of statements that run once per row of cells that lie
+    side by side. `found` are the slots of neighbour leaves that are known in `element`.
     """
 
     tree: str
@@ -36,19 +36,19 @@ class Leaf:
     bases: dict[tuple[Direction, int], Expr] = field(default_factory=dict)
 
     def extents(self, cells: Cells) -> dict[int, int]:
-        """Cells of the leaf along each axis."""
+        """The number of cells of the leaf along each axis."""
         t = cells.layouts[self.tree].tree
         node = t.nodes[self.node]
         return dict.fromkeys(t.axes(self.node), 1) | dict(zip(node.axes, node.extents, strict=True))
 
     def is_like(self, cells: Cells, node: int) -> bool:
-        """Whether the cells of another node lie as those of this leaf."""
+        """True if the cells of another node are laid out like those of this leaf."""
         t = cells.layouts[self.tree].tree
         a, b = t.nodes[node], t.nodes[self.node]
         return (a.kind, a.parent, a.axes, a.extents) == (b.kind, b.parent, b.axes, b.extents)
 
     def slot(self, cells: Cells, direction: Direction) -> Expr:
-        """The slot of a leaf around; 0 where there is none."""
+        """The slot of a neighbour leaf; 0 if there is none."""
         if direction not in self.found:
             axes = cells.layouts[self.tree].tree.axes(self.node)
             at = [
@@ -60,7 +60,7 @@ class Leaf:
         return self.found[direction]
 
     def base(self, cells: Cells, direction: Direction, shift: int) -> Expr:
-        """The item of the first cell of a leaf around, and so many cells on: known once a leaf."""
+        """The item of the first cell of a neighbour leaf plus `shift`: computed once per leaf."""
         if (direction, shift) not in self.bases:
             n = cells.layouts[self.tree].tree.nodes[self.node].cells
             start = plus(times(self.slot(cells, direction), n), number(shift))
@@ -69,7 +69,7 @@ class Leaf:
 
 
 def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | None:
-    """What indices have beyond those of the loops; None where that is no constant."""
+    """Constant differences of indices from those of the loops; None if one is not constant."""
     found = []
     for x, loop in zip(indices, loops, strict=True):
         form = to_affine(x)
@@ -82,8 +82,9 @@ def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | 
 def near_load(
     cells: Cells, leaf: Leaf, b: Block, load: Load, offset: tuple[int, ...]
 ) -> Expr | None:
-    """The element at an offset from the own one; `load` is of the array, with the indices of components. None where it is farther
-    than in the leaves around.
+    """The element at an offset from the current one; `load` is of the array, with the indices of components.
+
+    None if it is farther than in the neighbour leaves.
     """
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
@@ -104,7 +105,7 @@ def near_load(
     others = [a for a in crossing if a != row or not in_row]
 
     def base(left: Sequence[int], direction: dict[int, int]) -> Expr:
-        """Where the cell is, beyond its place in the own leaf: in the leaf that is reached by crossing some of the axes left."""
+        """The position of the cell minus its position in the current leaf, in the leaf behind some of the axes `left`."""
         if not left:
             shift = sum(strides[a] * (step[a] - direction.get(a, 0) * extents[a]) for a in others)
             return leaf.base(cells, tuple(direction.get(a, 0) for a in axes), shift)
@@ -113,7 +114,7 @@ def near_load(
         return select(crossing[first], over, base(rest, direction))
 
     def start(where: Expr) -> Expr:
-        """The item of the cell that is first in its row."""
+        """The item of the first cell of the row."""
         cell = where
         for a in node.axes[:-1]:
             cell = plus(cell, times(leaf.local[a], strides[a]))
@@ -129,7 +130,7 @@ def near_load(
         return value(plus(first, own))
     beside = leaf.row.hold("beside", start(base(others, {row: step[row]})))
     at = plus(first, plus(own, number(step[row])))
-    if others:  # the leaf may be the one of zeros, which is the first
+    if others:  # the leaf may be the shared one of zeros, which is the first
         at = binary("max", at, number(0))
     edge = number(0) if step[row] > 0 else number(extents[row] - 1)
     across = leaf.row.hold("across", value(plus(beside, edge)))
@@ -140,8 +141,9 @@ _WORDS = {4: DType.i32, 8: DType.i64}
 
 
 def _blend(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """`a` where the condition holds, else `b`, by their bits: compilers would move the loads of a selection into branches, and
-    make no vectors of them.
+    """`a` where the condition holds, else `b`, by their bits.
+
+    Compilers would move the loads of a selection into branches, and not vectorise them.
     """
     word = _WORDS.get(a.dtype.size_bytes)
     if word is None or a.dtype is DType.bool_:

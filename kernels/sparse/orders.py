@@ -12,10 +12,9 @@ from .cells import number, plus, quotient, remainder, times
 
 @dataclass(frozen=True)
 class CellOrder:
-    """Where a cell lies: the sum over `parts` of some of its coordinates' bits, moved.
+    """Position of a cell: the sum over `parts` of some of its coordinates' bits, moved.
 
-    A part is (axis, divisor, extent, stride): what the coordinate along an axis has of `extent` values behind `divisor`, times a
-    stride.
+    A part is (axis, divisor, extent, stride): the coordinate along an axis, divided by `divisor`, modulo `extent`, times a stride.
     """
 
     extents: tuple[int, ...]
@@ -27,7 +26,7 @@ class CellOrder:
 
     @staticmethod
     def of_axes(extents: tuple[int, ...], axes: Sequence[int]) -> CellOrder:
-        """The axes from the slowest to the fastest."""
+        """The order of the axes from the slowest to the fastest."""
         strides = [prod(extents[a] for a in axes[k + 1 :]) for k in range(len(axes))]
         return CellOrder(
             extents, tuple((a, 1, extents[a], s) for a, s in zip(axes, strides, strict=True))
@@ -35,7 +34,10 @@ class CellOrder:
 
     @staticmethod
     def of_bits(extents: tuple[int, ...]) -> CellOrder:
-        """The lowest bits of all axes first, the last axis before the others, then the next ones; extents are powers of two."""
+        """Morton order: the lowest bits of all axes first, the last axis before the others, then the next ones.
+
+        Extents are powers of two.
+        """
         parts, stride = [], 1
         for bit in range(max(extents).bit_length() - 1):
             for axis in reversed(range(len(extents))):
@@ -45,7 +47,7 @@ class CellOrder:
         return CellOrder(extents, tuple(parts))
 
     def place(self, coordinates: Sequence[Expr]) -> Expr:
-        """Where in its leaf a cell with these coordinates lies."""
+        """The position in its leaf of a cell with these coordinates."""
         at: Expr = number(0)
         for axis, divisor, extent, stride in self.parts:
             x = coordinates[axis]

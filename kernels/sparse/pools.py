@@ -1,8 +1,8 @@
-"""What changes which cells are there: activation, deactivation and append, as plain IR.
+"""Changes of the set of active cells: activation, deactivation and append, as plain IR.
 
-Several threads may change one entry of a table: the one that marks it BUSY takes a slot and puts it there, or takes it away; the
-others wait until it has. Slots that are given back can be taken from the next loop at top level on (settling.py): another thread
-may still write to the cell that had one.
+Several threads may change one entry of a table. The one that marks it BUSY takes a slot and puts it there, or takes it away; the
+others spin until it is done. Slots that are given back can be taken from the next loop at top level on (reclaiming.py): another
+thread may still write to the old cell.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OUTSIDE_TEXT = "an index of a sparse field is outside: nothing was written there
 
 
 def full_text(tree: StructureTree) -> str:
-    """That cells of a tree had no room."""
+    """Message that cells of a tree had no room."""
     nodes = ", ".join(f"{n.kind} {' x '.join(map(str, n.extents))}" for n in tree.nodes)
     return (
         f"a tree of sparse fields is full ({nodes}): cells that had no room were not written; "
@@ -42,12 +42,12 @@ def full_text(tree: StructureTree) -> str:
 
 
 class Pools:
-    """Writes changes of the trees of one kernel."""
+    """Writer of changes of the trees of one kernel."""
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
-        self._going = ""  # the local of the loop of rounds that is being written
-        self.given_back: set[tuple[str, int]] = set()  # to be settled before slots are taken
+        self._going = ""  # the local that controls the current loop of rounds
+        self.given_back: set[tuple[str, int]] = set()  # to be reclaimed before slots are taken
         self.may_fail: set[str] = set()  # trees with writes that may not be made
 
     # --- counters
@@ -56,18 +56,20 @@ class Pools:
         b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
 
     def count(self, b: Block, tree: str, node: int, column: int) -> Expr:
-        """Counts one more, and gives what there was before."""
+        """Increments a counter; returns its old value."""
         place = (number(node), number(column))
         return b.fetch(self.cells.array(tree, "counters"), place, "add", number(1))
 
     def fail(self, b: Block, tree: str, column: int) -> None:
-        """Notes that a write was not made."""
+        """Records that a write was not made."""
         self.may_fail.add(tree)
         last = len(self.cells.layouts[tree].tree.nodes)
         self.set_counter(b, tree, last, column, number(1))
 
     def check(self, b: Block, kernel: str) -> None:
-        """The call ends with an error where a write was not made; the next one begins anew, in all trees."""
+        """Appends assertions that all writes were made. They end the call with an error, after a reset for the next call in all
+        trees.
+        """
         made = list[tuple[Expr, str]]()
         for tree in sorted(self.may_fail):
             t = self.cells.layouts[tree].tree
@@ -79,7 +81,7 @@ class Pools:
             b.put(Assert(is_made, f"kernel {kernel}: {text}", (), b.where))
 
     def note_change(self, b: Block, tree: str, node: int) -> None:
-        """Lists that cells of the node are in are old from now on."""
+        """Marks lists of the node's cells as out of date."""
         t = self.cells.layouts[tree].tree
         for k in t.below(node):
             if t.nodes[k].has.is_listed:
@@ -88,7 +90,7 @@ class Pools:
     # --- activation
 
     def activate(self, b: Block, tree: str, node: int, indices: Sequence[Expr]) -> Found:
-        """Makes a cell active; its item, and whether it could be done."""
+        """Activates a cell; returns its item, and the condition that it could be done."""
         cells = self.cells
         t = cells.layouts[tree].tree
         ok, inside = cells.inside(tree, node, indices)
@@ -118,7 +120,7 @@ class Pools:
     def _activated(
         self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
     ) -> Expr:
-        """Makes a cell of one container active; its item. `at`: its coordinates in a hash node."""
+        """Activates a cell of one container; returns its item. `at`: its coordinates in a hash node."""
         t = self.cells.layouts[tree].tree
         node = t.nodes[n]
         slot: Expr | None = None
@@ -143,7 +145,7 @@ class Pools:
     def _hashed(
         self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
     ) -> Expr:
-        """The slot of a cell of a hash node, which gets a place and a slot where it has none; 0 where there is no room."""
+        """The slot of a cell of a hash node; 0 if there is no room. Allocates a place and a slot if the cell has none."""
         names, layout = self.cells.names, self.cells.layouts[tree]
         nobody = number(nowhere(layout.slots[n]))
         key = b.hold("key", self.cells.key(layout.tree, n, container, cell))
@@ -164,7 +166,7 @@ class Pools:
     def _fill_chunks(
         self, b: Block, tree: str, n: int, container: Expr, length: Expr, cell: Expr
     ) -> None:
-        """Slots for the chunks from the end of a list up to that of a cell behind it, which are part of the list now."""
+        """Allocates slots for the chunks from the end of a list to that of a cell behind it, which become part of the list."""
         node = self.cells.layouts[tree].tree.nodes[n]
         if node.entries == 1:
             return
@@ -190,14 +192,14 @@ class Pools:
         b.branch(absent, setting)
 
     def slot_at(self, b: Block, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()) -> Expr:
-        """The slot of an entry, which gets one where it has none; 0 where there are no more. `at`: coordinates, in a hash node."""
+        """The slot of an entry; 0 if there are no more. Allocates one if the entry has none. `at`: coordinates, in a hash node."""
         table, names = self.cells.array(tree, f"table{n}"), self.cells.names
         slot = names.fresh("slot")
         found = b.set(slot, self.cells.load(tree, f"table{n}", entry))
         busy, zero = const(BUSY, U32), const(0, U32)
         absent = binary("or", compare("eq", found, zero), compare("ge", found, busy))
         slow, old, is_left = self._marked(b, table, entry)
-        # Ours to fill.
+        # This thread owns the entry and fills it.
         filling = slow.inner()
         k = self.count(filling, tree, n, TAKEN)
         n_free = filling.hold("n_free", self.cells.counter(tree, n, FREE))
@@ -228,9 +230,9 @@ class Pools:
     def _marked(
         self, b: Block, table: str, entry: Expr
     ) -> tuple[Block, Local, Callable[[Block], None]]:
-        """One round of a loop that marks an entry BUSY, what was there before, and what says that no further round is needed.
+        """One round of a loop that marks an entry BUSY, the old entry, and the writer of the statement that ends the loop.
 
-        Whoever found no mark has the entry for himself until he stores what it is from then on.
+        A thread that found no mark owns the entry until it stores the new one.
         """
         self._going = self.cells.names.fresh("going")
         going, round_ = self._going, b.inner()
@@ -249,7 +251,7 @@ class Pools:
         return block
 
     def append(self, b: Block, tree: str, n: int, indices: Sequence[Expr], result: str) -> Found:
-        """Makes the next cell of a dynamic node active; the local `result` takes its index."""
+        """Activates the next cell of a dynamic node; the local `result` takes its index."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         container: Expr = number(0)
@@ -281,13 +283,13 @@ class Pools:
     # --- deactivation
 
     def deactivate(self, b: Block, tree: str, n: int, indices: Sequence[Expr]) -> None:
-        """Makes a cell inactive; of a dynamic node all cells of a container."""
+        """Deactivates a cell; for a dynamic node all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.length:
             found = cells.container(tree, n, indices, b)
             is_there, first = found.is_there, n_shared(cells.layouts[tree], f"length{n}")
-            if first:  # what inactive cells share is zero, and nobody writes it
+            if first:  # elements that inactive cells share are zero and never written
                 is_there = binary("and", is_there, compare("ge", found.item, number(first)))
             self._if(b, is_there, lambda inner: self.clear(inner, tree, n, found.item))
             return
@@ -326,7 +328,7 @@ class Pools:
         b.branch(present, clearing)
 
     def _give_back(self, b: Block, tree: str, n: int, entry: Expr) -> None:
-        """Empties an entry of a table."""
+        """Empties an entry of a table and gives back its slot."""
         table = self.cells.array(tree, f"table{n}")
         round_, old, is_left = self._marked(b, table, entry)
         mine, giving = round_.inner(), round_.inner()
@@ -341,7 +343,7 @@ class Pools:
         b.branch(present, self._rounds(b, round_))
 
     def clear(self, b: Block, tree: str, n: int, container: Expr) -> None:
-        """Makes all cells of a container inactive."""
+        """Deactivates all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
         if node.has.directory:
@@ -373,7 +375,7 @@ class Pools:
             )
 
     def clear_item(self, b: Block, tree: str, n: int, item: Expr) -> None:
-        """Makes what is in a cell zero: its fields, and containers below."""
+        """Sets the contents of a cell to zero: its fields, and containers below."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
             if f.node == n:

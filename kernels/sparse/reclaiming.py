@@ -1,4 +1,4 @@
-"""The settling of pools, as plain IR: it runs where no other thread does, before slots are taken."""
+"""Reclaiming of pools, as plain IR: it runs while no other thread does, before slots are taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .pools import Pools
 
 
 def settle(b: Block, pools: Pools, tree: str, n: int) -> None:
-    """What was taken is taken, and what was given back is zero and can be taken, of a pool and of those below."""
+    """Reclaims a pool: commits the taken slots, and makes the returned ones zero and free again.
+
+    Clearing a slot gives back those of the pools below.
+    """
     cells, t = pools.cells, pools.cells.layouts[tree].tree
     taken, free = (
         b.hold(stem, pools.cells.counter(tree, n, column))
@@ -46,7 +49,10 @@ def settle(b: Block, pools: Pools, tree: str, n: int) -> None:
 
 
 def settle_between(b: Block, pools: Pools, s: Stmt) -> None:
-    """What statements at top level gave back can be taken by the next one, before which this stands."""
+    """Reclaims, before a top-level statement that takes slots, the pools whose slots earlier statements gave back.
+
+    Records the pools whose slots `s` gives back.
+    """
     inside = list(nested_statements((s,)))
     taking = {x.tree for x in inside if isinstance(x, Activate | Append)}
     for tree, n in sorted(pools.given_back):

@@ -1,4 +1,4 @@
-"""Kernels on sparse fields in recorded sequences: what they were before they were lowered, and their trees."""
+"""Kernels on sparse fields in recorded sequences: their form before lowering, and their trees."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .layout import FieldPlace, Layout, layout_of
 
 @dataclass(frozen=True)
 class Logical:
-    """A kernel on sparse fields before it was lowered. `fields` are the numbers, in their trees, of the arrays of `ir.placed`;
-    `sections` are the arrays that it has since: (array of the lowered kernel, tree, key).
+    """A kernel on sparse fields before lowering. `fields` are the numbers, in their trees, of the arrays of `ir.placed`.
+
+    `sections` are the arrays added by lowering: (array of the lowered kernel, tree, key).
     """
 
     ir: KernelIR
@@ -24,13 +25,13 @@ class Logical:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The number of the field that each array of the kernel is."""
+        """The field number of each array of the kernel."""
         return {p.array: n for p, n in zip(self.ir.placed, self.fields, strict=True)}
 
 
 @dataclass(frozen=True)
 class UsedTree:
-    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels touch.
+    """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels access.
 
     `appended`: dynamic nodes that the sequence appends to, so that the order of their cells is free.
     """
@@ -42,12 +43,12 @@ class UsedTree:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where its states lie. Raises LanguageError."""
+        """The memory layout of its states. Raises LanguageError."""
         return layout_of(self.tree, self.fields)
 
     @cached_property
     def arrays(self) -> Mapping[str, str]:
-        """The array of the sequence that each section is."""
+        """The array of the sequence for each section."""
         return dict(self.sections)
 
 

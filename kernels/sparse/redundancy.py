@@ -1,8 +1,8 @@
-"""What earlier kernels of a sequence make needless: lists that are still right, activations of cells that are active.
+"""Redundancy elimination across kernels of a sequence: lists that are still valid, activations of cells that are active.
 
-A list is kept where no mask of its node and of those above has changed since it was made. A cell is surely active where an earlier
-statement has activated it, for certain, over the same domain by the same index, and no cell of its tree became inactive between.
-Both only depend on what is before them, and less is changed where more is demoted: one walk in program order finds all of it.
+A list is reused if no mask of its node and of those above has changed since it was made. A cell is certainly active if an earlier
+statement has certainly activated it, over the same domain by the same index. No cell of its tree may be deactivated between. Both
+only depend on earlier statements, and each demotion leaves fewer changes: one walk in program order finds all of it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
 
 @dataclass(frozen=True)
 class Derived:
-    """Of one kernel: the numbers of its needless activations, in the order of the text; of each statement at top level, the nodes
-    whose lists are those of before.
+    """Redundant operations of one kernel: the numbers of its activations, in the order of the text.
+
+    `kept`: for each statement at top level, the nodes whose lists are reused.
     """
 
     demoted: frozenset[int]
@@ -47,8 +48,10 @@ class Derived:
 
 @dataclass(frozen=True)
 class ActivationSite:
-    """An activation with the loops around it, outermost first. It happens in each of their iterations in which all `guards` hold,
-    where `runs`; then loops over active cells, which may run zero times, decide by their indices where.
+    """An activation with the loops around it, outermost first.
+
+    It happens in each of their iterations in which all `guards` hold, if `runs`. Then loops over active cells, which may run zero
+    times, determine the place by their indices.
     """
 
     number: int
@@ -60,13 +63,13 @@ class ActivationSite:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it happens in all iterations."""
+        """True if it happens in all iterations."""
         return self.runs and not self.guards
 
 
 @dataclass
 class Facts:
-    """What is known between two kernels."""
+    """Data-flow facts between two kernels: versions of masks and lists, and active cells."""
 
     trees: Mapping[str, StructureTree]
     versions: dict[Node, int] = field(default_factory=dict)  # of masks, with those above
@@ -77,13 +80,13 @@ class Facts:
         return self.versions.get(node, 0)
 
     def changed(self, tree: str, nodes: Iterable[int]) -> None:
-        """Some cells of these nodes may be others now, and so may those below them."""
+        """Records that some cells of these nodes, and of those below, may have changed."""
         t = self.trees[tree]
         for k in {b for n in nodes if t.nodes[n].has.is_sparse for b in t.below(n)}:
             self.versions[tree, k] = self.version((tree, k)) + 1
 
     def after(self, ir: KernelIR) -> Derived:
-        """What of a kernel is needless; then the facts are those behind it."""
+        """The redundant operations of a kernel. Updates the facts to those after it."""
         demoted: set[int] = set()
         kept: list[frozenset[Node]] = []
         first = 0
@@ -95,7 +98,7 @@ class Facts:
         return Derived(frozenset(demoted), tuple(kept))
 
     def _lists(self, s: Stmt) -> frozenset[Node]:
-        """The lists that a loop takes as they are; it makes the others."""
+        """The lists that a loop reuses; it makes the others."""
         if not isinstance(s, ForActive):
             return frozenset()
         t = self.trees[s.tree]
@@ -105,7 +108,7 @@ class Facts:
         return kept
 
     def _statement(self, s: Stmt, sites: Sequence[ActivationSite]) -> set[int]:
-        """The needless activations of a statement at top level."""
+        """The redundant activations of a statement at top level."""
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
         known = {x.number: self._key(x) for x in sites if x.statement.tree not in shrunk}
@@ -126,7 +129,7 @@ class Facts:
         return demoted
 
     def _key(self, x: ActivationSite) -> tuple[object, ...] | None:
-        """The cells of a site: those of two sites with one key are the same. None where values decide which they are."""
+        """Canonical form of the cells of a site: sites with equal keys have the same cells. None if values decide the cells."""
         names: dict[str, Expr] = {}
         domain: list[object] = []
         used = _loops_in(x.indices)
@@ -153,7 +156,7 @@ class Facts:
 
 
 def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:
-    """The statements at top level that some activations are in, by number."""
+    """The top-level statements that contain some of these activations, by number."""
     found, first = set(), 0
     for top, s in enumerate(ir.body):
         n = sum(isinstance(x, Activate) for x in nested_statements((s,)))
@@ -176,7 +179,7 @@ def _loops_in(indices: Iterable[Expr]) -> set[str]:
 def _own_sites(
     s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
 ) -> frozenset[int]:
-    """The sites that only touch the own cell of the loop around, which is active."""
+    """The sites that only activate the current cell of the loop around, which is active."""
     if not isinstance(s, ForActive) or shrinks(s):
         return frozenset()
     own = own_of(s, trees[s.tree])
@@ -196,7 +199,7 @@ def activation_sites(s: Stmt, first: int) -> Iterator[ActivationSite]:
         guards: tuple[Expr, ...] | None,
         known: dict[str, Expr],
     ) -> Iterator[ActivationSite]:
-        """`guards`: what decides whether it runs; None where something else does."""
+        """`guards`: the conditions under which it runs; None if it also depends on others."""
         known = dict(known)
         for x in body:
             match x:

@@ -1,8 +1,8 @@
-"""A problem in which hash nodes have tables beside their directories: a place is read where its key was looked for.
+"""Slot tables of hash nodes: a problem in which a table lookup replaces the search for a key in a directory.
 
-A table has the place of each cell, whether that is active or not. It is made when a sequence begins. The directory stays as it is
-and stays true. Who gives a key its place changes the table before, and a cell that the table has nowhere is looked for in the
-directory before it gets one. Nothing is converted back.
+A table has the place of each cell, active or not. It is made when a sequence begins. The directory is unchanged and stays valid. A
+thread that gives a key its place changes the table before. A cell without a place in the table is searched in the directory before
+it gets one. Nothing is converted back.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class _Places:
         return cast(Load(self.array, (cast(key, I64),), U32), I64)
 
     def key_at(self, place: Expr) -> Expr:
-        """The key that a place has."""
+        """The key of a place."""
         return binary("bit_and", Load(self.keys.array, (place,), U64), const(CLAIMED - 1, U64))
 
     def enter(self, b: Block, key: Expr, place: Expr) -> None:
         b.store(self.array, (cast(key, I64),), cast(place, U32))
 
     def publish(self, b: Block, s: Store) -> None:
-        """Enters what a store to the keys is about to say."""
+        """Enters the place of a key before the store `s` to the keys."""
         (place,) = s.indices
         if s.value == const(0, U64):
             self.enter(b, b.hold("key", self.key_at(place)), number(self.nowhere))
@@ -51,7 +51,7 @@ class _Places:
 
 
 def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> LaidOut:
-    """The problem with tables for these hash nodes, and behind its tasks those that make them."""
+    """Returns the problem with tables for these hash nodes, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
     for x in tables:
@@ -66,7 +66,7 @@ def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES)
 
 
 def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
-    """A task that reads places in tables, and changes them with their directories."""
+    """Rewrites a task to read places in tables, and to change them with their directories."""
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task
@@ -102,12 +102,12 @@ def _read(body: tuple[Stmt, ...]) -> set[str]:
 
 
 def _without(body: tuple[Stmt, ...], names: set[str]) -> tuple[Stmt, ...]:
-    """Statements that set no such local."""
+    """Returns the statements without assignments to these locals."""
     some = (s for s in body if not (isinstance(s, SetLocal) and s.name in names))
     return tuple(with_blocks(s, lambda inner: _without(inner, names)) for s in some)
 
 
-# --- what makes a table
+# --- construction
 
 
 def _clearing(p: _Places, at_once: int) -> Task:
@@ -119,7 +119,7 @@ def _clearing(p: _Places, at_once: int) -> Task:
 
 
 def _filling(p: _Places, problem: Problem, at_once: int) -> Task:
-    """Enters the cells that are active: the others need no place to be found to be none."""
+    """Task that enters the active cells. Inactive cells need no place: without one they are found to be absent."""
 
     def of_slot(b: Block, slot: Expr) -> None:
         place = b.hold("place", Load(p.keys.at, (number(0), slot), I64))

@@ -1,4 +1,4 @@
-"""Tables in which a sequence looks cells up: of pointer nodes those that a directory may stand beside, or the reverse."""
+"""Candidates for auxiliary lookup structures: pointer nodes (for hash directories) and hash nodes (for slot tables)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .recorded import UsedTree
 def tables_of(
     trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
 ) -> tuple[Table, ...]:
-    """Tables of pointer nodes that a loop reads, other than to make a list, and of hash nodes whose keys are looked for.
+    """Tables of pointer nodes that a loop reads, other than to make a list, and of hash nodes with searches for keys.
 
-    Only those that tasks write in statements of bodies alone.
+    Only tables that tasks write in statements of bodies alone.
     """
     problem = Problem("", tuple(arrays), (), tuple(tasks), "")
     known = {a.name: a for a in arrays}
@@ -43,7 +43,7 @@ def tables_of(
 
 
 def _keys(used: UsedTree, n: int, known: Mapping[str, ArrayInfo], written: set[str]) -> Keys | None:
-    """The directory of a hash node; None where the sequence names no keys."""
+    """The directory of a hash node; None if the sequence does not use its keys."""
     layout, of_tree = used.layout, used.arrays
     keys, at, counters = (of_tree.get(x, "") for x in (f"keys{n}", f"at{n}", "counters"))
     if keys not in known:
@@ -55,7 +55,7 @@ def _keys(used: UsedTree, n: int, known: Mapping[str, ArrayInfo], written: set[s
 
 
 def _sought(task: Task) -> set[str]:
-    """Arrays of keys in which a task looks for some."""
+    """Arrays of keys in which a task searches for keys."""
     if task.body is None:
         return set()
     every = nested_statements(task.body.statements)
@@ -64,7 +64,7 @@ def _sought(task: Task) -> set[str]:
 
 
 def _looked_up(task: Task) -> set[str]:
-    """Arrays that the loop of a task reads where a look-up can be put before."""
+    """Arrays that the loop of a task reads at places where a lookup can be put before."""
     if task.body is None or task.body.trees.lists:
         return set()
     every: list[Stmt] = list(nested_statements(task.body.statements))

@@ -1,8 +1,8 @@
-"""A recorded sequence as JSON values, and back: a run then needs the user's program no more.
+"""Archive format: a recorded sequence as JSON values, and back. A run then no longer needs the user's program.
 
-Nodes are objects with their class under "is"; dtypes are names; infinities and NaN are texts.
-Reading accepts exactly the classes and fields below, and believes nothing: names are identifiers, arrays of calls fit, kernels are
-well-formed, and what they access lies inside their arrays. Whoever writes the file can write keys that match it.
+Nodes are objects with their class under "is"; dtypes are names; infinities and NaN are texts. Reading accepts exactly the classes
+and fields below and validates the rest: names are identifiers, arrays of calls fit, kernels are well-formed, and their accesses lie
+inside their arrays. Keys prove nothing: the writer of a file can write matching ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CLASSES: dict[str, type[Any]] = {
 }
 
 
-# Fields that nodes of files of before do not have; left out where they have their default.
+# Fields that older files lack; left out if they have their default.
 _LATER = {
     "Update": frozenset({"result"}),
     "ArrayParam": frozenset({"is_list"}),
@@ -60,7 +60,7 @@ _LATER = {
     "Repeat": frozenset({"index"}),
     "UsedTree": frozenset({"appended"}),
 }
-# Fields that say what is checked no more: no file says so.
+# Fields that switch checks off: files never have them.
 _NEVER = {
     "KernelIR": frozenset({"trusted", "shared"}),
     "ArrayParam": frozenset({"is_list"}),
@@ -73,17 +73,17 @@ _MOST_CALLS = 1 << 24  # that a sequence makes
 
 
 class ArchiveError(Exception):
-    """JSON values that are no recorded sequence; one sentence."""
+    """JSON values that are no recorded sequence; the message is one sentence."""
 
 
 def to_values(recording: Recording) -> dict[str, Any]:
-    """The recording as JSON values."""
+    """Returns the recording as JSON values."""
     values: dict[str, Any] = _encode(recording)
     return values
 
 
 def from_values(values: Any) -> Recording:
-    """The recording that `to_values` gave these values for. Raises ArchiveError."""
+    """Returns the recording of JSON values made by `to_values`. Raises ArchiveError."""
     try:
         recording = _decode(values, Recording)
     except RecursionError:
@@ -103,7 +103,7 @@ def from_values(values: Any) -> Recording:
 
 
 def _on_trees(recording: Recording) -> Recording:
-    """The recording with the kernels on sparse fields lowered here: a file does not say what their indices are trusted for."""
+    """Returns the recording with its kernels on sparse fields lowered anew: files do not store `trusted` indices."""
     shapes = {p.name: (p.dtype, p.shape) for p in recording.arrays}
     trees = {t.tree.name: t for t in recording.trees}
     if len(trees) < len(recording.trees):
@@ -133,7 +133,11 @@ def _on_trees(recording: Recording) -> Recording:
 
 
 def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:
-    """What a kernel on sparse fields is lowered to, which must be the kernel that is called."""
+    """Returns the lowered IR of a kernel on sparse fields, after a check of its trees and fields.
+
+    Raises ArchiveError unless the called kernel equals a lowering by this version. Activation in each cell is accepted, too:
+    earlier versions made it. The newest lowering is returned if its arrays are the same.
+    """
     _check(logical.ir, f"the kernel {call.ir.name}")
     arrays = {p.name: p for p in logical.ir.arrays}
     known = all(t.name in trees and trees[t.name].tree == t for t in logical.ir.trees)
@@ -161,7 +165,7 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
         sections = ((n, trees[tree], key) for n, tree, key in lowered.sections if tree in trees)
         is_same = _without_claims(lowered.ir, lowered) == _without_claims(call.ir, lowered)
         if is_same and all(given.get(n) == t.arrays.get(key) for n, t, key in sections):
-            newest = forms[0].ir  # which is what the program has now, and follows by
+            newest = forms[0].ir  # the program has this one now, and plan replay compares with it
             return newest if newest.arrays == lowered.ir.arrays else lowered.ir
     raise ArchiveError(
         f"the kernel {call.ir.name} is not what its sparse fields are lowered to by this version: explore it again"
@@ -169,7 +173,10 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
 
 
 def _without_claims(kernel: KernelIR, lowered: Lowered) -> KernelIR:
-    """The kernel without what no file says, and what says that writes were not made, which sequences do not run."""
+    """Returns the kernel without the fields that files do not store, and without its last `n_claiming` statements.
+
+    These statements report writes that were not made; sequences do not run them.
+    """
     body = kernel.body[: len(kernel.body) - lowered.n_claiming]
     return replace(kernel, body=body, trusted=(), shared=())
 
@@ -182,7 +189,7 @@ def _check(kernel: KernelIR, what: str) -> None:
 
 
 def _check_names(recording: Recording) -> None:
-    """Names get into paths, texts of programs and what is printed: of all but the sequence they are identifiers."""
+    """Checks that all names but that of the sequence are identifiers: they get into paths, texts of programs and output."""
     if not re.fullmatch(r"[\w<>.-]+", recording.name):
         raise ArchiveError(f"{recording.name!r:.60} is no name of a sequence")
     named = [*_names(*recording.arrays, *recording.temps, *recording.scalars)]
@@ -201,7 +208,7 @@ def _check_names(recording: Recording) -> None:
 
 
 def _check_repeats(recording: Recording) -> None:
-    """Repeats are of calls, nested or apart, and end some day."""
+    """Checks that repeats cover calls, are nested or disjoint, and make at most `_MOST_CALLS` calls."""
     n_calls, repeats = len(recording.calls), recording.repeats
     named = [r.index for r in repeats if r.index]
     taken = {*_names(*recording.arrays, *recording.temps, *recording.scalars)}
@@ -218,7 +225,9 @@ def _names(*parameters: ir.ArrayParam | ir.Param) -> list[str]:
 
 
 def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None:
-    """A call with arrays and numbers of the sequence `whole`, and the steps around it, whose kernel stays inside them."""
+    """Checks a call: its arrays and scalars exist in the sequence `whole` and the time loops `around`, and its accesses lie inside
+    the arrays.
+    """
     name = call.ir.name
     known = {a.name: a for a in whole.arrays}
     if not known.keys() >= set(call.arrays) or len(call.arrays) != len(call.ir.arrays):
@@ -257,7 +266,7 @@ def _check_call(call: Call, whole: KernelIR, around: tuple[Repeat, ...]) -> None
 
 
 def _in_steps(call: Call, around: tuple[Repeat, ...]) -> KernelIR:
-    """The kernel of a call within loops over the steps that its numbers depend on."""
+    """The kernel of a call within the time loops on which its scalar arguments depend."""
     if not call.uses_steps:
         return call.ir
     numbers = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
@@ -295,7 +304,7 @@ def _types(name: str) -> dict[str, Any]:
 
 
 def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
-    """`x` as a value of type `wanted`: a class, a union, a tuple, a literal or a scalar type."""
+    """Returns `x` as a value of type `wanted`: a class, a union, a tuple, a literal or a scalar type."""
     if depth > _DEEPEST:
         raise ArchiveError("its nodes are nested too deeply")
     if get_origin(wanted) is tuple:
@@ -312,7 +321,7 @@ def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:
     if float in options and x in ("inf", "-inf", "nan"):
         return float(x)
     if isinstance(x, str):
-        lines = x.split("\n") if ir.Const in options else [x]  # what is printed may have several
+        lines = x.split("\n") if ir.Const in options else [x]  # printed text may have several
         if not (all(map(str.isprintable, lines)) and len(x) <= _LONGEST):
             raise ArchiveError(f"{x!r:.60} is no text of one line")
     if type(x) in options:

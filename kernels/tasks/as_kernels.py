@@ -1,4 +1,4 @@
-"""The tasks of a problem as kernels again, one a task, so that whatever runs a recording can run tasks."""
+"""Conversion of tasks to kernels, one per task, so that tools for recordings can run them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SUM = "sum@"  # no local of a program is called so
 
 
 def task_statements(task: Task) -> tuple[Stmt, ...]:
-    """What a task does, with its loops around it: those of a reduction inside the others."""
+    """Returns the statements of a task within its loops. The loops of a reduction are inside the others."""
     if task.body is not None:
         return _within(task, task.loops, task.body.statements)
     assert task.value is not None
@@ -59,7 +59,7 @@ def task_statements(task: Task) -> tuple[Stmt, ...]:
 
 
 def stored_by(task: Task) -> tuple[Stmt, ...]:
-    """The store of an assignment's value, within its condition."""
+    """Returns the store of an assignment's value, within its condition."""
     assert task.value is not None
     axes = (axis for axis in task.target.axes if axis is not None)
     target = tuple(expression(axis, DType.i64) for axis in axes)
@@ -76,7 +76,7 @@ def _within(task: Task, loops: Sequence[Loop], body: tuple[Stmt, ...]) -> tuple[
 def recording_of(
     problem: Problem, bodies: Sequence[tuple[Stmt, ...]], more: Sequence[ArrayParam] = ()
 ) -> Recording:
-    """A recording that runs these statements, one call a task, on the arrays of a problem and `more` of them."""
+    """Returns a recording that runs these statements, one call per task, on the arrays of a problem and `more` arrays."""
     known = [ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
     temps = {a.name for a in problem.arrays if a.role == "temp"}
     arrays = (*known, *more)
@@ -103,6 +103,6 @@ def recording_of(
 
 
 def _arrays_in(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Names of the arrays that statements touch."""
+    """Names of the arrays that statements access."""
     expressions = (e for s in nested_statements(body) for e in children(s))
     return written_in(body) | {x.array for e in expressions for x in walk(e) if isinstance(x, Load)}

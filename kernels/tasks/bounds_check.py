@@ -1,7 +1,7 @@
-"""Whether what a kernel accesses lies inside its arrays: asked before it runs, and of kernels that come from a file.
+"""Bounds check: do the accesses of a kernel lie inside its arrays? Runs before the kernel, and on kernels from files.
 
-Loops, and conditions around an access, are read as inequalities between loop indices. What depends on data is not decided here:
-such an access of a file is refused only where no value could make it right, and one of a program not at all.
+Loops, and conditions around an access, are read as inequalities between loop indices. Conditions on data are not decided here: such
+an access of a file is refused only where no value could make it right, and one of a program not at all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .distribute import constant_extent
 
 @dataclass(frozen=True)
 class Around:
-    """What is known of the loop indices at a place. `is_known`: no condition around it, and no extent, depends on data."""
+    """Constraints on the loop indices at a place. `is_known`: no condition around it, and no extent, depends on data."""
 
     extents: dict[str, int | None] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Around:
     is_known: bool = True
 
     def at_least_zero(self, x: Affine) -> Around:
-        """The same where `x >= 0`."""
+        """The same constraints, and `x >= 0`."""
         slack = f"slack {len(self.bounds)}"
         equation = combine([(1, x), (-1, Affine(0, ((slack, 1),)))])
         return replace(
@@ -65,22 +65,22 @@ class Around:
         )
 
     def may_be(self, x: Affine) -> bool:
-        """Whether `x >= 0` in some iteration."""
+        """True if `x >= 0` in some iteration."""
         more = self.at_least_zero(x)
         return feasible(more.equations, more.bounds)
 
     def may_leave(self, x: Affine, n: int) -> bool:
-        """Whether an index is outside of an axis of n elements in some iteration."""
+        """True if an index is outside of an axis of n elements in some iteration."""
         below = combine([(-1, x), (1, constant(-1))])
         return self.may_be(below) or self.may_be(combine([(1, x), (1, constant(-n))]))
 
     def has(self, x: Affine) -> bool:
-        """Whether all its loops have bounds."""
+        """True if all loops of `x` have bounds."""
         return all(name in self.bounds for name, _ in x.terms)
 
 
 def first_outside(ir: KernelIR, *, of_file: bool = False) -> str | None:
-    """What is wrong with the first access that leaves its array, in words; None where none is sure to.
+    """Message on the first access that leaves its array; None where no access is sure to.
 
     `of_file`: also one that could never be right, though data may decide that it never runs.
     """
@@ -134,7 +134,7 @@ def _accesses(
 
 
 def in_loop(s: For, around: Around) -> Around | None:
-    """What is known in a loop; None where it never runs."""
+    """Constraints inside a loop; None if the loop never runs."""
     n = constant_extent(s.extent)
     extents = {**around.extents, s.loop: n}
     if n is not None:
@@ -151,7 +151,7 @@ def in_loop(s: For, around: Around) -> Around | None:
 
 
 def where(condition: Expr, around: Around) -> Around:
-    """What is known where a condition holds."""
+    """Constraints where a condition holds."""
     match condition:
         case Binary(op="and", a=a, b=b):
             return where(b, where(a, around))
@@ -165,7 +165,7 @@ def where(condition: Expr, around: Around) -> Around:
 
 
 def where_not(condition: Expr, around: Around) -> Around:
-    """What is known where a condition does not hold."""
+    """Constraints where a condition does not hold."""
     match condition:
         case Binary(op="or", a=a, b=b):
             return where_not(b, where_not(a, around))
@@ -187,7 +187,7 @@ _OPPOSITE: dict[str, Literal["lt", "le", "gt", "ge", "eq", "ne"]] = {
 
 
 def _compared(op: str, x: Affine, around: Around) -> Around:
-    """What is known where x compares so with 0."""
+    """Constraints under the comparison `x op 0`."""
     above, below = combine([(1, x), (1, constant(-1))]), combine([(-1, x), (1, constant(-1))])
     match op:
         case "lt":
@@ -200,7 +200,7 @@ def _compared(op: str, x: Affine, around: Around) -> Around:
             return around.at_least_zero(x)
         case "eq":
             return around.at_least_zero(x).at_least_zero(combine([(-1, x)]))
-    # Not equal is one of two sides: known where the other has no iteration.
+    # `!=` is `<` or `>`: decided only if one of them holds in no iteration.
     if not around.may_be(below):
         return around.at_least_zero(above)
     if not around.may_be(above):

@@ -1,4 +1,4 @@
-"""Assignments on both sides of a branch that can be one, boxes in place of bounds, and what may be computed where nobody asks."""
+"""If-conversion of assignments: joins both sides of a branch, turns bounds into boxes, and checks speculative evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .guards import box_of, conjuncts, either
 
 
 def join_branches(flat: tuple[Flat, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Flat, ...]:
-    """Assignments to one element on both sides of a branch, or before it and in it, as one that selects what is assigned."""
+    """Joins assignments to one element, on both sides of a branch or before it and in it, into one that selects its value."""
     work = list(flat)
     while (pair := _joined_pair(work, arrays)) is not None:
         first, second, made = pair
@@ -26,7 +26,10 @@ def join_branches(flat: tuple[Flat, ...], arrays: Mapping[str, ArrayParam]) -> t
 def _joined_pair(
     work: list[Flat], arrays: Mapping[str, ArrayParam]
 ) -> tuple[int, int, Assign] | None:
-    """Two assignments that can be one, which stands where the second is: the two sides of a branch before others."""
+    """Positions of two assignments that can be joined, and the joined one, which replaces the second.
+
+    The two sides of one branch take precedence over other pairs.
+    """
     defined = {s.name: s for s in work if isinstance(s, Define)}
     found: list[tuple[int, int, Assign]] = []
     for second, b in enumerate(work):
@@ -56,7 +59,7 @@ def _may_join(
     defined: Mapping[str, Define],
     arrays: Mapping[str, ArrayParam],
 ) -> bool:
-    """Whether `a` may be computed where `b` is, and both in all iterations."""
+    """True if the value of `a` may be computed at the place of `b`, and both values in all iterations."""
     if a.op is not None or b.op is not None:
         return False
     if any(x.array == a.array for x in loads(b.value)):
@@ -68,7 +71,7 @@ def _may_join(
         if isinstance(s, Assign) and s.array in {a.array, *used}:
             return False
     values = [a.value, b.value]
-    for e in values:  # grows
+    for e in values:  # `values` grows meanwhile
         values += [defined[name].value for name in locals_read(e) if name in defined]
         if sum(map(size, values)) > MAX_INLINED_NODES:
             return False
@@ -76,8 +79,9 @@ def _may_join(
 
 
 def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
-    """Whether all that a task made of branches computes may be computed where it does so: all of it, or what is assigned where its
-    condition holds.
+    """True if a task made of branches may compute all its expressions speculatively, in every iteration of its loops.
+
+    The value of a guarded assignment only has to be safe where its condition holds.
     """
 
     def shape(name: str) -> tuple[int, ...]:
@@ -93,7 +97,7 @@ def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
 
 
 def in_box(s: Assign) -> Assign | None:
-    """A guarded assignment over the part of its loops outside of which its conditions do not hold; None where that is nothing."""
+    """Shrinks the loops of a guarded assignment to the box of its conditions; None if the box is empty."""
     conditions = tuple(part for e in s.conditions for part in conjuncts(e))
     bounds, rest = box_of([x for x in s.path if not x.is_step], conditions)
     if any(low >= high for low, high in bounds.values()):

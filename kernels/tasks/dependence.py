@@ -1,4 +1,4 @@
-"""Dependences between tasks, and which pairs of loops keep them point to point when merged."""
+"""Dependences between tasks, and the pairs of loops that keep them within one iteration when merged."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ Mapped = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Dependence:
-    """Task `source` must come before task `sink` (indexes into Problem.tasks, source < sink)
-    because of `array`.
+    """Task `source` must run before task `sink` (indexes into Problem.tasks, source < sink) because of `array`.
 
-    `mapped` are pairs (loop of source, loop of sink) of equal extent which every conflicting pair
-    of accesses follows with distance 0: merged into one loop, the dependence stays within one
-    iteration.
+    `mapped` are pairs (loop of source, loop of sink) of equal extent. Every conflicting pair of accesses has distance 0 along them:
+    merged into one loop, the dependence stays within one iteration.
     """
 
     source: int
@@ -38,8 +36,9 @@ class Dependence:
 
 @dataclass(frozen=True)
 class SharedRead:
-    """Tasks `first` < `second` both load `array` at the same index once the loop pairs of `mapped`
-    are merged; nobody writes it between.
+    """Tasks `first` < `second` both load `array` at the same index once the loop pairs of `mapped` are merged.
+
+    No task from `first` to `second` writes it.
     """
 
     first: int
@@ -49,9 +48,7 @@ class SharedRead:
 
 
 def dependences(problem: Problem) -> tuple[Dependence, ...]:
-    """All dependences of program order, without those that a task between makes superfluous by
-    overwriting.
-    """
+    """All dependences of program order, without dependences that an overwriting task between makes redundant."""
     every = [effects(task) for task in problem.tasks]
     touching: dict[State, list[int]] = {}
     conflicts = _Conflicts()
@@ -86,12 +83,12 @@ def dependences(problem: Problem) -> tuple[Dependence, ...]:
                     if mapped is not None:
                         dep = Dependence(source, sink, state.name, kind, mapped)
                         found.append(((source, sink, rank), dep))
-    # A stable sort: of one pair and kind, arrays stay in the order in which the source has them.
+    # A stable sort: for one pair and kind, arrays stay in the order of the source.
     return tuple(d for _, d in sorted(found, key=lambda pair: pair[0]))
 
 
 def written_over(problem: Problem) -> frozenset[int]:
-    """Tasks of which a single write of a later task covers all that they write: nobody sees that behind the sequence."""
+    """Tasks without visible results after the sequence: for each state, one write of a later task covers all their writes."""
     every = [effects(task) for task in problem.tasks]
     found = set[int]()
     for t, e in enumerate(every):
@@ -111,8 +108,10 @@ def written_over(problem: Problem) -> frozenset[int]:
 
 
 def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
-    """Values that a step of a repeat leaves for later ones: what the source wrote is read by the sink in the next step, before
-    it is overwritten. The source may be the sink, or come after it in the program.
+    """Flow dependences between iterations of a time loop (repeat): the sink reads, in the next iteration, a value of the source
+    that was not overwritten.
+
+    The source may be the sink, or come after it in the program.
     """
     every = [effects(task) for task in problem.tasks]
     steady = list(map(_steady, every))
@@ -139,7 +138,7 @@ def carried_flows(problem: Problem) -> tuple[Dependence, ...]:
 def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRead, ...]:
     """Loads that two tasks could share, one entry for each consistent way of merging loops.
 
-    Of tasks less than `within` apart, where that is given.
+    `within`: only pairs of tasks less than so many apart.
     """
     found: list[SharedRead] = []
     n_tasks = len(problem.tasks)
@@ -171,7 +170,7 @@ def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
 
 
 class _Conflicts:
-    """Conflicts of what tasks touch of one state. Equal sets have one number: long programs are made of few different tasks."""
+    """Cache of conflicts between access sets of one state. Equal sets have one number, since long programs repeat few tasks."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[_Loops, _Sets], int] = {}
@@ -179,7 +178,7 @@ class _Conflicts:
         self.known: dict[tuple[int, int], Mapped | None] = {}
 
     def numbered(self, task: Task, sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, int]:
-        """The number of what a task touches of each state."""
+        """The number of a task's access sets, for each state."""
         found = {}
         for state, of in _by_state(sets).items():
             key = task.loops, of
@@ -192,7 +191,7 @@ class _Conflicts:
         return self.by_number[number][1]
 
     def between(self, before: int, after: int) -> Mapped | None:
-        """The loops that keep all conflicts in one iteration; None where there is no conflict."""
+        """The pairs of loops that keep all conflicts in one iteration; None if there is no conflict."""
         key = before, after
         if key not in self.known:
             self.known[key] = _conflict(*self.by_number[before], *self.by_number[after])
@@ -211,7 +210,7 @@ def _conflict(loops_u: _Loops, before: _Sets, loops_v: _Loops, after: _Sets) -> 
 
 
 def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
-    """Whether some axis ties p to c with distance 0: `k*p + m` against `k*c + m`."""
+    """True if some axis ties p to c with distance 0: `k*p + m` against `k*c + m`."""
     steps = {loop.name for loop in a.loops if loop.is_step and loop in b.loops}
     return (
         p in a.loops
@@ -231,7 +230,7 @@ def _follows(p: Loop, c: Loop, a: AccessSet, b: AccessSet) -> bool:
 
 
 def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine, steps: set[str]) -> bool:
-    """Whether these are `k*p` and `k*c`, plus the same constant, which may depend on the step."""
+    """True if the indices are `k*p` and `k*c`, plus the same constant, which may depend on the step."""
     k = x.coefficient(p.name)
     rest = combine([(1, x), (-k, Affine(0, ((p.name, 1),)))])
     other = combine([(1, y), (-k, Affine(0, ((c.name, 1),)))])
@@ -241,7 +240,7 @@ def _is_tied(p: Loop, c: Loop, x: Affine, y: Affine, steps: set[str]) -> bool:
 def _is_same_digit(
     p: Loop, c: Loop, before: tuple[Affine, AccessSet], after: tuple[Affine, AccessSet]
 ) -> bool:
-    """Whether p and c are the leading digits, of one weight, of numbers whose other digits stay below it."""
+    """True if p and c are the leading digits, of one weight, of mixed-radix numbers whose other digits stay below it."""
     weights = []
     for loop, (x, accessed) in ((p, before), (c, after)):
         extents = {inner.name: inner.extent for inner in accessed.loops}
@@ -257,7 +256,7 @@ def _is_same_digit(
 
 
 def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
-    """The loop pairs under which a and b are one index map; () where there are none."""
+    """The loop pairs under which a and b are one index map; () if there are none."""
     extents_u = {loop.name: loop.extent for loop in u.loops}
     extents_v = {loop.name: loop.extent for loop in v.loops}
     steps = {loop.name for loop in u.steps if loop in v.steps}
@@ -285,7 +284,7 @@ def _identity(u: Task, v: Task, a: AccessSet, b: AccessSet) -> Mapped:
 
 
 def _steady(e: Effects) -> Effects:
-    """The effects without the writes whose place depends on the step: they do not cover what an earlier step wrote."""
+    """Effects in which no write covers whose place depends on the step: it does not overwrite the writes of earlier steps."""
 
     def is_steady(x: AccessSet) -> bool:
         return not x.moves and all(a.affine is not None for a in x.index)
@@ -296,7 +295,10 @@ def _steady(e: Effects) -> Effects:
 def _until_covered(
     state: State, touched: _Sets, shape: tuple[int, ...], later: list[int], every: list[Effects]
 ) -> Iterator[int]:
-    """Of `later` tasks, up to the first of which one write covers all that was touched: the order of others follows through it."""
+    """Yields `later` tasks, up to the first with one write that covers all accesses in `touched`.
+
+    Its own dependences order the tasks behind it.
+    """
     for k in later:
         yield k
         for other, written, overwrites in every[k].writes:

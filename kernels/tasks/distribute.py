@@ -1,9 +1,7 @@
-"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in
-single-assignment form.
+"""Loop distribution, first half: the statements of one kernel as a flat list, with locals in single-assignment form.
 
-`flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a
-`Reduce` (initialised outside the loops that update it). What cannot be said this way raises
-`NotStructuredError`, and the nest becomes the body of a closed task.
+`flatten` walks a nest once. Locals become numbered versions: a `Define` (a pure expression) or a `Reduce` (initialised outside the
+loops that update it). Other statements raise `NotStructuredError`, and the nest becomes the body of a non-affine task.
 """
 
 from __future__ import annotations
@@ -53,13 +51,13 @@ from ..ir.walk import (
 from .flags import as_number, both, joined_flags, where
 from .guards import Conditions, conjunction, negated
 
-# What structured tasks reduce by; other operators that could be have no form of their own on every target.
+# Reduction operators of structured tasks; other associative operators lack a reduction on some target.
 REDUCED: tuple[ReduceOp, ...] = ("add", "mul", "min", "max")
 MAX_INLINED_NODES = 256  # beyond this a repeated expression is stored, not recomputed
 
 
 class NotStructuredError(Exception):
-    """Why a nest has no structured form: ends in a closed task, which keeps the reason."""
+    """A nest has no structured form. It becomes a non-affine (closed) task, which stores the reason."""
 
     def __init__(self, kind: Closure, text: str, where: Location) -> None:
         super().__init__(text)
@@ -73,7 +71,7 @@ Path = tuple[
 
 @dataclass(frozen=True)
 class Define:
-    """A local's version `name` is the pure `value`, once per iteration of `path`."""
+    """Definition of a local's version `name` as the pure `value`, once per iteration of `path`."""
 
     name: str
     path: Path
@@ -84,9 +82,7 @@ class Define:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A local's version `name`, per iteration of `path`, is `init (op) reduction over `over` of
-    value`.
-    """
+    """Definition of a local's version `name`, per iteration of `path`, as `init (op) reduction over `over` of value`."""
 
     name: str
     path: Path
@@ -123,19 +119,19 @@ class _Open:
 
 
 def constant_extent(e: Expr) -> int | None:
-    """The extent of a loop when it is known, at least 0."""
+    """The extent of a loop if it is constant, at least 0; else None."""
     affine = to_affine(e)
     return None if affine is None or affine.terms else max(0, affine.const)
 
 
 def unique_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with every loop named apart as `name@number`, loops that never run dropped."""
+    """Returns `body` with uniquely named loops (`name@number`), without loops that never run."""
     names = {s.loop for s in nested_statements(body) if isinstance(s, For)}
     return _unique(body, names, [0])
 
 
 def _user_name(loop: str, names: set[str]) -> str:
-    """`j` for a `j_2` that the frontend made of the kernel's third loop over j."""
+    """The loop's name in the source: `j` for the `j_2` that the frontend made of the kernel's third loop over j."""
     base, _, number = loop.rpartition("_")
     return base if number.isdigit() and base in names else loop
 
@@ -167,7 +163,7 @@ def _loop_renaming(old: str, new: str) -> Renaming:
 
 
 def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[Flat, ...]:
-    """The statements of `body` (loops named apart) in program order, inside of these steps of repeats.
+    """Returns the statements of `body` (loops uniquely named) in program order, inside of the time loops `steps`.
 
     Raises NotStructuredError.
     """
@@ -177,7 +173,7 @@ def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[
 
 
 def first_branch(body: tuple[Stmt, ...]) -> Reason | None:
-    """What keeps `body` closed where its branches cannot be opened; None: it has none."""
+    """Reason why `body` stays non-affine if its branches cannot be if-converted: its first `if`. None if it has none."""
     for s in nested_statements(body):
         if isinstance(s, If):
             text = f"an if around {_first_written((*s.then, *s.orelse))}"
@@ -192,7 +188,7 @@ class _Walker:
         self.env: dict[str, Expr | _Open] = {}
         self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
         self.n_versions: dict[str, int] = {}
-        self.where = NOWHERE  # of the statement that is looked at
+        self.where = NOWHERE  # of the current statement
         self.conditions: Conditions = ()  # under which it runs
 
     def statements(self, body: tuple[Stmt, ...], path: Path) -> None:
@@ -233,7 +229,10 @@ class _Walker:
                 self.fail(Closure.ORDER, "a print")
 
     def in_place(self, s: UpdateLocal | Update, path: Path) -> Stmt:
-        """An update by an operator that nothing is reduced by as an assignment, where each iteration has an element of its own."""
+        """Rewrites an update by an operator outside `REDUCED` as an assignment.
+
+        Only possible if each iteration updates its own element. Raises NotStructuredError otherwise.
+        """
         if isinstance(s, UpdateLocal) or s.result or any(_is_summed(x, s.indices) for x in path):
             self.fail(Closure.TYPE, f"an update by {s.op}")
         dtype = s.value.dtype
@@ -246,12 +245,12 @@ class _Walker:
         indices = tuple(_without_cancelled(i) for i in indices)
         made = Assign(s.array, indices, self.read(s.value), op, path, s.where, self.conditions)
         if op is not None and self.conditions and any(_is_summed(x, indices) for x in path):
-            # A term that is left out of a sum is one that changes nothing.
+            # A term left out of a reduction becomes the neutral element.
             made = replace(made, value=self.wanted(op, made.value, ()), conditions=())
         self.flat.append(made)
 
     def wanted(self, op: ReduceOp, value: Expr, outer: Conditions) -> Expr:
-        """`value` where the conditions inside of `outer` hold, elsewhere what changes nothing."""
+        """Returns `value` where the conditions inside of `outer` hold, elsewhere the neutral element of `op`."""
         condition = conjunction(self.conditions[len(outer) :])
         if condition is None:
             return value
@@ -260,7 +259,10 @@ class _Walker:
         return Select(condition, value, neutral_of(op, value.dtype), value.dtype)
 
     def branch(self, s: If, path: Path) -> None:
-        """Both sides, one after the other, each under its condition; locals that they set are selected behind them."""
+        """Flattens both sides, one after the other, each under its condition.
+
+        Selects the locals that they set behind them.
+        """
         condition = self.read(s.condition)
         if loads(condition) or locals_read(condition):
             version = self.version("condition")
@@ -284,13 +286,13 @@ class _Walker:
                 self.define(name, Select(condition, a, coerced(b, a.dtype), a.dtype), path)
 
     def look_at_types(self, value: Expr) -> None:
-        """Halves have no vectors: each operation would be rounded by itself."""
+        """Raises NotStructuredError for arithmetic on halves: without vectors, each operation would be rounded by itself."""
         for x in walk(value):
             if x.dtype is DType.f16:
                 self.fail(Closure.TYPE, f"arithmetic on {x.dtype.name}")
 
     def read(self, e: Expr) -> Expr:
-        """`e` with locals replaced by their current versions."""
+        """Returns `e` with locals replaced by their current versions."""
         versions: dict[str, Expr] = {}
         for name in locals_read(e):
             found = self.env.get(name)
@@ -367,14 +369,14 @@ class _Walker:
 
 
 def _is_summed(loop: Loop, indices: tuple[Expr, ...]) -> bool:
-    """Whether an update does not name one of its loops: it is summed over."""
+    """True if an update is a reduction over `loop`: its indices do not name the loop."""
     return not loop.is_step and not any(
         isinstance(x, LoopIndex) and x.loop == loop.name for i in indices for x in walk(i)
     )
 
 
 def _without_cancelled(index: Expr) -> Expr:
-    """An index that names no loop on which it does not depend, as `i - i + j` names i."""
+    """An index without loops that cancel out, such as i in `i - i + j`."""
     affine = to_affine(index)
     named = {x.loop for x in walk(index) if isinstance(x, LoopIndex)}
     if affine is None or named == {name for name, _ in affine.terms}:
@@ -383,12 +385,12 @@ def _without_cancelled(index: Expr) -> Expr:
 
 
 def user_loop(name: str) -> str:
-    """A loop's name without the number that tells it from others."""
+    """A loop's name without its unique number."""
     return name.split("@")[0]
 
 
 def _first_written(body: tuple[Stmt, ...]) -> str:
-    """What a branch does that lasts: a store, or a variable that it sets."""
+    """Description of the first lasting effect of a branch: a store, or a variable that it sets."""
     inside = list(nested_statements(body))
     if any(isinstance(x, Store | Update) for x in inside):
         return "a store"
@@ -399,7 +401,7 @@ def _first_written(body: tuple[Stmt, ...]) -> str:
 
 
 def _as_update(s: Stmt) -> Stmt:
-    """`x = x op e` as `x op= e`, for locals and for array elements."""
+    """Rewrites `x = x op e` to `x op= e`, for locals and for array elements."""
     if not isinstance(s, SetLocal | Store) or not isinstance(s.value, Binary):
         return s
     v = as_number(s.value)
@@ -413,14 +415,14 @@ def _as_update(s: Stmt) -> Stmt:
 
 
 def _is_own(s: SetLocal | Store, e: Expr) -> bool:
-    """Whether `e` is the old value of what `s` sets."""
+    """True if `e` is the old value of the target of `s`."""
     if isinstance(s, SetLocal):
         return isinstance(e, Local) and e.name == s.name
     return isinstance(e, Load) and e.array == s.array and e.indices == s.indices
 
 
 def _is_free(s: SetLocal | Store, e: Expr) -> bool:
-    """Whether `e` does not read what `s` sets."""
+    """True if `e` does not read the target of `s`."""
     if isinstance(s, SetLocal):
         return s.name not in locals_read(e)
     return all(x.array != s.array for x in loads(e))

@@ -1,8 +1,8 @@
-"""Counts what a run of a sequence on given arguments shows of its bodies, for a profile.
+"""Instrumented execution: counts the block executions and accesses of a sequence on given arguments, for a profile.
 
-`counting` makes a recording that counts while it runs; whoever runs recordings runs it, and `Counting.read` reads the counts.
-Calls that are timed come after others. So the counts of a task hold only where all that decides its way is after the call what it
-was before: then every later call goes the same way. Other counts are estimates.
+`counting` makes a recording with counters. Any executor of recordings runs it, and `Counting.read` reads the counts. Timed calls
+come after others. So the counts of a task hold only where all the values that decide its path are after the call as they were
+before: then every later call takes the same path. Other counts are estimates.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .as_kernels import recording_of, task_statements
 from .guarded_bodies import followed
 from .profile import LINE_BYTES, Profile, TaskProfile, Touched
 
-MOST_PLACES = 64  # in a task at which elements are counted: compilers take their time for each
+MOST_PLACES = 64  # counted accesses of a task: each costs compile time
 MOST_ELEMENTS = 1 << 24  # of an array: two numbers of 32 bits are kept for each
 _MIXING = ("bit_and", "bit_or", "bit_xor")
 _AT_ONCE = 1 << 20  # bytes that are compared
@@ -54,7 +54,7 @@ _SEEN, _DIRTY = "seen", "dirty"
 
 
 def is_open_question(task: Task) -> bool:
-    """Whether values decide how often something in a task runs, or what it touches; `task` is `followed`."""
+    """True if values decide how often something in a task runs, or which elements it accesses; `task` is `followed`."""
     return task.body is not None and (
         any(block.times is None for block in blocks_of(task.body.statements))
         or any(axis.plain is None for site in task.body.sites for axis in site.index)
@@ -62,7 +62,7 @@ def is_open_question(task: Task) -> bool:
 
 
 def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Arrays whose values say where a task goes, what it touches, and what it writes to the arrays of `into`."""
+    """Arrays whose values decide the path of a task, its accesses, and its writes to the arrays of `into`."""
     task = followed(task)
     if task.body is None:
         parts = [task.condition, *((task.value, task.finish) if task.target.array in into else ())]
@@ -94,8 +94,9 @@ def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
 
 
 def steering(task: Task, problem: Problem) -> frozenset[str]:
-    """Arrays that a call leaves for the next one and that say there where a task goes and what it touches, by themselves or by what
-    is made of them.
+    """Arrays that one call leaves for the next and that decide the path and the accesses of a task there.
+
+    They do so directly or by values computed from them.
     """
     found = deciding(task)
     grows = True
@@ -109,7 +110,7 @@ def steering(task: Task, problem: Problem) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Counting:
-    """A recording that counts, and what its counts are of."""
+    """A recording with counters, and the meaning of each counter."""
 
     problem: Problem
     recording: Recording
@@ -118,7 +119,7 @@ class Counting:
     n_counters: int
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What the recording needs beside the arrays of the sequence."""
+        """The recording's additional arrays, zeroed: counters and markers."""
         known = {a.name for a in self.problem.arrays}
         return {
             a.name: np.zeros(a.shape, a.dtype.numpy)
@@ -129,7 +130,7 @@ class Counting:
     def read(
         self, before: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]
     ) -> Profile:
-        """The profile, of what the arrays held before a run and hold after it."""
+        """The profile, from the contents of the arrays before and after a run."""
         counts = found[_COUNTS]
         made = []
         stays: dict[str, bool] = {}
@@ -144,7 +145,7 @@ class Counting:
             entered = tuple(float(counts[k]) / n for k in self.counters[task.name])
             steers = steering(task, self.problem)
             for name in steers - stays.keys():
-                # Floats that come back here may not where other rounding is right, too.
+                # Equal floats here may differ in a build with other, equally valid rounding.
                 is_exact = not self.problem.array(name).dtype.is_float
                 stays[name] = is_exact and _is_same(before[name], found[name])
             holds = all(stays[name] for name in steers)
@@ -152,7 +153,10 @@ class Counting:
         return Profile(tuple(made))
 
     def _surely(self, array: str, counts: Sequence[float]) -> Touched:
-        """What a run touches however the fields of trees lie: of those that may lie side by side no lines."""
+        """The accesses of a run that hold for every layout of the fields of trees.
+
+        Fields that may be laid out side by side count no lines.
+        """
         read, read_lines, written, written_lines = counts
         if any(array in x.arrays for x in self.problem.parts.leaves):
             read_lines = written_lines = 0.0
@@ -160,7 +164,7 @@ class Counting:
 
 
 def counting(problem: Problem) -> Counting | None:
-    """A recording of the problem's tasks that counts; None where values decide nothing that counts."""
+    """Returns a recording of the problem's tasks with counters; None where values decide nothing that counts."""
     made = _Made(problem)
     bodies = [
         made.task(task) if is_open_question(task) else task_statements(task)
@@ -181,7 +185,7 @@ def counting(problem: Problem) -> Counting | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a task surely touches an element: block and place of the statement, whether it is written, array and indices."""
+    """A must-execute access of a task: block and place of the statement, write or read, array and indices."""
 
     block: int
     place: int
@@ -200,7 +204,7 @@ class _Made:
 
     @property
     def marks(self) -> Iterator[ArrayParam]:
-        """For each array that is looked at, when an element or line was last touched."""
+        """Marker arrays of each counted array: the run that last accessed an element or line."""
         for a in self.marked.values():
             n = int(np.prod(a.shape, dtype=np.int64))
             n_lines = -(-n * a.dtype.size_bytes // LINE_BYTES)
@@ -229,9 +233,9 @@ class _Made:
         )
 
     def places(self, task: Task, found: tuple[Needed, ...]) -> list[_Place]:
-        """Where a task surely touches elements: the statement by its number, whether it writes, array and indices.
+        """The must-execute accesses of a task.
 
-        Of arrays with too many such places, or elements, none: what is read before it is written is known of all or of none.
+        Arrays with too many such accesses, or elements, are left out as a whole: reads before a write need all of them.
         """
         of: dict[str, list[_Place]] = {}
         assert task.body is not None
@@ -240,7 +244,7 @@ class _Made:
             is_mixed = isinstance(n.statement, SetLocal) and n.statement.name in mixed
             for array, indices, writes in touched_at(n) if not n.late and not is_mixed else ():
                 if array in self.problem.parts.structure:
-                    continue  # other ways to make lists, to activate, and other tables, look elsewhere
+                    continue  # variants of lists, activations and tables access other elements
                 of.setdefault(array, []).append(_Place(n.block, n.place, writes, array, indices))
         known_anyhow = wholly_known(task)
         left = MOST_PLACES
@@ -296,13 +300,13 @@ class _Writer:
         of_line = self.marking(x, "lines", line, first + 1, ())
         made = self.marking(x, "", at, first, (of_line,))
         n_shared = self.made.problem.parts.n_shared(x.array)
-        if n_shared:  # what inactive cells read is zero, which need not be read
+        if n_shared:  # elements that inactive cells share are zero, and need not be read
             own = Compare("ge", coerced(x.indices[-1], DType.i64), _const(n_shared))
             made = If(own, (made,), (), where)
         yield made
 
     def marking(self, x: _Place, unit: str, at: Expr, counter: int, more: tuple[Stmt, ...]) -> Stmt:
-        """Where an element or line was not yet touched in this run, it is counted and marked."""
+        """Statement that counts and marks an element or line at its first access in this run."""
         now, where = Local(_NOW, DType.i64), self.task.where
         mark = _mark(_DIRTY if x.writes else _SEEN, x.array, unit)
         held = coerced(Load(mark, (at,), DType.i32), DType.i64)
@@ -313,8 +317,9 @@ class _Writer:
 
 
 def _mixed(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Locals of which only bits are used, mixed with others: so a row of a leaf is read beyond its end (sparse/near.py), where
-    another way to read it may not look.
+    """Locals of which only bits are used, mixed with others.
+
+    Such code reads a row of a leaf beyond its end (sparse/neighbour_cells.py); another variant may not access these elements.
     """
     mixed, plain = set[str](), set[str]()
     for s in nested_statements(body):
@@ -327,7 +332,7 @@ def _mixed(body: tuple[Stmt, ...]) -> frozenset[str]:
 
 
 def _is_same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays hold the same bits."""
+    """True if two arrays hold the same bits."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     parts = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)]

@@ -1,4 +1,7 @@
-"""Truth values that loops find out: whether some element is so, or all of them are. They are reduced as the numbers 0 and 1."""
+"""Boolean reductions: loops that set a flag if any element, or only if all elements, satisfy a condition.
+
+They are reduced as the numbers 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _TRUTHS: dict[str, BinaryOp] = {number: truth for truth, number in _NUMBERS.item
 
 
 def joined_flags(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with `if c: found = True` as `found = found or c`, and `if c: every = False` as `every = every and not c`."""
+    """Rewrites `if c: found = True` to `found = found or c`, and `if c: every = False` to `every = every and not c`."""
     made: list[Stmt] = []
     for s in body:
         flags = _flags(s) if isinstance(s, If) else []
@@ -27,7 +30,7 @@ def joined_flags(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _flags(s: If) -> list[SetLocal]:
-    """What a branch alone sets to a constant, and neither its condition nor anything else in it names."""
+    """Assignments of boolean constants in a branch to locals that neither its condition nor its other statements name."""
     if s.orelse:
         return []
     named: list[str] = [*locals_read(s.condition)]
@@ -46,17 +49,17 @@ def _joined(flag: SetLocal, s: If) -> SetLocal:
 
 
 def as_number(e: Binary) -> Binary:
-    """`a or b` as the reduction that it is of numbers; anything else as it is."""
+    """`a or b` and `a and b` as reductions of numbers (max, min); any other expression unchanged."""
     return replace(e, op=_NUMBERS[e.op]) if e.op in _NUMBERS else e
 
 
 def both(op: ReduceOp, a: Expr, b: Expr) -> Expr:
-    """`a op b`, of numbers or of truth values."""
+    """Returns `a op b`, of numbers or of booleans."""
     return Binary(_TRUTHS[op] if a.dtype is DType.bool_ else op, a, b, a.dtype)
 
 
 def where(op: ReduceOp, condition: Expr, value: Expr) -> Expr:
-    """A truth value where a condition holds, elsewhere one that changes nothing when it is reduced by `op`."""
+    """`value` where a condition holds, elsewhere the neutral element of `op`; both are booleans."""
     if op == "max":
         return Binary("and", condition, value, DType.bool_)
     return Binary("or", negated(condition), value, DType.bool_)

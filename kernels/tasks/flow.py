@@ -1,4 +1,4 @@
-"""What of a sequence flows into what, by name and in no order of time: what steers it, what feeds itself, and how exact it is."""
+"""Data flow between arrays and scalars of a sequence, by name and without order: control, feedback and precision."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from ..ir.walk import walk
 from ..language.record import Call, Recording
 
 Name = str
-"""Of an array or scalar of the sequence, or, with the number of the call before it, of a local."""
+"""Name of an array or scalar of the sequence, or of a local, prefixed with the number of its call."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Names of arrays and scalars of the sequence.
+    """Names of arrays and scalars of the sequence, by their influence.
 
-    `steering`: what reaches a branch, an index, the length of a loop, a divisor, or a function that is not defined everywhere.
-    `placing`: what of that decides by its exact value: an index, a length, a float that becomes an integer.
-    `ending`: what decides whether a `while` ends or an assertion holds.
-    `sensitive`: arrays that flow back into themselves other than by sums, or come from a division: an error may grow there
-    with each step, and the sizes of their summands say nothing. `coarsest`: the type in which the least exact of what an
-    array is computed from is held; arrays that have nothing of floating point are not in it.
+    `steering`: names that flow into a branch, an index, the length of a loop, a divisor, or a function not defined everywhere.
+    `placing`: names among them that decide by their exact value: an index, a length, a float that becomes an integer.
+    `ending`: names that decide whether a `while` ends or an assertion holds.
+    `sensitive`: arrays that flow back into themselves other than by sums, or come from a division. An error may grow there with
+    each step, and the sizes of their summands do not bound it.
+    `coarsest`: the least exact type among the values from which an array is computed. Arrays without floating point are left out.
     """
 
     steering: frozenset[Name]
@@ -57,7 +57,7 @@ class Flow:
 
 
 def flow_of(recording: Recording) -> Flow:
-    """The flow of all calls together."""
+    """The data flow of all calls together."""
     graph = _Graph()
     for number, call in enumerate(recording.calls):
         _Reader(graph, call, number).block(call.ir.body, frozenset())
@@ -90,14 +90,14 @@ class _Graph:
     steering: set[Name] = field(default_factory=set)
     placing: set[Name] = field(default_factory=set)
     ending: set[Name] = field(default_factory=set)
-    divided: set[Name] = field(default_factory=set)  # what holds a quotient
+    divided: set[Name] = field(default_factory=set)  # names that hold a quotient
 
     def behind(self, name: Name) -> set[Name]:
-        """Everything that flows into it; itself only where it flows back."""
+        """All names that flow into `name`; itself only where it flows back."""
         return self.all_behind(self.sources.get(name, ()))
 
     def all_behind(self, names: Iterable[Name]) -> set[Name]:
-        """These, and everything that flows into them."""
+        """These names, and all names that flow into them."""
         found: set[Name] = set()
         left = list(names)
         while left:
@@ -115,7 +115,7 @@ class _Reader:
     number: int
 
     def block(self, body: tuple[Stmt, ...], around: frozenset[Name]) -> None:
-        """`around` is what the conditions and lengths around the statements depend on."""
+        """Adds the flow of statements. `around`: names on which the conditions and lengths around them depend."""
         for s in body:
             match s:
                 case For(extent=extent, body=inner):
@@ -206,6 +206,6 @@ class _Reader:
         return self.call.arrays[[p.name for p in self.call.ir.arrays].index(name)]
 
     def _scalar(self, name: str) -> Iterator[Name]:
-        """The scalars of the sequence in what is given for one of the kernel."""
+        """The scalars of the sequence in the argument for a scalar of the kernel."""
         x = self.call.scalars[[p.name for p in self.call.ir.scalars].index(name)]
         yield from (e.name for e in walk(x) if isinstance(e, Param))

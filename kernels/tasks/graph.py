@@ -36,9 +36,8 @@ class Node:
 class Edge:
     """Task `sink` comes after task `source` because of `version` of `state`.
 
-    flow: the sink reads the version that the source wrote. anti: the sink replaces the version
-    that the source read. output: the sink replaces the version that the source wrote and nobody
-    read.
+    flow: the sink reads the version that the source wrote. anti: the sink replaces the version that the source read. output: the
+    sink replaces the version that the source wrote, without a read between.
     """
 
     source: int
@@ -50,11 +49,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class StateFlowGraph:
-    """`nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task,
-    state, version), sorted.
+    """State-flow graph: `nodes` by task index, `edges` sorted; `read_versions` and `written_versions` hold (task, state, version),
+    sorted.
 
-    Version 0 of a state is what it held before the sequence. What `repeats` has several steps: versions are
-    those of its first one, and `carried` are flows of values to the next.
+    Version 0 of a state are its contents before the sequence. Tasks in `repeats` run several iterations: versions are those of the
+    first one, and `carried` are flows of values to the next.
     """
 
     nodes: tuple[Node, ...]
@@ -84,7 +83,7 @@ def build_graph(problem: Problem) -> StateFlowGraph:
 
 
 def connect(nodes: Iterable[Node]) -> StateFlowGraph:
-    """The graph of `nodes` executed in the order given."""
+    """Returns the graph of `nodes` executed in the order given."""
     version: dict[State, int] = {}
     owner: dict[State, int] = {}
     readers: dict[State, list[int]] = {}

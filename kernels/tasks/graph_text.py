@@ -1,8 +1,8 @@
-"""The state-flow graph as a picture: text for Graphviz (dot) and for Mermaid.
+"""Drawing of the state-flow graph: text for Graphviz (dot) and for Mermaid.
 
-Tasks are boxes. Arrays that live outside the sequence are ellipses: before it at the tasks that read what they held, behind it at
-the task that wrote them last. A line is a flow of values. A dashed one says that a task must wait for a reader (anti), a dotted one
-for a writer (output).
+Tasks are boxes. Arrays that live outside the sequence are ellipses: before it at the tasks that read their old contents, behind it
+at their last writer. A line is a flow of values. A dashed line orders a writer after a reader (anti), a dotted one after a writer
+(output).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MERMAID_ARROWS = {"flow": "-->", "anti": "-.->", "output": "-.->"}
 
 @dataclass(frozen=True)
 class _Line:
-    """From node to node, by their names in the text."""
+    """An edge between two nodes, by their names in the text."""
 
     source: str
     sink: str
@@ -40,7 +40,7 @@ def dot_text(graph: StateFlowGraph, name: str, temporaries: frozenset[str] = fro
 
 
 def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset()) -> str:
-    """A Mermaid flowchart, which GitHub and GitLab draw in Markdown; `temporaries` as of `dot_text`."""
+    """A Mermaid flowchart, which GitHub and GitLab draw in Markdown; `temporaries` are those of `dot_text`."""
     lines = ["flowchart TB"]
     lines += [f"  t{n.task}[{_entities(n.name)}]" for n in graph.nodes]
     lines += [f"  {key}([{_entities(_name(state))}])" for key, state in _ends(graph, temporaries)]
@@ -51,7 +51,7 @@ def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset(
 
 
 def _outside(graph: StateFlowGraph, temporaries: frozenset[str]) -> tuple[list[State], list[State]]:
-    """States that are read as they were before the sequence, and those that it leaves changed."""
+    """States with reads of their contents before the sequence, and states that the sequence leaves changed."""
     read = {s for _, s, version in graph.read_versions if version == 0}
     written = {s for _, s, _ in graph.written_versions}
     inner, outer = (sorted(s for s in x if s.name not in temporaries) for x in (read, written))
@@ -91,6 +91,6 @@ def _quoted(text: str) -> str:
 
 
 def _entities(text: str) -> str:
-    """In quotes, with what Mermaid would take for syntax as entities."""
+    """Quoted text, with Mermaid's syntax characters as entities."""
     escaped = text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
     return f'"{escaped.replace(">", "#gt;")}"'

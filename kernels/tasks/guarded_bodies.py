@@ -1,5 +1,6 @@
-"""Tasks whose assignment depends on values, as tasks with a body: counts and bounds follow statements, and an assignment over a
-band says nothing of how often its branch is taken.
+"""Conversion of data-dependent assignments to tasks with a body.
+
+Execution counts and bounds follow statements. An assignment over a band does not tell how often its branch is taken.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from .as_kernels import stored_by
 
 
 def is_decided_by_values(task: Task) -> bool:
-    """Whether values of arrays say in which iterations a task assigns."""
+    """True if values of arrays decide in which iterations a task assigns."""
     return task.is_guarded and bool(task.guard.data)
 
 
-@lru_cache(maxsize=256)  # asked for each array of a task
+@lru_cache(maxsize=256)  # called for each array of a task
 def followed(task: Task) -> Task:
-    """The task with its statements as a body where values decide whether it assigns, and any other as it is."""
+    """Returns the task with its statements as a body if values decide whether it assigns; any other task unchanged."""
     if not is_decided_by_values(task):
         return task
     reason = Reason(Closure.BRANCH, "a condition on values", task.where)

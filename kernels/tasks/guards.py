@@ -1,5 +1,6 @@
-"""Conditions around assignments: a branch becomes guarded assignments, each of which happens where its conditions hold
-(if-conversion; Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence", 1983).
+"""If-conversion: a branch becomes guarded assignments, each of which happens only where its conditions hold.
+
+Method: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence", 1983.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _NEGATED: dict[CompareOp, CompareOp] = {
 
 
 def negated(e: Expr) -> Expr:
-    """`not e`."""
+    """Returns `not e`, simplified."""
     match e:
         case Unary(op="not", x=x):
             return x
-        case Compare(op=op, a=a) if not a.dtype.is_float:  # of floats both may be false
+        case Compare(op=op, a=a) if not a.dtype.is_float:  # with NaN both may be false
             return replace(e, op=_NEGATED[op])
     return Unary("not", e, DType.bool_)
 
 
 def conjuncts(e: Expr) -> Conditions:
-    """Conditions that hold together exactly where `e` does."""
+    """Conditions whose conjunction is equivalent to `e`."""
     match e:
         case Binary(op="and", a=a, b=b):
             return (*conjuncts(a), *conjuncts(b))
@@ -52,7 +53,7 @@ def conjuncts(e: Expr) -> Conditions:
 
 
 def conjunction(conditions: Conditions) -> Expr | None:
-    """One condition for all; None for none."""
+    """The conjunction of all conditions; None if there are none."""
     found: Expr | None = None
     for e in conditions:
         found = e if found is None else Binary("and", found, e, DType.bool_)
@@ -61,19 +62,20 @@ def conjunction(conditions: Conditions) -> Expr | None:
 
 @lru_cache(maxsize=1 << 12)
 def guard_of(conditions: Conditions, loops: tuple[Loop, ...]) -> Guard:
-    """The iterations of `loops` in which all conditions hold."""
+    """The guard of the iterations of `loops` in which all conditions hold."""
     e = conjunction(conditions)
     return ALWAYS if e is None else guard_where(e, loops)
 
 
 def are_opposite(a: Expr, b: Expr) -> bool:
-    """Whether just one of two conditions holds."""
+    """True if exactly one of two conditions holds."""
     return negated(a) == b or negated(b) == a
 
 
 def either(first: Conditions, a: Expr, second: Conditions, b: Expr) -> tuple[Conditions, Expr]:
-    """What an element gets that is assigned `a` where the first conditions hold and then `b` where the second do: under which
-    conditions, and which value.
+    """Conditions and value of one assignment that replaces two to the same element.
+
+    The first assigns `a` where the first conditions hold, then the second `b` where the second do.
     """
     n = 0
     while n < min(len(first), len(second)) and first[n] == second[n]:
@@ -91,7 +93,7 @@ def either(first: Conditions, a: Expr, second: Conditions, b: Expr) -> tuple[Con
 def box_of(
     loops: Sequence[Loop], conditions: Conditions
 ) -> tuple[dict[str, tuple[int, int]], Conditions]:
-    """The bounds (low <= index < high) that conditions put on single loops, and the conditions that say something else."""
+    """The bounds (low <= index < high) that conditions put on single loops, and the remaining conditions."""
     bounds = {loop.name: (0, loop.extent) for loop in loops}
     rest: list[Expr] = []
     for e in conditions:

@@ -1,6 +1,4 @@
-"""Clean-up between the tasks of a sequence: initialisers join their reductions, temporaries nobody
-reads go.
-"""
+"""Clean-up between the tasks of a sequence: initialisers join their reductions, dead temporaries are removed."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ from .non_affine import with_fixed_order
 
 
 def absorb_initialisers(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Replace the old value that a reduction's finish reads by what an earlier map task would have
-    put there.
-    """
+    """Replaces the old value that a reduction's finish reads by the value of the map task that initialises it."""
     work = list(tasks)
     k = 0
     while k < len(work):
@@ -77,9 +73,7 @@ def _initialiser(tasks: list[Task], k: int) -> tuple[int, Expr] | None:
 
 
 def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
-    """Loops of `init` as indices of `task` under which both targets are one index map over one
-    domain; None if there is no such map.
-    """
+    """Loops of `init` as indices of `task` under which both targets are one index map over one domain; None if there is none."""
     old, new = extents(init), extents(task)
     steps = {loop.name for loop in init.steps}
     names: dict[str, Expr] = {x.name: Const(0, DType.i64) for x in init.loops if x.extent == 1}
@@ -104,7 +98,7 @@ def _same_elements(init: Task, task: Task) -> dict[str, Expr] | None:
 
 
 def _with_old_value(task: Task, value: Expr) -> Task:
-    """`task` with the loads of its own target in `finish` replaced."""
+    """Returns `task` with the loads of its own target in `finish` replaced by `value`."""
     assert task.finish is not None
     return replace(task, finish=_replaced(task.finish, task.target.array, value))
 
@@ -119,8 +113,9 @@ def _replaced(e: Expr, array: str, value: Expr) -> Expr:
 
 
 def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tuple[Task, ...]:
-    """Reductions of kernels without fast_math that start from an old value become bodies: the
-    first update must meet it first.
+    """Turns reductions of kernels without fast_math that start from an old value into bodies.
+
+    The first update must be added to the old value first.
     """
 
     def fixed(task: Task) -> Task:
@@ -136,9 +131,7 @@ def fix_orders(tasks: tuple[Task, ...], arrays: Mapping[str, ArrayParam]) -> tup
 
 
 def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> tuple[Task, ...]:
-    """Temporaries start as zeros: put a task that says so before the first use of any that may be
-    read before it is written.
-    """
+    """Adds a task that zeroes a temporary before its first use if it may be read before it is written."""
     work = list(tasks)
     for temp in temps:
         touching = [
@@ -176,13 +169,13 @@ def _zero_task(temp: ArrayParam) -> Task:
 def drop_dead(
     tasks: tuple[Task, ...], known: Mapping[str, ArrayParam], temps: Collection[str]
 ) -> tuple[Task, ...]:
-    """Drop tasks of which nobody sees what they write: no later task reads it, and it is written over or lies in a temporary.
+    """Removes dead tasks: no later task reads their results, which are overwritten or lie in a temporary.
 
     Tasks of a repeat that run before it in a step are later, too: in the next step.
     """
     kept = list(tasks)
     n_before = -1
-    while len(kept) != n_before:  # what a later step alone read is read no more
+    while len(kept) != n_before:  # removing a reader may make its source dead
         n_before = len(kept)
         for k in reversed(range(n_before)):
             if not _is_needed(kept, k, known, temps):
@@ -198,7 +191,7 @@ def _is_needed(
         return False
     others = [t for t in tasks if t is not tasks[k]]
     for array in (x for x in written if x in temps):
-        # What reads it may do so in no iteration, and names it all the same.
+        # A reader may run in no iteration, but its text still names the array.
         is_read = any(array in arrays_read(t) for t in others)
         if is_read and not any(array in arrays_written(t) for t in others):
             return True
@@ -210,14 +203,14 @@ def _is_needed(
 
 
 def _writes_nothing(task: Task) -> bool:
-    """Whether the conditions of an assignment hold in no iteration."""
+    """True if the conditions of an assignment hold in no iteration."""
     if not task.is_guarded:
         return False
     return all(apart(x, x) for _, x, _ in effects(task).writes)
 
 
 def _ways_on(tasks: list[Task], k: int) -> Iterator[list[Task]]:
-    """What may run behind task k, the last first: of each repeat around it another step, or none."""
+    """Possible sequences of tasks after task k, in reverse order: each time loop (repeat) around it may run once more or not."""
     around = [r for r in repeats_of([t.repeats for t in tasks]) if k in r.members]
     for again in product((False, True), repeat=len(around)):
         at, later = k + 1, list[Task]()
@@ -235,7 +228,7 @@ def _is_seen(
     known: Mapping[str, ArrayParam],
     temps: Collection[str],
 ) -> bool:
-    """Whether what the task writes of `array` is read by one of `later` (the last one first) or outlives the sequence."""
+    """True if the task's writes to `array` are live: one of `later` (in reverse order) reads them, or they outlive the sequence."""
     shape = known[array].shape
     written = written_region(task, array, shape)
     state = State("value", array)
@@ -250,7 +243,7 @@ def _is_seen(
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):
             return False
-        # What lies elsewhere in another step covers nothing: `other` may run in a later one.
+        # Writes whose place depends on the step cover nothing: `other` may run in a later step.
         sure = [x for s, x, overwrites in effects(other).writes if s == state and overwrites]
         whole = [x for x in sure if not x.moves]
         if all(any(covers(x, a, shape) for x in whole) for a in writes):

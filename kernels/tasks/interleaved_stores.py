@@ -1,4 +1,4 @@
-"""Stores in turn to elements next to one another, as to the colours of a pixel: apart, each goes through all of the memory."""
+"""Interleaved stores to adjacent elements, such as the colours of a pixel. In separate loops each goes through all the memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..ir.task import Task
 
 
 def in_turn(tasks: Sequence[Task]) -> Reason | None:
-    """Why the tasks of a nest are better the statements of one; None where they are not.
+    """Reason to keep the tasks of a nest as statements of one loop (interleaved stores); None if there is none.
 
-    Two of them store to elements next to one another along which no loop goes: vectors of iterations of one alone have gaps.
+    Two of them store to adjacent elements along which no loop runs: vectors of iterations of one alone have gaps.
     """
     if any(loop.is_reduction for t in tasks for loop in t.loops):
         return None

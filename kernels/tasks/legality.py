@@ -1,10 +1,8 @@
-"""Loop distribution, second half: when the flat statements of a nest may run one after the other,
-each over all its loops.
+"""Loop distribution, second half: tests if the flat statements of a nest may run one after the other, each over all its loops.
 
-Legal when no instance of a later statement must run before an instance of an earlier one: for
-every conflicting pair the iteration of the earlier statement is not after that of the later one on
-their shared loops, and a statement conflicts with itself only within one iteration, recognised
-reductions aside (Kennedy and Allen's distribution theorem without cycles).
+Legal when no instance of a later statement must run before an instance of an earlier one: for every conflicting pair the iteration
+of the earlier statement is not after that of the later one on their shared loops. A statement conflicts with itself only within one
+iteration, recognised reductions aside (Kennedy and Allen's distribution theorem without cycles).
 """
 
 from __future__ import annotations
@@ -74,8 +72,9 @@ def uses_of(s: Flat) -> tuple[Use, ...]:
 
 
 def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
-    """The loads of an expression that a statement evaluates, and where their values are wanted: of what is added to a sum in some
-    iterations the others may read what they like.
+    """The loads of an expression of a statement, each with the conditions under which its value is used.
+
+    A term of a sum that is added in some iterations only may load any value in the others.
     """
     match e:
         case Select(condition, a, b) if isinstance(s, Reduce):
@@ -91,7 +90,7 @@ def _wanted_loads(e: Expr, s: Flat) -> Iterator[tuple[Load, Conditions]]:
 
 
 def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
-    """Raises NotStructuredError where the flat statements may not be distributed."""
+    """Raises NotStructuredError if the flat statements may not be distributed."""
     uses = [uses_of(s) for s in flat]
     for first, earlier in enumerate(uses):
         for second in range(first + 1, len(uses)):
@@ -135,12 +134,12 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
 
 
 def carried(read: Use, write: Use, path: Path) -> bool:
-    """Whether two iterations that differ on the shared loops `path` may touch one element."""
+    """True if two iterations that differ on the shared loops `path` may access one element."""
     return meet_in(read.elements, write.elements, path)
 
 
 def reduction_loops(s: Assign) -> Path:
-    """Loops of an update that its target does not name: the ones reduced over."""
+    """Reduction loops of an update: the loops that its target does not name."""
     if s.op is None:
         return ()
     named = {name for axis in affine_axes(s.indices) for name, _ in axis.terms}
@@ -155,11 +154,9 @@ def _shared(a: Path, b: Path) -> Path:
 
 
 def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozenset[str]) -> bool:
-    """Whether moving a read from statement `start` to statement `use` may pass a write of
-    `arrays`.
+    """True if moving a read from statement `start` to statement `use` may pass a write of `arrays`.
 
-    Counts the statements between, and all of the loops that hold the use but not the start: they
-    come round again.
+    Counts the statements between, and all statements of the loops around the use but not the start: they run again.
     """
     at, to = full_path(flat[start]), full_path(flat[use])
     if isinstance(flat[start], Reduce):

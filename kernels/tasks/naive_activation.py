@@ -1,6 +1,6 @@
-"""Recordings as references run them: kernels on sparse fields make cells active wherever they write.
+"""Reference recordings: kernels on sparse fields activate cells at each write, without hoisted activation.
 
-What kernels that are called by themselves leave out, and candidates with them, is so compared with what they leave it out of.
+So standalone kernels and candidates, which hoist activations, are compared with kernels that do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..sparse.recorded import layouts_of
 
 
 def cell_by_cell(recording: Recording) -> Recording:
-    """The recording, with the activations that are made once an element in each of its cells."""
+    """Returns the recording with the hoisted activations made in each cell instead."""
     known: dict[tuple[int, tuple[str, ...]], Call] = {}  # references compile equal kernels once
     made = []
     for call in recording.calls:
@@ -38,5 +38,5 @@ def _cell_by_cell(call: Call, recording: Recording) -> Call:
     arrays = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     arrays |= {n: of_tree[t][key] for n, t, key in lowered.sections if key in of_tree[t]}
     if any(p.name not in arrays for p in lowered.ir.arrays):
-        return call  # it looks at what nothing else of the sequence touches
+        return call  # it accesses a section that the rest of the sequence does not use
     return replace(call, ir=lowered.ir, arrays=tuple(arrays[p.name] for p in lowered.ir.arrays))

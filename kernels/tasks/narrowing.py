@@ -1,8 +1,7 @@
-"""Arithmetic of structured tasks in 16 bits where none of its numbers needs more, so that twice as many are in a vector.
+"""Bitwidth narrowing: arithmetic of structured tasks in 16 bits if all its numbers fit, so that vectors hold twice as many.
 
-Pixels are added up in a type that is surely wide enough, i32 or that of a literal. What they are decides how wide it has to be:
-nine bytes are a number of 12 bits (Stephenson, Babb and Amarasinghe, "Bitwidth analysis with application to silicon compilation",
-2000).
+Pixels are added up in a wide type, i32 or that of a literal. Their ranges decide the necessary width: nine bytes are a number of 12
+bits (Stephenson, Babb and Amarasinghe, "Bitwidth analysis with application to silicon compilation", 2000).
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from ..ir.walk import children, rebuild
 
 _NARROW = (DType.i16, DType.u16)
 _BITS = 16
-# Their results in 16 bits are those in more, where these fit: what they are of has to fit as well.
+# Operators whose 16-bit result is exact if the result and the operands fit.
 _BINARY = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "bit_and", "bit_or", "bit_xor")
 _SHIFTS = ("shl", "shr")
 
 
 def narrowed_task(task: Task) -> Task:
-    """The task with its arithmetic in fewer bits, where more of it then fits into a vector."""
+    """Returns the task with its arithmetic in fewer bits if more elements then fit into a vector; else unchanged."""
     if task.dtype.size_bytes >= 4 or task.value is None:
         return task
     narrow = replace(
@@ -35,7 +34,7 @@ def narrowed_task(task: Task) -> Task:
 
 
 def narrowed(e: Expr) -> Expr:
-    """An expression of the same type and value, whose parts are computed in 16 bits where all that they are made of fits."""
+    """An expression of the same type and value, with the parts in 16 bits whose operands all fit."""
     if isinstance(e, Load):
         return e
     if isinstance(e, Compare) and e.a.dtype.is_integer:
@@ -51,7 +50,7 @@ def narrowed(e: Expr) -> Expr:
 
 
 def _within(e: Expr, dtype: DType) -> Expr | None:
-    """The value of an integer expression, computed in a type of 16 bits; None where some number of it does not fit."""
+    """The value of an integer expression, computed in a type of 16 bits; None if some number in it does not fit."""
     least, most = dtype.range
     low, high = range_of(e)
     if low < least or high > most:

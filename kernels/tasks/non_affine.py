@@ -1,6 +1,4 @@
-"""Closed tasks: statements kept whole under their outermost loop, of which bound and search know nothing; and what of a problem
-is closed, for people.
-"""
+"""Non-affine (closed) tasks: statements without affine normal form, kept whole under their outermost loop; and their report."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ from .parts import TreeLoop
 from .scalar_replacement import summed
 
 _NAMED = 3  # reasons in a sentence
-# How often something was printed: as an array that each print updates, it keeps what prints in order.
+# The number of prints. Each print updates this array, so dependences preserve their order.
 PRINTED = ArrayParam("print.count", DType.i64, (1,))
 
 
@@ -58,10 +56,10 @@ def closed_task(
     serial: bool = False,
     steps: tuple[Loop, ...] = (),
 ) -> Task | None:
-    """One task for `body`, inside of these steps of repeats: parallel over its outermost loop where it is one loop and it is known
-    how long it can be, else serial.
+    """Returns one non-affine task for `body`, inside of the time loops `steps`; None where nothing is written or printed.
 
-    None where nothing is written or printed. Loops of `body` are uniquely named (`i@3`).
+    It is parallel over its outermost loop if that is a single loop with a known bound of its length, else serial. Loops of `body`
+    are uniquely named (`i@3`).
     """
     body = _counting_prints(_plain(body))
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
@@ -93,7 +91,7 @@ def closed_task(
 def with_trees(
     task: Task, found: TreeLoop, whole: Stmt | None, arrays: Mapping[str, ArrayParam]
 ) -> Task:
-    """A loop on sparse fields with what is known of it; `whole`: the same with all of its activations, in each iteration."""
+    """Adds the facts on a loop on sparse fields to its task. `whole`: the loop with all its activations, in each iteration."""
     body = task.body
     if body is None or not task.loops:
         return task
@@ -110,7 +108,7 @@ def with_trees(
 
 
 def with_known_arrays(task: Task, known: set[str]) -> Task:
-    """The task with those forms of its body that touch no other arrays."""
+    """Returns the task with only those variants of its body that access no other arrays."""
     body = task.body
     if body is None or not body.trees.others:
         return task
@@ -123,7 +121,7 @@ def with_known_arrays(task: Task, known: set[str]) -> Task:
 
 
 def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam]) -> Body | None:
-    """A nest under the loops of a task, of which it has others of the same lengths; None where it has not."""
+    """A loop nest as a body under the loops of a task; None unless it has loops of the same lengths."""
     for loop in task.loops:
         s = body[0] if len(body) == 1 else None
         if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
@@ -143,7 +141,7 @@ def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam])
 def _nest(
     loops: tuple[Loop, ...], body: tuple[Stmt, ...], reason: Reason, steps: tuple[Loop, ...]
 ) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
-    """The loops of a perfect nest as far as no two of their iterations meet in an element that one of them writes."""
+    """The outer loops of a perfect nest without conflicts between their iterations, and the remaining body."""
     while len(body) == 1 and isinstance(body[0], For) and all(x.is_known for x in loops):
         extent = constant_extent(body[0].extent)
         if not extent:
@@ -159,8 +157,9 @@ def _nest(
 def _known_loop(
     s: For, arrays: Mapping[str, ArrayParam], reason: Reason, steps: tuple[Loop, ...]
 ) -> tuple[Loop, tuple[Stmt, ...]] | None:
-    """A loop of constant extent with its statements. Where only a run knows its length it is one as long as it can be, whose
-    iterations look whether they are wanted; None where it is not known how long it can be.
+    """A loop with its statements as a loop of constant extent; None if its length has no known bound.
+
+    If only a run determines the length, the loop has the largest possible one, and each iteration tests if it is needed.
     """
     extent = constant_extent(s.extent)
     if extent is not None:
@@ -180,7 +179,7 @@ def _known_loop(
 
 
 def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
-    """How long a loop is in that step in which it is longest; None where others than steps decide."""
+    """The largest extent of a loop over all steps of the time loops; None if it depends on other values."""
     extent = to_affine(unclamped(s.extent))
     lengths = {loop.name: loop.extent for loop in steps}
     if extent is None or any(name not in lengths for name, _ in extent.terms):
@@ -189,7 +188,7 @@ def _most_of_steps(s: For, steps: tuple[Loop, ...]) -> int | None:
 
 
 def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with an update of PRINTED behind each print."""
+    """Returns `body` with an update of PRINTED behind each print."""
     made: list[Stmt] = []
     for s in body:
         if isinstance(s, Print):
@@ -201,7 +200,7 @@ def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The user's loop names again, numbered where the body repeats one."""
+    """Restores the user's loop names, numbered where the body repeats one."""
     names: dict[str, Expr] = {}
     used: set[str] = set()
     for s in nested_statements(body):
@@ -218,7 +217,7 @@ def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
-    """A structured `target op= value` as a closed task that keeps the order of its updates."""
+    """Returns a structured `target op= value` as a non-affine task that preserves the order of its updates."""
     assert task.op is not None
     assert task.value is not None
     assert isinstance(task.finish, Binary)
@@ -227,7 +226,7 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
     body: tuple[Stmt, ...] = (Update(own.array, own.indices, task.op, task.value, task.where),)
     for loop in reversed(task.loops):
         body = (For(loop.name, Const(loop.extent, DType.i64), body, task.where),)
-    serial = task.loops[0].is_reduction  # the iterations of the outermost loop meet
+    serial = task.loops[0].is_reduction  # iterations of the outermost loop conflict
     text = f"the updates of {own.array} in their order (fast_math=False)"
     reason = Reason(Closure.ORDER, text, task.where)
     made = closed_task(body, task.kernel, arrays, False, reason, serial=serial, steps=task.repeats)
@@ -240,7 +239,7 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
 
 @dataclass(frozen=True)
 class ClosedTask:
-    """A task of a problem that is not opened, and why."""
+    """Non-affine (closed) task of a problem, and the reason."""
 
     task: str
     reason: Reason
@@ -254,7 +253,7 @@ class ClosedTask:
 
 @dataclass(frozen=True)
 class Closed:
-    """The tasks of a problem that are not opened; false where all are open."""
+    """The non-affine (closed) tasks of a problem; false if there are none."""
 
     tasks: tuple[ClosedTask, ...]
     n_tasks: int  # of the whole problem
@@ -275,7 +274,7 @@ class Closed:
 
 
 def counted_text(is_profiled: bool) -> str:
-    """What bounds count of closed tasks."""
+    """Description of the costs that bounds count for non-affine tasks."""
     if is_profiled:
         return "what their bodies surely do for this input"
     return "what their bodies surely do for any input"
@@ -285,6 +284,6 @@ NOTHING_CLOSED = Closed((), 0)
 
 
 def closed_tasks(problem: Problem) -> Closed:
-    """What of a problem is not opened, in program order."""
+    """The non-affine tasks of a problem, in program order."""
     found = tuple(ClosedTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
     return Closed(found, len(problem.tasks))

@@ -1,5 +1,7 @@
-"""What of a recorded call becomes tasks. Of a kernel on sparse fields: the settling of its pools, what lists it makes, its loops,
-without what earlier calls of the sequence make needless.
+"""Pieces of a recorded call that become tasks.
+
+For a kernel on sparse fields: the reclaiming of its pools, the generation of its lists, and its loops. Activations and lists that
+earlier calls of the sequence make redundant are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TakenList:
-    """A list that a loop of a call takes, by its array; `is_right`: the list of an earlier loop is surely right."""
+    """A list that a loop of a call uses, by its array. `is_right`: the list of an earlier loop is still valid."""
 
     array: str
     has_flag: bool
@@ -36,8 +38,10 @@ class TakenList:
 
 @dataclass(frozen=True)
 class TreeLoop:
-    """A loop on sparse fields. `whole`: the same with all of its activations, where some are needless and left out, or (`is_once`)
-    are made once an element; `apart` and `shared` are those of OnTrees, as arrays of the sequence.
+    """A loop on sparse fields.
+
+    `whole`: the same loop with all of its activations, where redundant ones are left out or (`is_once`) hoisted out of the leaf.
+    `apart` and `shared` are those of OnTrees, as arrays of the sequence.
     """
 
     activates: bool
@@ -49,8 +53,9 @@ class TreeLoop:
 
 @dataclass(frozen=True)
 class TiledForm:
-    """What a call has in the place of `Parts.body` where a loop reads these windows out of tiles: of each the number of the loop,
-    the array of the field, and what a tile of it is.
+    """Variant of `Parts.body` in which a loop reads these windows out of tiles.
+
+    Each window has the number of the loop, the array of the field, and the tile.
     """
 
     windows: tuple[tuple[int, str, TileSite], ...]
@@ -61,7 +66,8 @@ class TiledForm:
 class Parts:
     """A call, with the kernel that it runs here and the sequence's array for each of its arrays.
 
-    `lists`, in the order in which loops take them: those that may be old are made in `body`. `loops`: of loops of `body`, by place.
+    `lists`, in the order in which loops use them: `body` makes those that may be out of date. `loops`: of loops of `body`, by
+    place.
     """
 
     call: Call
@@ -75,7 +81,7 @@ class Parts:
 
 
 def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
-    """The parts of a call; `facts` are then those behind it."""
+    """The pieces of a call. Updates `facts` to those after the call."""
     arrays = {p.name: name for p, name in zip(call.ir.arrays, call.arrays, strict=True)}
     logical = call.logical
     if logical is None:
@@ -126,7 +132,7 @@ def parts_of(call: Call, recording: Recording, facts: Facts) -> Parts:
 def _once(
     logical: Logical, layouts: Mapping[str, Layout], demoted: frozenset[int]
 ) -> frozenset[int]:
-    """The activations that are made once an element, in loops that need all of theirs."""
+    """The hoisted activations, in loops that need all of their activations."""
     trees = {name: layout.tree for name, layout in layouts.items()}
     fewer = tops_of(logical.ir, demoted)
     found = once_a_leaf(logical.ir, trees).items()
@@ -136,7 +142,7 @@ def _once(
 def _loops(
     logical: Logical, lowered: Lowered, layouts: Mapping[str, Layout], arrays: Mapping[str, str]
 ) -> Iterator[tuple[int, TreeLoop]]:
-    """The loops of a kernel by their places in what it was lowered to."""
+    """The loops of a kernel by their places in its lowered body."""
     trees = {name: layout.tree for name, layout in layouts.items()}
     of_tree = {(tree, key): arrays[name] for name, tree, key in lowered.sections}
     numbers = logical.numbers
@@ -158,7 +164,7 @@ def _loops(
 
 
 def _sets_of_windows(lowered: Lowered) -> Iterator[tuple[Window, ...]]:
-    """The sets of windows of each loop, without the empty one."""
+    """The non-empty sets of windows of each loop."""
     for top in dict.fromkeys(w.top for w in lowered.windows):
         found = [w for w in lowered.windows if w.top == top]
         for n in range(len(found)):

@@ -1,9 +1,8 @@
-"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal
-form of kernels/ir/task.py.
+"""Normalisation: a recorded sequence of kernel calls as a Problem, a list of tasks in the normal form of kernels/ir/task.py.
 
-Each call is put in terms of the sequence's arrays and scalars, cut into nests that share no
-locals, and each nest is distributed into structured tasks (distribute, legality, reductions) or
-kept as the body of one closed task. Then the tasks of the whole sequence are cleaned up (absorb).
+Each call is rewritten to the sequence's arrays and scalars, and cut into nests that share no locals. Each nest is distributed into
+structured tasks (distribute, legality, reductions) or becomes the body of one non-affine task. Then the tasks of the whole sequence
+are cleaned up (initialisers).
 """
 
 from __future__ import annotations
@@ -63,8 +62,10 @@ _MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one
 
 
 def normalise(recording: Recording, formula: str = "") -> Problem:
-    """The tasks of a recorded sequence: meaning kept, machine-independent,
-    equal for equal spellings. Assertions are left to the reference, which runs them.
+    """Returns the tasks of a recorded sequence. They have the same meaning, are machine-independent, and equal for equivalent
+    spellings.
+
+    Assertions are left to the reference, which runs them.
     """
     recording = by_residue(recording)
     known = {a.name: a for a in (*recording.arrays, *recording.temps, PRINTED)}
@@ -76,7 +77,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     taken = TakenLists()
     around, begins = _loops_around(recording), {r.first for r in recording.repeats}
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
-        if k in begins:  # what holds before the first step may not before the second
+        if k in begins:  # facts before the first step may not hold before the second
             facts = Facts(facts.trees)
         parts = parts_of(call, recording, facts)
         new, temps = _call_tasks(parts, label, known, around[k])
@@ -109,7 +110,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
 
 
 def _labels(recording: Recording) -> list[str]:
-    """`gemv0`, `gemv1`: the kernel's name and which call of it this is."""
+    """Label of each call: the kernel's name and the number of the call, such as `gemv0`, `gemv1`."""
     counts: dict[str, int] = {}
     labels = []
     for call in recording.calls:
@@ -120,7 +121,7 @@ def _labels(recording: Recording) -> list[str]:
 
 
 def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
-    """Of each call the loops that repeat it, outermost first."""
+    """The time loops (repeats) around each call, outermost first."""
     loops = [
         (r, Loop(r.index or f"/{n}", r.count, False, is_step=True))
         for n, r in enumerate(recording.repeats)
@@ -129,7 +130,7 @@ def _loops_around(recording: Recording) -> list[tuple[Loop, ...]]:
 
 
 def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
-    """The tasks with their repeats called t, t2 and so on: as nothing `taken`, and no loop of theirs."""
+    """Renames the time loops of tasks to t, t2 and so on, different from the names `taken` and from their loops."""
     every = dict.fromkeys(loop.name for t in tasks for loop in t.repeats)
     taken = taken | {loop.name for t in tasks for loop in t.loops}
     taken |= {
@@ -141,7 +142,7 @@ def _named_steps(tasks: tuple[Task, ...], taken: set[str]) -> tuple[Task, ...]:
 
 
 def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
-    """The task with its steps renamed."""
+    """Returns the task with its time loops renamed."""
 
     def change(x: Any) -> Any:
         match x:
@@ -160,7 +161,7 @@ def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
 def _call_tasks(
     parts: Parts, label: str, known: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[list[Task], list[ArrayParam]]:
-    """Tasks of one call inside of these steps, and the temporaries they brought."""
+    """Tasks of one call inside of the time loops, and their temporaries."""
     ir, call, arrays = parts.ir, parts.call, parts.arrays
     params: dict[str, Expr] = {
         p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
@@ -244,9 +245,9 @@ def _steps(
     fast_math: bool,
     steps: tuple[Loop, ...],
 ) -> Split | None:
-    """The tasks of a loop whose iterations need one another, around loops of independent ones: a repeat. None where there is none.
+    """Makes a time loop (repeat) of a loop with dependent iterations around loops with independent ones.
 
-    `closed` is the task that it is otherwise.
+    Returns its tasks, or None if there is no such loop. `closed`: the task of the loop otherwise.
     """
     loop = body[0] if len(body) == 1 else None
     if (
@@ -260,7 +261,7 @@ def _steps(
         return None
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
-    # Of each call its own: equal loops around neighbours would be one.
+    # A loop per call: equal loops around neighbours would be merged.
     around = Loop(f"{label}/{loop.loop}", count, False, is_step=True)
     inside = Renaming(loops={loop.loop: LoopIndex(around.name)})
     body = tuple(inside.apply_stmt(s) for s in loop.body)
@@ -279,14 +280,14 @@ def _has_independent(task: Task) -> bool:
 
 
 def _marked(task: Task, label: str, shown: Mapping[str, str]) -> Task:
-    """The task with `call/what it writes` for a name, until all tasks of the call are known."""
+    """Returns the task named `call/written array`, until all tasks of the call are known."""
     array = task.target.array
     written = array.removeprefix(label + ".") if array not in shown else shown[array]
     return replace(task, name=f"{label}/{written}")
 
 
 def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """The call's label alone, or with what the task writes where its call has several tasks."""
+    """Names each task by its call's label, and by the array that it writes if its call has several tasks."""
     n_of_call: dict[str, int] = {}
     for task in tasks:
         call = task.name.split("/")[0]
@@ -306,9 +307,7 @@ def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Put top-level locals that are set once, from scalars alone, in place, so that they tie no
-    nests together.
-    """
+    """Substitutes top-level locals that are set once, from scalars alone, so that they connect no nests."""
     every = list(nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
@@ -326,7 +325,7 @@ def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _segments(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
-    """Runs of top-level statements that share no locals with one another."""
+    """Groups of consecutive top-level statements that share no locals with other groups."""
     shared: set[str] = set()
     for s in body:
         if not isinstance(s, For):
@@ -345,7 +344,7 @@ def _segments(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
 
 
 def _mentioned(s: Stmt) -> set[str]:
-    """Locals that a statement or those nested in it set, update or read."""
+    """Locals that a statement, or one nested in it, sets, updates or reads."""
     names: set[str] = set()
     for x in nested_statements((s,)):
         names |= {local_changed(x)} - {""}
@@ -355,7 +354,7 @@ def _mentioned(s: Stmt) -> set[str]:
 
 
 def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:
-    """input: never written; output: wholly written before any read; inout: everything else."""
+    """Roles of arrays. input: never written; output: wholly written before any read; inout: everything else."""
     result = []
     first: dict[str, Task] = {}  # that touches an array
     written: set[str] = set()
@@ -379,7 +378,7 @@ def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[Arr
 def _used_temporaries(
     temps: Mapping[str, ArrayParam], tasks: tuple[Task, ...]
 ) -> tuple[ArrayInfo, ...]:
-    """Temporaries that are left, in order of first use."""
+    """The used temporaries, in order of first use."""
     used = dict.fromkeys(
         name for t in tasks for name in (*arrays_read(t), *arrays_written(t)) if name in temps
     )

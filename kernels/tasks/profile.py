@@ -1,7 +1,7 @@
-"""What a run of a sequence on given arguments shows of its bodies: how often each block of statements runs, and how many elements
-and lines of cache of each array a task surely touches there (counting.py).
+"""Profile of a sequence on given arguments: executions of each block of statements, and elements and cache lines of each array that
+a task certainly accesses (execution_counts.py).
 
-Values that nobody uses do not count (kernels/analysis/must_execute.py).
+Dead values do not count (kernels/analysis/must_execute.py).
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from ..analysis.must_execute import blocks_of
 from ..ir.task import Problem, Task
 from .guarded_bodies import followed
 
-LINE_BYTES = 64  # of what is counted as lines
+LINE_BYTES = 64  # of a counted cache line
 MOST_COUNTED = 1 << 60
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Of an array what a task touches in one run on average: elements and lines that it reads before it writes them, and that it
-    writes.
-    """
+    """Average accesses of a task to one array per run: elements and lines read before they are written, and written ones."""
 
     array: str
     read_elements: float = 0.0
@@ -30,7 +28,7 @@ class Touched:
     written_lines: float = 0.0
 
     def least(self, other: Touched) -> Touched:
-        """Of one array what two runs both touch, by number."""
+        """The minimum of two runs' counts for one array."""
         reads = (self.read_elements, other.read_elements), (self.read_lines, other.read_lines)
         writes = (
             (self.written_elements, other.written_elements),
@@ -41,17 +39,18 @@ class Touched:
 
 @dataclass(frozen=True)
 class TaskProfile:
-    """How often each block of a task's body runs in one run of the task on average (numbered as in `blocks_of`), and what it
-    touches. `holds`: in every call on these arguments; else in the first.
+    """Average number of executions of each block of a task's body per run (numbered as in `blocks_of`), and its accesses.
+
+    `holds`: in every call on these arguments; else in the first.
     """
 
     task: str
     entered: tuple[float, ...]
     touched: tuple[Touched, ...] = ()
-    holds: bool = field(default=True, repr=False)  # keys are as before it was there
+    holds: bool = field(default=True, repr=False)  # not in repr: keys of older profiles stay valid
 
     def least(self, other: TaskProfile) -> TaskProfile:
-        """What two runs of one task both do, and later ones as the second."""
+        """The minimum of two runs' counts for one task. `holds` is that of the second run."""
         entered = tuple(map(min, self.entered, other.entered))
         touched = tuple(map(Touched.least, self.touched, other.touched))
         return TaskProfile(self.task, entered, touched, other.holds)
@@ -59,33 +58,33 @@ class TaskProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was counted of the tasks of a problem whose values decide what they do; for these arguments only."""
+    """Counts of those tasks of a problem whose path depends on values; valid for these arguments only."""
 
     tasks: tuple[TaskProfile, ...]
 
     @property
     def key(self) -> str:
-        """Equal for equal counts."""
+        """Hash of the counts."""
         text = repr(self) + "".join(f" not {t.task}" for t in self.tasks if not t.holds)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
     def is_sure(self) -> bool:
-        """Whether something of it holds in every call."""
+        """True if some of its counts hold in every call."""
         return any(t.holds for t in self.tasks)
 
     def keyed(self, key: str) -> str:
-        """The key of something that this profile is part of, as long as its key without it."""
+        """The key of an object that contains this profile, as long as its key without the profile."""
         joined = hashlib.blake2b(f"{key} {self.key}".encode(), digest_size=32).hexdigest()
         return joined[: len(key)]
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of it holds in every call."""
+        """True if all of its counts hold in every call."""
         return all(t.holds for t in self.tasks)
 
     def why_wrong(self, problem: Problem) -> str:
-        """What a profile of the problem cannot hold, in words; "" where nothing is wrong."""
+        """Message on the first invalid entry of a profile of the problem; "" if there is none."""
         arrays, tasks = {a.name for a in problem.arrays}, {t.name: t for t in problem.tasks}
         for known in self.tasks:
             task = tasks.get(known.task)
@@ -103,12 +102,14 @@ class Profile:
         return ""
 
     def of(self, task: Task) -> TaskProfile | None:
-        """What holds of a task in every call."""
+        """The counts of a task if they hold in every call, else None."""
         found = self.about(task)
         return found if found is not None and found.holds else None
 
     def and_then(self, later: Profile) -> Profile:
-        """The profile of a call, after which another one was counted: where that goes as all later ones do, the least of both."""
+        """Combines the profile of a call with that of a later one: the minimum of both where only the later counts hold in every
+        call, else the counts of this call.
+        """
         then = {t.task: t for t in later.tasks}
         return Profile(
             tuple(
@@ -118,5 +119,5 @@ class Profile:
         )
 
     def about(self, task: Task) -> TaskProfile | None:
-        """What a task did in the first call, for estimates."""
+        """The counts of a task in the first call, for estimates."""
         return next((t for t in self.tasks if t.task == task.name), None)

@@ -1,5 +1,6 @@
-"""Tasks from flat statements: definitions are inlined or stored, each reduction joins the one
-assignment that uses it or is stored.
+"""Construction of tasks from flat statements: definitions are inlined or stored in temporaries.
+
+Each reduction joins the one assignment that uses it, or is stored, too.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ from .narrowing import narrowed_task
 
 @dataclass(frozen=True)
 class Split:
-    """What one nest became: its tasks in order (named after what they write) and the temporaries
-    they needed.
-    """
+    """Result of distributing one nest: its tasks in order (named after the array that they write) and their temporaries."""
 
     tasks: tuple[Task, ...]
     temps: tuple[ArrayParam, ...]
@@ -60,8 +59,9 @@ def split(
     fast_math: bool,
     branch: Reason | None = None,
 ) -> Split:
-    """The tasks of a flat nest. `call` prefixes the names of temporaries. Raises NotStructuredError, for the reason `branch` where
-    something would be computed for which nobody has asked, and cannot be.
+    """Returns the tasks of a flat nest. `call` prefixes the names of temporaries.
+
+    Raises NotStructuredError, for the reason `branch` if a value would be computed speculatively and must not be.
     """
     if branch is not None:
         flat = join_branches(flat, arrays)
@@ -114,8 +114,9 @@ class _Splitter:
         return not writes_between(present, start, use, arrays)
 
     def meets_own_write(self, user: int, read: Expr) -> bool:
-        """Whether `read`, moved into assignment `user`, would read what other iterations of that
-        assignment write: kept in a temporary, all of it is read before.
+        """True if `read`, moved into assignment `user`, would conflict with writes of other iterations of it.
+
+        A temporary avoids this: all values are read before.
         """
         s = self.flat[user]
         if not isinstance(s, Assign):
@@ -165,7 +166,7 @@ class _Splitter:
         return any(name in locals_read(e) for r in self.merged.values() for e in reads_of(r))
 
     def joins(self, k: int, r: Reduce, user: int) -> bool:
-        """Whether assignment `user` can finish reduction `r` of position `k` in one task."""
+        """True if assignment `user` can finish reduction `r` of position `k` in one task."""
         s = self.flat[user]
         if not isinstance(s, Assign) or user in self.merged or s.path != r.path:
             return False
@@ -182,7 +183,7 @@ class _Splitter:
         return not any(carried(read, write, s.path) for read in reads)
 
     def store(self, k: int, name: str, path: Path, value: Expr) -> None:
-        """Keep a local in a temporary expanded over its loops."""
+        """Stores a local in a temporary expanded over its loops."""
         array = self.temp_name(name)
         inner = [loop for loop in path if not loop.is_step]
         shape = tuple(loop.extent for loop in inner) or (1,)
@@ -220,7 +221,7 @@ def _count(name: str, s: Flat | None) -> int:
 def _task(
     s: Assign, r: Reduce | None, kernel: str, arrays: Mapping[str, ArrayParam], fast_math: bool
 ) -> Task | None:
-    """None where its conditions never hold."""
+    """The task of an assignment and its reduction; None if its conditions never hold."""
     if s.conditions and r is None:
         boxed = in_box(s)
         if boxed is None:
@@ -276,7 +277,7 @@ def _check_affine(task: Task) -> None:
 
 
 def _plain_loop_names(task: Task) -> Task:
-    """The user's loop names again, numbered where a nest repeats one."""
+    """Restores the user's loop names, numbered where a nest repeats one."""
     names: dict[str, str] = {}
     for loop in task.loops:
         base = loop.name.split("@")[0]
@@ -289,7 +290,7 @@ def _plain_loop_names(task: Task) -> Task:
 
 
 def renamed(task: Task, names: Mapping[str, str]) -> Task:
-    """A structured task with its loops renamed."""
+    """Returns a structured task with its loops renamed."""
     from ..ir.affine import rename
 
     renaming = Renaming(loops={old: LoopIndex(new) for old, new in names.items()})

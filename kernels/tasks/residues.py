@@ -1,6 +1,6 @@
-"""Steps by their residue: where kernels ask for `t % m` or `t // m` of a step of a repeat, m steps are written down as one.
+"""Unrolling of time loops by a modulus: where kernels use `t % m` or `t // m` of a step, m steps are written down as one.
 
-Each has its residue in place of what is asked for (loop unrolling by the modulus): arrays that steps take in turn are then known.
+Each copy has its residue as a constant. So the arrays that steps use in rotation are known.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..ir.repeats import Repeat
 from ..ir.walk import Renaming, children, mapped, nested_statements, walk, with_blocks
 from ..language.record import Call, Recording
 
-MOST_COPIES = 4  # of a step; with more of them sequences would get long
+MOST_COPIES = 4  # of a step: a bound on the length of sequences
 _ASKED = ("mod", "floordiv")
 
 
 def by_residue(recording: Recording) -> Recording:
-    """The recording with such repeats in copies of their step, and the steps that are left behind them."""
+    """Returns the recording with such time loops unrolled, each followed by its remaining steps."""
     for number in range(len(recording.repeats) - 1, -1, -1):
         r = recording.repeats[number]
         holds_others = any(
@@ -34,7 +34,7 @@ def by_residue(recording: Recording) -> Recording:
 
 
 def _modulus(recording: Recording, r: Repeat) -> int:
-    """By what the step of a repeat is divided in its calls; 1: by nothing."""
+    """The modulus of a time loop's step in its calls; 1 if there is none."""
     found = 1
     for call in recording.calls[r.first : r.stop]:
         numbers = _of_steps(call)
@@ -50,7 +50,7 @@ def _modulus(recording: Recording, r: Repeat) -> int:
 
 
 def _of_steps(call: Call) -> dict[str, Expr]:
-    """What of the numbers of a call steps decide, by the kernel's parameter."""
+    """The scalar arguments of a call that depend on steps, by the kernel's parameter."""
     pairs = zip(call.ir.scalars, call.scalars, strict=True)
     return {p.name: x for p, x in pairs if (f := to_affine(x)) is not None and f.terms}
 
@@ -85,7 +85,7 @@ def _in_copies(recording: Recording, number: int, modulus: int) -> Recording:
 
 
 def _at(call: Call, index: str, step: Affine) -> Call:
-    """The call where the step of a repeat is this one; what it asks for of its residue is known."""
+    """Returns the call at one step of a time loop, with residues of the step folded."""
     scalars = tuple(_put(x, index, step) for x in call.scalars)
     numbers = _of_steps(replace(call, scalars=scalars))
     constants = {
@@ -110,7 +110,7 @@ def _folded_in(s: Stmt) -> Stmt:
 
 
 def _folded(e: Expr) -> Expr:
-    """The expression with residues and comparisons that are known in their place."""
+    """The expression with residues and comparisons folded where they are constant."""
     e = mapped(e, _folded, _folded_in)
     match e:
         case Binary(op=op) if op in _ASKED and e.dtype.is_index:
@@ -123,7 +123,7 @@ def _folded(e: Expr) -> Expr:
 
 
 def _known_blocks(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Statements without branches of which it is known where they go."""
+    """Statements without branches on constants."""
     for s in body:
         match s:
             case If(condition=Const(value=value)):

@@ -1,7 +1,7 @@
-"""Sums of the loops inside a body: what a loop adds to one element all the time is added up in a local, and goes to the element
-once, behind the loop (scalar replacement; Carr and Kennedy 1994).
+"""Scalar replacement of accumulators (Carr and Kennedy 1994): a loop adds to a local instead of always the same element.
 
-So a sum does not wait for memory, compilers put it into vectors, and threads meet once a loop where each update would be atomic.
+The local is added to the element once, behind the loop. So a sum does not depend on memory latency, and compilers vectorise it.
+Threads synchronise once per loop instead of in one atomic operation per update.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ from .distribute import REDUCED, constant_extent
 def summed(
     body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam], fast_math: bool
 ) -> tuple[Stmt, ...]:
-    """`body` with sums of its loops, each behind the outermost that has it. Sums of floats are reassociated, so only with
-    `fast_math`.
+    """Returns `body` with accumulators in locals, each added behind the outermost loop that allows it.
+
+    Floats are reassociated, so their sums need `fast_math`.
     """
     names = _free_names(body)
 
@@ -68,7 +69,10 @@ def summed(
 
 
 def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Update]:
-    """Updates of a loop, one for each element that it updates in one way alone and does not look at."""
+    """Updates of a loop that can use an accumulator, one per array.
+
+    All accesses of the loop to the array are this update of one element.
+    """
     every = list(nested_statements(s.body))
     if any(isinstance(x, Print) for x in every):
         return []
@@ -98,7 +102,7 @@ def _sums(s: For, arrays: Mapping[str, ArrayParam], fast_math: bool) -> list[Upd
 def _is_fixed(
     indices: Iterable[Expr], inner: set[str], changed: set[str], written: Set[str]
 ) -> bool:
-    """Whether indices are the same in all iterations of a loop that writes these arrays, and changes these locals."""
+    """True if indices are invariant in a loop that writes these arrays and changes these locals."""
     every = [x for e in indices for x in walk(e)]
     return not (
         any(isinstance(x, LoopIndex) and x.loop in inner for x in every)
@@ -108,7 +112,10 @@ def _is_fixed(
 
 
 def _added(u: Update, acc: Local, neutral: Const, loop: For) -> Stmt:
-    """The sum goes to its element. Where it may be that nothing was updated, the element need not exist."""
+    """Statement that adds an accumulator to its element.
+
+    Guarded if possibly no update ran: the element need not exist then.
+    """
     added = Update(u.array, u.indices, u.op, acc, u.where)
     if _always(loop, u):
         return added
@@ -116,14 +123,14 @@ def _added(u: Update, acc: Local, neutral: Const, loop: For) -> Stmt:
 
 
 def _always(s: Stmt, u: Update) -> bool:
-    """Whether an update is surely made in a loop."""
+    """True if a loop certainly executes an update."""
     if isinstance(s, For) and (constant_extent(s.extent) or 0) > 0:
         return any((isinstance(x, Update) and x.array == u.array) or _always(x, u) for x in s.body)
     return False
 
 
 def _into(s: For, u: Update, name: str) -> For:
-    """A loop that updates a local in the place of an element."""
+    """Returns the loop with updates of a local in place of those of an element."""
 
     def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
@@ -139,7 +146,7 @@ def _into(s: For, u: Update, name: str) -> For:
 
 
 class _Names(dict[str, Iterator[str]]):
-    """Of each array the names that locals of its sums may have."""
+    """Free names for the accumulators of each array."""
 
     def __init__(self, taken: set[str]) -> None:
         super().__init__()

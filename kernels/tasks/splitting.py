@@ -1,5 +1,7 @@
-"""Index set splitting (Griebl, Feautrier and Lengauer, 2000): a loop over the elements of an array of which a step of a repeat
-reads one place is cut before and behind that place. In each part either all iterations touch it or none does.
+"""Index set splitting (Griebl, Feautrier and Lengauer, 2000): cuts a loop over the elements of an array before and behind the one
+that a step of a repeat reads.
+
+In each part either all iterations access it or none does.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ MOST_PARTS = 9  # of a nest: of two loops, each in three
 def split_at_steps(
     body: tuple[Stmt, ...], steps: tuple[Loop, ...]
 ) -> tuple[tuple[Stmt, ...], ...] | None:
-    """The parts of a nest (loops named apart, of constant extent), in their order; None where nothing is to be cut."""
+    """The parts of a nest (loops uniquely named, of constant extent), in their order; None if nothing is to be cut."""
     if len(body) != 1 or not isinstance(body[0], For):
         return None
     splitting = _Splitting(steps)
@@ -34,7 +36,7 @@ class _Splitting:
         self.n_names = 0
 
     def loop(self, s: For) -> Iterator[Stmt]:
-        """A loop in parts, those inside it too."""
+        """Cuts a loop into parts, and the loops inside it."""
         n, at = constant_extent(s.extent), self.place(s)
         if n is None or at is None or not self.is_within(at, n):
             yield self.inside(s)
@@ -67,8 +69,9 @@ class _Splitting:
         return low >= 0 and high < n
 
     def place(self, s: For) -> Affine | None:
-        """Where in the range of a loop a step touches an element of what the loop writes, in the same axis; None: nowhere, or at
-        several places.
+        """The position in a loop at which a step accesses an element of a written array, in the same axis.
+
+        None if there is no such position, or several.
         """
         written, own, fixed = written_in(s.body), set[Affine](), set[Affine]()
         for array, indices in _accesses(s.body):
@@ -95,7 +98,7 @@ class _Splitting:
         return made
 
     def renamed(self, s: Stmt) -> Stmt:
-        """The statement with its loops under new names."""
+        """Returns the statement with its loops renamed."""
         names: dict[str, Expr] = {}
         for x in nested_statements((s,)):
             if isinstance(x, For):

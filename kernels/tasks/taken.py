@@ -1,4 +1,4 @@
-"""The lists that loops of a sequence take, noted in the tasks that make them."""
+"""Records list uses: each task that makes a list stores the calls' uses of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .parts import TakenList
 
 @dataclass
 class TakenLists:
-    """What is known while the tasks of a sequence are made: the task that last made each list, by array, and names in use.
+    """State while the tasks of a sequence are made: the last maker task of each list, by array, and names in use.
 
     A list that is made in a task with other statements, which have locals in common, has no task of its own and no choice.
     """
@@ -23,7 +23,7 @@ class TakenLists:
     names: set[str] = field(default_factory=set)
 
     def add(self, tasks: list[Task], n_new: int, lists: Sequence[TakenList], label: str) -> None:
-        """Notes the lists that a call takes, of which the last tasks are."""
+        """Records the lists that a call uses in their maker tasks. The call's tasks are the last `n_new`."""
         arrays = {x.array for x in lists}
         made = _made(tasks, len(tasks) - n_new, arrays)
         for x in lists:
@@ -48,7 +48,7 @@ class TakenLists:
 
 
 def _made(tasks: Sequence[Task], first: int, arrays: Set[str]) -> Iterator[int | None]:
-    """The task of each statement that makes one of these lists; None of one that has others beside it."""
+    """Yields the task of each statement that makes one of these lists; None if the task has other statements."""
     for k in range(first, len(tasks)):
         body = tasks[k].body
         if body is not None and not tasks[k].loops:

@@ -1,4 +1,4 @@
-"""The forms of tasks in which loops over the cells of leaves read fields out of tiles."""
+"""Variants of tasks in which loops over the cells of leaves read fields out of tiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .parts import TiledForm
 def with_tiles(
     tasks: Sequence[Task], forms: Sequence[tuple[TiledForm, Sequence[Task]]], label: str
 ) -> list[Task]:
-    """The tasks of a call, each with its forms. `forms`: the tasks that the call has with some windows in tiles."""
+    """Returns the tasks of a call, each with its variants. `forms`: the call's tasks with some windows in tiles."""
     made = list(tasks)
     names: dict[tuple[int, str], str] = {}
     for form, _ in forms:

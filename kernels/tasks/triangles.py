@@ -1,7 +1,7 @@
-"""Loops whose ranges depend on the loops around them (`range(i)`, `range(i, n)`) as loops over a box with a branch inside.
+"""Bounding boxes of triangular loops: ranges that depend on outer loops (`range(i)`, `range(i, n)`) become a box and a branch.
 
-Outside of affine bounds (kernels/analysis/domain_bounds.py) nothing is done in the branch, so that what is written runs over
-the triangle alone. Loops that count from where another one is begin at 0: their index is again the one that the program names.
+Outside of affine bounds (kernels/analysis/domain_bounds.py) the branch is not taken, so writes cover the triangle alone. Loops with
+another loop's index as their start begin at 0: their index is again the one that the program names.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .guards import conjunction
 
 
 def boxed(body: tuple[Stmt, ...], steps: tuple[Loop, ...] = ()) -> tuple[Stmt, ...]:
-    """`body` (loops named apart) with constant extents in place of those that are affine in the loops and steps around."""
+    """Returns `body` (loops uniquely named) with constant extents for those affine in the loops and steps around."""
     return _boxed(body, {loop.name: loop.extent for loop in steps})
 
 
 def first_range(body: tuple[Stmt, ...]) -> Reason | None:
-    """The first loop of no constant extent, as what keeps `body` closed; None where there is none."""
+    """Reason why `body` stays non-affine: its first loop of no constant extent. None if there is none."""
     for s in body:
         if isinstance(s, For) and constant_extent(s.extent) is None:
             loops = [e.loop for e in walk(s.extent) if isinstance(e, LoopIndex)]
@@ -47,7 +47,7 @@ def _boxed(body: tuple[Stmt, ...], extents: Mapping[str, int]) -> tuple[Stmt, ..
 
 
 def _loop(s: For, extents: Mapping[str, int]) -> Iterator[Stmt]:
-    """A loop over all that its index can be; nothing where it never runs."""
+    """The loop over the bounding box of its index; nothing if it never runs."""
     extent = to_affine(unclamped(s.extent))
     if extent is None or any(name not in extents for name, _ in extent.terms):
         yield with_blocks(s, lambda inner: _boxed(inner, extents))
@@ -91,7 +91,7 @@ def _index_type(s: For) -> DType:
 
 
 def _start(s: For, extents: Mapping[str, int]) -> Affine:
-    """What is added to the index of a loop wherever it is used, where that depends on loops; else 0."""
+    """Affine offset that is added to the loop index at every use, if it depends on loops; else 0."""
     n_uses, starts = 0, list[Affine]()
     for e in _expressions(s.body):
         match e:
@@ -108,7 +108,7 @@ def _start(s: For, extents: Mapping[str, int]) -> Affine:
 
 
 def _moved(s: Stmt, loop: str, start: Affine) -> Stmt:
-    """`s` where `loop` has another index, which is larger by `start`."""
+    """Returns `s` for an index of `loop` that is larger by `start`."""
 
     def change(e: Expr) -> Expr:
         affine = to_affine(e) if e.dtype.is_index else None

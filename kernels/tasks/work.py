@@ -1,8 +1,7 @@
-"""About how long loops take on one core, and whether threads share them: of kernels that are called by themselves, and of first
-candidates of sequences.
+"""Static cost model: estimated time of loops on one core, and the choice to share them among threads.
 
-Nothing is timed. The numbers are nanoseconds, rough on purpose: they only have to tell a loop of microseconds from one of
-milliseconds, and an update that waits for a lock from one that does not.
+It serves standalone kernels and first candidates of sequences. Nothing is timed. The numbers are nanoseconds, rough on purpose:
+they only have to separate a loop of microseconds from one of milliseconds, and a locked update from one without a lock.
 """
 
 from __future__ import annotations
@@ -30,30 +29,33 @@ FETCH_ADD_NS = 4.0
 # A copy of an array is cleared, comes into a cache, and is added up: 1.3 ms for 4 MiB on two cores.
 COPY_NS_PER_BYTE = 0.3
 MOST_COPY_BYTES = 64 << 20  # of all copies of a loop
-# Of the operations between such updates compilers leave a tenth: the same terms of several are computed once, and in vectors.
-# A particle of mpm88 takes 25 ns on one core where its nodes say 478, one of mpm128 63 where they say 708.
+# Compilers leave a tenth of the operations between such updates: common terms are computed once, and in vectors.
+# A particle of mpm88 takes 25 ns on one core against 478 by its nodes, one of mpm128 63 against 708.
 LEFT = 0.1
 BY_ONE, BY_ATOMICS, IN_COPIES = "SERIAL", "ATOMIC", "PRIVATE"  # values of the choice `scatter`
 _CHEAP = ("neg", "abs", "floor")
 
 
 def pays(work_ns: float) -> bool:
-    """Whether a team of threads is worth it for so much work."""
+    """True if a team of threads is worth it for so much work."""
     return work_ns >= TEAM_PAYS_NS
 
 
 def first_that_pays(iteration_ns: float) -> int:
-    """The number of iterations from which on a team is worth it."""
+    """The smallest number of iterations for which a team is worth it."""
     return max(2, int(TEAM_PAYS_NS / max(iteration_ns, 0.1)))
 
 
 def iteration_ns(body: Sequence[Stmt]) -> float:
-    """Of one iteration of a loop with this body."""
+    """Estimated time of one iteration of a loop with this body."""
     return sum(_own_ns(s) + _trips(s) * sum(map(iteration_ns, blocks(s))) for s in body)
 
 
 def task_ns(task: Task, profile: Profile | None = None) -> float:
-    """Of one run of a task: with its profile as often as each block ran there, else as often as loops can run at most."""
+    """Estimated time of one run of a task.
+
+    Uses the block counts of its profile if there is one, else the largest possible number of iterations.
+    """
     task = followed(task)
     if task.body is None:
         parts = (task.value, task.condition)
@@ -71,9 +73,9 @@ def task_ns(task: Task, profile: Profile | None = None) -> float:
 
 @dataclass(frozen=True)
 class Updates:
-    """Those of elements that iterations share, in one iteration: what they take on one core, and by atomic operations.
+    """Cost per iteration of updates of shared elements: on one core, and by atomic operations.
 
-    `n_bytes` are those of their arrays, where threads may add to copies; else 0.
+    `n_bytes`: size of their arrays if threads may add to private copies; else 0.
     """
 
     plain_ns: float
@@ -81,7 +83,7 @@ class Updates:
     n_bytes: int
 
     def way(self, between_ns: float, iterations: float | None, cores: int) -> str:
-        """The value of `scatter` that takes least; `between_ns`: of one iteration, without updates."""
+        """The cheapest value of `scatter`; `between_ns`: time of one iteration without updates."""
         between_ns *= LEFT
         by_one_ns = between_ns + self.plain_ns
         by_atomics_ns = (between_ns + self.atomic_ns) / cores
@@ -97,7 +99,7 @@ class Updates:
 def updates_of(
     body: Sequence[Stmt], updates: Sequence[Update], dtypes: dict[str, DType], n_bytes: int
 ) -> Updates:
-    """Some updates in a body of a loop. `dtypes`: of their arrays, by name."""
+    """Cost of some updates in the body of a loop. `dtypes`: types of their arrays, by name."""
     plain_ns = sum(_times(body, u) * PLAIN_UPDATE_NS for u in updates)
     atomic_ns = sum(_times(body, u) * _atomic_ns(u, dtypes[u.array]) for u in updates)
     return Updates(plain_ns, atomic_ns, n_bytes)
@@ -108,7 +110,7 @@ def _atomic_ns(u: Update, dtype: DType) -> float:
 
 
 def _own_ns(s: Stmt) -> float:
-    """Without the statements inside."""
+    """Estimated time of a statement without the statements inside."""
     return NODE_NS + sum(map(_expression_ns, children(s)))
 
 
@@ -126,6 +128,6 @@ def _expression_ns(e: Expr) -> float:
 
 
 def _times(body: Sequence[Stmt], update: Update) -> float:
-    """How often an update is made in an iteration of the body."""
+    """The number of executions of an update in one iteration of the body."""
     inside = sum(_trips(s) * sum(_times(b, update) for b in blocks(s)) for s in body)
     return inside + sum(s is update for s in body)

@@ -1,4 +1,4 @@
-"""Statements that nobody sees the effect of: dead stores, and locals that nobody reads."""
+"""Dead-store elimination: removes stores that are always overwritten before a load, and locals that are never read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ def without_dead_stores(
     places: Mapping[int, tuple[Stmt | Load, Index]],
     differ: Callable[[Sequence[int], Sequence[int]], bool],
 ) -> Statements:
-    """The statements without stores that a later one of the same block surely writes over, and no load between may see.
+    """The statements without dead stores.
 
-    `places`: the index of stores and loads, by identity, in numbers of values. `differ`: whether two surely are of two elements.
+    A store is dead if a later store of the same block surely overwrites the element, and no load in between may read it.
+
+    `places`: the index of stores and loads, by identity, in value numbers. `differ`: True if two indices surely denote different
+    elements.
     """
     kept: list[Stmt] = []
     over: set[tuple[str, Index]] = set()
@@ -58,7 +61,7 @@ def without_dead_stores(
 
 
 def without_unread(body: Statements) -> Statements:
-    """The statements without those that set locals which nobody reads, and without branches and loops that do nothing."""
+    """The statements without assignments to locals that are never read, and without branches and loops that then have no effect."""
     while True:
         read = {n for s in nested_statements(body) for e in children(s) for n in locals_read(e)}
         made = _kept(body, read)

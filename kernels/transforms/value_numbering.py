@@ -1,14 +1,14 @@
-"""Value numbering: statements that compute equal values once.
+"""Global value numbering: statements that compute equal values once.
 
 After Cocke and Schwartz (Programming Languages and Their Compilers, 1970) and Alpern, Wegman and Zadeck (Detecting Equality of
-Variables in Programs, POPL 1988). Every value gets a number; equal numbers are surely equal values. Numbers of an expression follow
-from its operator and the numbers of its operands, those of a branch's results from its condition and both sides. A load has the
-number of what was stored there last in this iteration, or of earlier loads of the element. Different arrays never share memory; of
-one array two elements are different where their indices surely differ, by a constant.
+Variables in Programs, POPL 1988). Every value gets a number; equal numbers are surely equal values. The number of an expression
+follows from its operator and the numbers of its operands; that of a branch's result from its condition and both sides. A load has
+the number of the value last stored there in this iteration, or of an earlier load of the element. Different arrays never share
+memory. Two elements of one array are different if their indices surely differ, by a constant.
 
-Of an expression that is needed twice the first evaluation becomes a local, in the block where it stands. Nothing is evaluated
-earlier, or in more iterations, than before. Stores that are surely written over in the same block, with no load between that may
-see them, are left out, and so are locals that nobody reads.
+The first evaluation of a repeated expression becomes a local, in its own block. Nothing is evaluated earlier, or in more
+iterations, than before. Dead stores, which the same block surely overwrites before a load, are removed, and so are locals that are
+never read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _COMMUTE = ("add", "mul")  # in either order the same bits
 
 
 def numbered(body: Statements, arrays: Mapping[str, DType]) -> Statements:
-    """`body` with equal values computed once; `arrays` are the types of elements. Equal results, bit by bit."""
+    """`body` with equal values computed once; `arrays` are the types of elements. Results are equal bit by bit."""
     wanted = _Numbering(body, arrays, frozenset())
     wanted.block(body)
     made = _Numbering(body, arrays, frozenset(wanted.used))
@@ -67,7 +67,10 @@ def numbered(body: Statements, arrays: Mapping[str, DType]) -> Statements:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What is known of one store: the numbers of its index, none where it may be anywhere, and of its value."""
+    """Store to an array: its number, the value numbers of its index, and that of its value.
+
+    `index` is None if the element is unknown, `value` is None if the value is.
+    """
 
     number: int
     index: tuple[int, ...] | None
@@ -76,7 +79,7 @@ class _Stored:
 
 @dataclass
 class _Known:
-    """What holds at a place of the program."""
+    """Value numbers that are valid at a point of the program."""
 
     locals: dict[str, int] = field(default_factory=dict)
     stored: dict[str, tuple[_Stored, ...]] = field(default_factory=dict)
@@ -88,8 +91,10 @@ class _Known:
 
 
 class _Numbering:
-    """One pass over a body. Evaluations are counted in the order of the text: those that are `wanted` again become locals;
-    `used` are those that were.
+    """One pass over a body.
+
+    Evaluations are counted in the order of the text. Those in `wanted` are repeated later and become locals. The pass collects such
+    evaluations in `used`.
     """
 
     def __init__(
@@ -134,7 +139,7 @@ class _Numbering:
         return found
 
     def number(self, e: Expr) -> int:
-        """The number of an expression's value where it stands."""
+        """The value number of an expression at the current point."""
         match e:
             case Const():
                 key: Hashable = ("const", repr(e.value), e.dtype)
@@ -172,7 +177,10 @@ class _Numbering:
         return found
 
     def loaded(self, e: Load) -> int:
-        """The number of a load: of what was stored there, or one for this element as the last store that may meet it left it."""
+        """The value number of a load.
+
+        It is that of the value stored there, or one for this element since the last store that may alias it.
+        """
         index = tuple(self.number(i) for i in e.indices)
         before = 0
         for s in reversed(self.known.stored.get(e.array, ())):
@@ -184,7 +192,7 @@ class _Numbering:
         return self.number_of(("load", e.array, index, before))
 
     def form(self, e: Expr, number: int) -> Affine:
-        """An integer as a sum of multiples of values that are no sums themselves."""
+        """An integer as a linear combination of values that are no sums themselves."""
         match e:
             case Const():
                 return constant(int(e.value))
@@ -206,7 +214,7 @@ class _Numbering:
         return self.forms.get(number) or Affine(0, ((f"{number}", 1),))
 
     def differ(self, a: Sequence[int], b: Sequence[int]) -> bool:
-        """Whether two indices of one array surely name different elements."""
+        """True if two indices of one array surely denote different elements."""
         for x, y in zip(a, b, strict=True):
             distance = combine([(1, self.form_at(x)), (-1, self.form_at(y))])
             if not distance.terms and distance.const:
@@ -216,8 +224,9 @@ class _Numbering:
     # --- expressions
 
     def evaluated(self, e: Expr, is_certain: bool = True) -> Expr:
-        """The expression with what is known in place of what would be computed again. `is_certain`: it is evaluated whenever the
-        statement is, so that what it computes may be kept.
+        """The expression with known values in place of repeated computations.
+
+        `is_certain`: it is evaluated whenever the statement is, so its result may be saved in a local.
         """
         if isinstance(e, Const | LoopIndex | Param) or to_affine(e) is not None:
             return e
@@ -249,13 +258,13 @@ class _Numbering:
         return Local(local, e.dtype)
 
     def operands(self, e: Expr, is_certain: bool) -> Iterator[Expr]:
-        """The operands; sides of a choice are not always evaluated."""
+        """Yields the rewritten operands; the sides of a choice are not always evaluated."""
         may_be_left = isinstance(e, Select) or (isinstance(e, Binary) and e.op in ("and", "or"))
         for k, x in enumerate(children(e)):
             yield self.evaluated(x, is_certain and not (may_be_left and k > 0))
 
     def holder(self, number: int) -> str | None:
-        """A local that has this value."""
+        """A local that has this value now; None if there is none."""
         for x in self.known.held.get(number, ()):
             if isinstance(x, str) and self.known.locals.get(x) == number:
                 return x
@@ -363,7 +372,7 @@ class _Numbering:
 
     @contextmanager
     def changing(self, body: Statements) -> Iterator[None]:
-        """Inside of a loop with this body, and behind it, nothing is known of what it changes."""
+        """Forgets the values that a loop body changes: within the block, for its iterations, and after it."""
         self.unknown(_changed(body), written_in(body))
         before = self.known
         self.known = before.copy()
@@ -378,7 +387,7 @@ class _Numbering:
             self.put(array, _Stored(self.fresh(), None, None))
 
     def other(self, s: Stmt) -> None:
-        """A statement of which only its effects are known."""
+        """Rewrites a statement of which only the side effects are known."""
         operands = iter([self.evaluated(e) for e in children(s)])
         self._out.append(_with_operands(s, operands))
         name = local_changed(s)

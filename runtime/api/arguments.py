@@ -18,8 +18,8 @@ def fitting_array(
     *,
     takes_views: bool = False,
 ) -> Array:
-    """The argument as a plain array. Raises TypeError unless it has this dtype and shape, is aligned, and is C-contiguous or
-    `takes_views`.
+    """Returns the argument as a plain array. Raises TypeError unless it has this dtype and shape, is aligned, and is C-contiguous
+    or `takes_views`.
     """
     if not isinstance(value, np.ndarray):
         raise TypeError(f"argument {name} must be a NumPy array, not {type(value).__name__}")

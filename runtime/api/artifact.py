@@ -1,4 +1,4 @@
-"""What building makes of a source: the artifact, and what a compiler reports of it."""
+"""Results of a build: the artifact, and the compiler's report on it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ...codegen.text.source import Argument, KernelLaunch, Source
 
 @dataclass(frozen=True)
 class Artifact:
-    """A built source: a file, and what is needed to call it. `key` names source, flags and
-    compiler together.
-    """
+    """A built source: a file, and the data that its calls need. `key` names source, flags and compiler together."""
 
     key: str
     source_key: str
@@ -22,12 +20,14 @@ class Artifact:
     n_threads: int
     build_ns: int  # 0 when it was already there
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
-    # From when to when the compiler was about it and what it built with it, by time.monotonic(); None where that is not known.
+    # Begin and end of its compilation, with all sources compiled together, by time.monotonic(); None where that is unknown.
     compiling_s: tuple[float, float] | None = field(default=None, compare=False)
 
     @staticmethod
     def of(source: Source, key: str, path: Path, build_ns: int, entry: str = "") -> Artifact:
-        """The artifact of a source that was built to `path` under the key of its build; `entry` where it has another name there."""
+        """Returns the artifact of a source that was built to `path` under the key of its build. `entry` is its name there, if
+        another.
+        """
         entry = entry or source.entry
         return Artifact(
             key=f"{key}-{entry}",
@@ -47,7 +47,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class LaunchResources:
-    """One launch: what its kernel takes, and the blocks of it that one multiprocessor holds at once."""
+    """Resources of one launch: the needs of its kernel, and the number of its blocks that one multiprocessor holds at once."""
 
     kernel: str
     block: tuple[int, int, int]
@@ -68,7 +68,7 @@ class LaunchResources:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """A source that compiled: every launch, in order, and what the compiler warned of ("" for nothing)."""
+    """Report on a source that compiled: every launch, in order, and the compiler's warnings ("" for none)."""
 
     launches: tuple[LaunchResources, ...]
     warnings: str

@@ -8,7 +8,7 @@ from ...space.targets.target import Target
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A target with what is known about how sure its numbers are."""
+    """A target with the uncertainty of its numbers."""
 
     schema: int
     machine: str

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 
 class DeviceError(Exception):
-    """A device cannot be opened; the message is one sentence that says what is missing and how to
-    get it.
-    """
+    """Raised if a device cannot be opened. The message is one sentence with the missing part and the way to get it."""

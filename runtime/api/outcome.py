@@ -1,6 +1,4 @@
-"""What running a candidate can give: a measurement, or a failure that says what happened and what
-can be done about it.
-"""
+"""Outcomes of a candidate's run: a measurement, or a failure with its cause and a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The first element that differs from the reference, and in how many of its array that is so."""
+    """The first element that differs from the reference, and the number of elements of its array that differ."""
 
     input_set: int  # its number
     array: str
@@ -29,12 +27,13 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Failure:
-    """A candidate that gave no time.
+    """The failure of a candidate, which has no time.
 
-    compile: the compiler refused it or ran too long; launch: it could not be loaded or launched; crash: a
-    signal, an exit or a fault of the device while it ran; timeout: no answer before the deadline; wrong: an output
-    differs, or memory that is not its own was written; memory: it exhausted the memory it was
-    allowed. `advice` is one sentence for people, `log` what the tool or the system printed, `at` where an output differs.
+    compile: the compiler refused it or ran too long. launch: it could not be loaded or launched. crash: a signal, an exit or a
+    fault of the device while it ran. timeout: no answer before the deadline. wrong: an output differs, or memory that is not its
+    own was written. memory: it exhausted the memory it was allowed.
+
+    `advice` is one sentence for people, `log` is the output of the tool or the system, `at` is the place where an output differs.
     """
 
     kind: FailureKind
@@ -70,24 +69,24 @@ class Measurement:
 
     @property
     def fair_ns(self) -> float:
-        """What it is ranked by: the paired time, where there is one."""
+        """The time that ranks a candidate: the paired time, where there is one."""
         return self.time_ns if self.paired_ns is None else self.paired_ns
 
     @property
     def fair_spread(self) -> float:
-        """That of `fair_ns`."""
+        """The spread of `fair_ns`."""
         return self.spread if self.paired_ns is None else self.paired_spread
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other work disturbed at least as many samples as were kept; of pairs, at least half."""
+        """True if other work disturbed at least as many samples as were retained; of pairs, at least half."""
         kept = self.n_samples if self.ratio is None else self.n_samples / 2
         return self.disturbed >= kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """How a candidate is timed. All limits hold for one candidate."""
+    """Timing protocol of a candidate. All limits hold for one candidate."""
 
     sample_ns: float = 1e6  # a sample repeats calls until it lasts about this long
     min_samples: int = 5
@@ -100,7 +99,7 @@ class Protocol:
         None  # slower ones are verified on the timed input set only; None: all are on all sets
     )
     control_ns: float | None = (
-        None  # what a control takes undisturbed: of two programs in turn the first is one
+        None  # time of the undisturbed control: the first of two programs in turn
     )
     first_factor: float = 3.0  # stop after the first sample when it is this many cuts long
     later_factor: float = (
@@ -108,15 +107,16 @@ class Protocol:
     )
 
     def is_hopeless(self, first_run_ns: float) -> bool:
-        """Whether a first run, with all that only a first run pays for (pages, waking threads) but without what its threads
-        waited for a core, is so long that the first sample would be given up.
+        """True if a first run is so long that the first sample would be stopped.
+
+        The first run includes costs of its own (pages, waking threads), but not the time that its threads waited for a core.
         """
         if self.cut_ns is None or first_run_ns < (self.claims_below_ns or 0.0):
             return False
         return first_run_ns > self.first_factor * self.cut_ns + FIRST_RUN_NS
 
     def with_cut(self, cut_ns: float | None) -> Protocol:
-        """The same protocol with another time to beat."""
+        """Returns the same protocol with another time to beat."""
         return replace(self, cut_ns=cut_ns)
 
 

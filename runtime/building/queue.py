@@ -1,4 +1,4 @@
-"""Building many sources at once, and beginning with some while others are still being made."""
+"""Build queue: builds many sources at once, and starts while others are still being generated."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 # Characters of text that take gcc about as long as its start, the headers and the linker do.
 _START = 6000
-_LOOK_S = 0.1  # how often it is asked whether anybody still waits
+_LOOK_S = 0.1  # polling interval of `is_over`
 
 
 class BuildQueue:
-    """Sources that will be asked for, built by up to `jobs` compilers, each of which takes as many at once as the builder lets it.
+    """Builds sources ahead of their request, with up to `jobs` compilers, each on as many sources at once as the builder allows.
 
-    While sources are `put`, up to `ahead` compilers are about the first of them: their maker has a core of its own. The groups
-    that compilers take shrink with what is left, so that all end at about the same time: guided self-scheduling (Polychronopoulos
-    and Kuck 1987). For one thread.
+    While sources are `put`, up to `ahead` compilers build the first of them: the generator has a core of its own. The groups of the
+    compilers shrink with the remaining work, so that all end at about the same time: guided self-scheduling (Polychronopoulos and
+    Kuck 1987). Not thread-safe.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BuildQueue:
         self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
 
     def put(self, source: Source, n_to_come: int) -> None:
-        """One that will be asked for, together with others, of which at most so many are still to come."""
+        """Add a source that will be requested, together with others. At most `n_to_come` of them are still to come."""
         if any(s.key == source.key for group in self._begun for s in group.sources):
             return
         self._waiting[source.key] = source
@@ -58,9 +58,9 @@ class BuildQueue:
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
-        """All of them built, in their order. Whatever else was put is forgotten, and no compiler runs any more.
+        """Returns all sources built, in their order. All others that were put are dropped, and no compiler runs any more.
 
-        Raises Stopped once nobody wants them any more.
+        Raises Stopped once nobody needs them any more.
         """
         asked_s = time.monotonic()
         begun = {s.key for group in self._begun for s in group.sources}
@@ -83,7 +83,7 @@ class BuildQueue:
         return [found[s.key] for s in sources]
 
     def forget(self) -> None:
-        """Build nothing of what was put. Returns when no compiler runs any more."""
+        """Drop all sources that were put. Returns when no compiler runs any more."""
         if self._pool is not None:
             _end(self._pool, [g.future for g in self._begun], self._builder, self._is_over)
         self._pool, self._begun, self._waiting = None, [], {}
@@ -95,8 +95,9 @@ class BuildQueue:
         self._begun.append(_Group(sources, future, time.monotonic()))
 
     def _shared_out(self, sources: dict[str, Source], now_s: float) -> list[list[Source]]:
-        """Groups for every compiler, of as much text as the others have, counting what they still are about: the one that is done
-        first would wait for them.
+        """Partitions sources into groups of equal amounts of text, the compilers' current work included.
+
+        Otherwise the compiler that finishes first would idle.
         """
         rate = self._built_cost / self._built_s if self._built_s else 0.0
         most = self._builder.most_together
@@ -123,11 +124,11 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Group:
-    """Sources that a compiler is at, or was."""
+    """Sources that a compiler builds, or has built."""
 
     sources: list[Source]
     future: Future[_Made]
-    began_s: float  # when it was handed over: a compiler may have been at another group until later
+    began_s: float  # time of submission: its compiler may have started later
 
     @property
     def cost(self) -> float:
@@ -136,7 +137,7 @@ class _Group:
 
 @dataclass
 class _Share:
-    """What one compiler is to take, and what that costs with what it is about before."""
+    """Work of one compiler: its new sources, and the cost together with its current work."""
 
     cost: float
     sources: list[Source] = field(default_factory=list)
@@ -176,7 +177,7 @@ def build_each(
     jobs: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Artifact | Failure]:
-    """`build_many` with each source alone."""
+    """Build each source alone, otherwise as `build_many`."""
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="build")
     futures = [pool.submit(builder.build, source) for source in sources]
     try:
@@ -194,8 +195,9 @@ def _end(
     builder: AbstractBuilder,
     is_over: Callable[[], bool],
 ) -> None:
-    """Begins nothing more, and returns when no compiler runs any more: soon, once `is_over`. Each may have to be ended more than
-    once, since what failed with others is built again by itself.
+    """Starts nothing more, and returns when no compiler runs any more: soon, once `is_over`.
+
+    Each may have to be ended more than once, since a source that failed with others is built again by itself.
     """
     pool.shutdown(wait=False, cancel_futures=True)
     while wait([f for f in futures if not f.cancelled()], _LOOK_S).not_done:
@@ -207,9 +209,9 @@ def _end(
 def report_many(
     builder: AbstractBuilder, reporter: AbstractReporter, sources: Sequence[Source], jobs: int
 ) -> list[BuildReport | Failure]:
-    """Build sources as `build_many` does, and say what each takes; nothing is run.
+    """Build sources as `build_many`, and report the resources of each; nothing is run.
 
-    Raises DeviceError where the backend cannot say.
+    Raises DeviceError where the backend has no such report.
     """
     built = build_many(builder, sources, jobs)
     return [

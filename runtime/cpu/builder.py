@@ -1,4 +1,4 @@
-"""Building for the CPU: the system's compiler, one or several sources at a time, and C files of our own."""
+"""Build for the CPU: the system's compiler, one or several sources at a time, and the C files of this folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class CpuBuilder(AbstractBuilder):
-    """The system's C compiler. Raises DeviceError on first use where none works."""
+    """Builds with the system's C compiler. Raises DeviceError on first use if none works."""
 
     makes_libraries = True
     most_together = 8  # more take longer to come back than starting compilers would
@@ -40,9 +40,7 @@ class CpuBuilder(AbstractBuilder):
 
     @cached_property
     def compiler(self) -> Compiler:
-        """The compiler; looked for on first use, so that a process that only loads artifacts does
-        not look.
-        """
+        """The compiler. It is searched on first use, so that a process that only loads artifacts needs none."""
         return find_compiler(self.options.compiler)
 
     def dialect(self) -> Dialect:
@@ -95,7 +93,7 @@ class CpuBuilder(AbstractBuilder):
         ]
 
     def build_check(self, checks: IndexChecks) -> IndexCheck | Failure:
-        """Build and load checks of indices; a Failure where no compiler is here, though it may be of an adopted library."""
+        """Build and load index checks. Returns a Failure if there is no compiler: the code may be of an adopted library."""
         if not self.can_build:
             advice = "without a C compiler its indices cannot be looked at: compile(check_indices=False) does not"
             return Failure("compile", advice)
@@ -104,11 +102,11 @@ class CpuBuilder(AbstractBuilder):
         return build_check(checks, self.compiler, self.options)
 
     def build_harness(self) -> Path:
-        """Build the timing loop and the team of threads, once per compiler; the child of a worker is given its path."""
+        """Build the timing loop and the team of threads, once per compiler. The child of a worker gets its path."""
         return self.build_own("timer.c", *TEAM_FILES)
 
     def build_own(self, *names: str) -> Path:
-        """Build some of this folder's C files."""
+        """Build the named C files of this folder."""
         text = "\n".join((Path(__file__).parent / name).read_text() for name in names)
         o = self.options
         last = o.build_folder / own_library_name(names[0], text)
@@ -128,6 +126,6 @@ class CpuBuilder(AbstractBuilder):
 
 
 def own_library_name(name: str, text: str) -> str:
-    """What the library of one of this folder's C files is called whatever compiler built it."""
+    """File name of the library of one of this folder's C files, independent of its compiler."""
     digest = hashlib.blake2b(f"{text}\0{cpu_key()}".encode(), digest_size=8).hexdigest()
     return f"own-{Path(name).stem}-{digest}.so"

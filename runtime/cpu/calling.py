@@ -1,6 +1,6 @@
-"""Calls of loaded C from Python at the price of a function call: `call.c`, built once for this Python and this NumPy.
+"""Fast calls of loaded C from Python, at the price of a function call: `call.c`, built once for this Python and this NumPy.
 
-Where Python's header is missing there is no such extension; calls then go through ctypes, are as right, and take some microseconds.
+Without Python's headers there is no such extension. Calls then go through ctypes: as correct, but some microseconds slower.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PACKAGE = "apt install python3-dev"  # of Debian
 
 
 def header_folders() -> tuple[str, ...]:
-    """Where the headers of this Python and of NumPy are; () where those of Python are not installed."""
+    """Include folders of this Python and of NumPy; () where the headers of Python are not installed."""
     paths = sysconfig.get_paths()
     own = tuple(dict.fromkeys((paths["include"], paths["platinclude"])))
     if not any((Path(folder) / "Python.h").exists() for folder in own):
@@ -47,13 +47,13 @@ def header_folders() -> tuple[str, ...]:
 
 
 def load_extension(compiler: Compiler, options: DeviceOptions) -> Any | None:
-    """The extension, built at first; None where it cannot be."""
+    """Returns the extension, built on first use; None where it cannot be built."""
     built = build_extension(compiler, options)
     return None if isinstance(built, Failure) else _import(built)
 
 
 def build_extension(compiler: Compiler, options: DeviceOptions) -> Path | Failure:
-    """Build it unless it is there."""
+    """Build the extension unless it exists."""
     folders = header_folders()
     if not folders:
         return Failure("compile", f"Python.h is not installed (Debian: {PACKAGE})")
@@ -72,7 +72,7 @@ def _import(path: Path) -> Any:
 
 
 class LoadedCode(Protocol):
-    """Code in this process whose entry takes a vector of pointers: arrays, then scalars, then a workspace where it needs one."""
+    """Loaded code whose entry takes a vector of pointers: arrays, then scalars, then a workspace where it needs one."""
 
     library: LoadedLibrary
     entry: Any  # a function of ctypes
@@ -80,7 +80,7 @@ class LoadedCode(Protocol):
 
 
 class Workspaces(Protocol):
-    """Those of code that needs one for each call."""
+    """Pool of workspaces, for code that needs one for each call."""
 
     pool: list[NDArray[Any]]  # that no call uses now
 
@@ -91,7 +91,9 @@ class Workspaces(Protocol):
 
 @dataclass(frozen=True)
 class Row:
-    """A parameter of a caller: an array, a scalar, or a constant of the code, which has no `place` among the entry's arguments."""
+    """A parameter of a caller: an array, a scalar, or a constant of the code. A constant has no `place` among the entry's
+    arguments.
+    """
 
     name: str
     kind: Literal["array", "scalar", "constant"]
@@ -102,11 +104,11 @@ class Row:
 
     @property
     def flags(self) -> int:
-        """Those of NumPy that must be set."""
+        """The NumPy array flags that must be set."""
         return _CONTIGUOUS | _ALIGNED | (_WRITEABLE if self.is_written else 0)
 
     def fits(self, value: Any) -> bool:
-        """Whether that is such an array."""
+        """True if the value is an array of the dtype, shape and flags of this parameter."""
         return (
             type(value) is np.ndarray
             and value.dtype == self.dtype.numpy
@@ -115,7 +117,7 @@ class Row:
         )
 
     def held(self, value: Any) -> NDArray[Any] | None:
-        """The number in memory; None where it is no such number or does not fit."""
+        """The number as stored in memory; None where the value has another type or does not fit."""
         kind, least, most = self._limits
         if type(value) is not kind:
             return None
@@ -125,7 +127,7 @@ class Row:
 
     @cached_property
     def _limits(self) -> tuple[Any, float, float]:
-        """What Python calls such numbers, the least and the greatest of them."""
+        """Returns the Python type of such numbers, the least and the greatest of them."""
         if self.dtype.is_float:
             most = float(np.finfo(self.dtype.value).max)
             return float, -most, most
@@ -133,7 +135,7 @@ class Row:
 
     @property
     def for_c(self) -> tuple[Any, ...]:
-        """What `read_parameter` of call.c reads."""
+        """Returns the parameter as the tuple that `read_parameter` of call.c reads."""
         if self.kind == "constant":
             return self.name, "c", "-", 0, -1, False, ()
         dtype = self.dtype.numpy
@@ -145,7 +147,7 @@ _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
 
 
 def rows_of(signature: CallSignature) -> tuple[Row, ...]:
-    """The parameters of a sequence, in the order of its function."""
+    """Returns the parameters of a sequence, in the order of its function."""
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = []
     for p in signature.parameters:
@@ -165,7 +167,7 @@ def make_caller(
     rows: Sequence[Row],
     workspaces: Workspaces | None = None,
 ) -> AbstractCaller:
-    """The quickest calls of loaded code that there are."""
+    """Returns the fastest available caller of loaded code."""
     if extension is None:
         return PlainCaller(code, rows, workspaces)
     entry = ctypes.cast(code.entry, ctypes.c_void_p).value or 0
@@ -180,7 +182,7 @@ def make_caller(
 
 
 class PrintingCaller(AbstractCaller):
-    """Calls code that prints."""
+    """Caller of code that prints."""
 
     def __init__(self, caller: AbstractCaller) -> None:
         self._caller = caller
@@ -194,7 +196,7 @@ class PrintingCaller(AbstractCaller):
 
 
 class PlainCaller(AbstractCaller):
-    """What call.c does, in Python: for calls that give everything by position. Most of its time are the addresses of the arrays."""
+    """Python version of the caller in call.c, for calls with all arguments by position. Array addresses take most of its time."""
 
     def __init__(
         self, code: LoadedCode, rows: Sequence[Row], workspaces: Workspaces | None = None
@@ -243,7 +245,7 @@ class PlainCaller(AbstractCaller):
 
 
 def _overlap(spans: Sequence[tuple[int, int, bool]]) -> bool:
-    """Whether a span that is written shares memory with another."""
+    """True if a written span shares memory with another."""
     for k, (begin, end, is_written) in enumerate(spans):
         if is_written:
             for j, (other, other_end, _) in enumerate(spans):

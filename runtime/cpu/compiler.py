@@ -1,6 +1,4 @@
-"""The system's C compiler: found, asked for its version, run with a deadline; artifacts are kept
-by content.
-"""
+"""Interface to the system's C compiler: search, version query, runs with a deadline, and a cache of artifacts by content."""
 
 from __future__ import annotations
 
@@ -27,13 +25,13 @@ from ..api.outcome import Failure
 from ..files import OddFileError, is_torn
 from ..scratch import Scratch
 
-# Where an innermost loop happens to begin in a line of code moves single texts by a tenth and more:
+# The alignment of innermost loops changes the time of single texts by a tenth and more:
 # experiments/results/compile_flags.md.
 ALIGNED = "-falign-loops=64"
 LEVEL = "-O2"
 _COMMON: tuple[str, ...] = (
     "-std=gnu11",
-    # What is to be in vectors is written in vectors. The rest stays scalar, which the bound relies on.
+    # Vector code is written as vectors. The rest stays scalar, on which the bound relies.
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",  # for clang; gcc's -fno-tree-vectorize covers straight-line code too
     "-fopenmp-simd",  # loops that may be summed in any order; no library of OpenMP
@@ -42,12 +40,12 @@ _COMMON: tuple[str, ...] = (
     "-Wno-psabi",
     ALIGNED,
 )
-# Products and sums become multiply-adds, but for those that a text keeps apart: `exact` in bodies/vectors.py. What clang calls
-# fast, it does to these as well; "on" is within a statement.
+# Products and sums become multiply-adds, except where a text separates them: `exact` in bodies/vectors.py. Clang's "fast" fuses
+# these as well; "on" fuses within a statement only.
 _CONTRACTS, _CONTRACTS_WITHIN = "-ffp-contract=fast", "-ffp-contract=on"
 # gcc 12 drops calls of functions that store through a difference of two pointers (u[2 * i] beside u[i]) unless both are off.
 SOUND = ("-fno-ipa-modref", "-fno-ipa-pure-const")
-# For gcc instead of the level: the part of it that these texts gain by. They run as fast and compile sooner:
+# For gcc instead of the level: its passes that help generated texts. These run as fast and compile sooner:
 # experiments/results/compile_flags.md.
 FEWER_PASSES = (
     "-O1",
@@ -58,7 +56,7 @@ FEWER_PASSES = (
     "-fno-tree-dominator-opts",
     "-fno-thread-jumps",
     "-fno-tree-loop-ivcanon",
-    # Of calls there is nothing to find out: each function has one, or is inlined.
+    # No interprocedural analysis: each function has one call, or is inlined.
     *SOUND,
     "-fno-ipa-reference",
 )
@@ -69,11 +67,11 @@ _NOT_GCC = (
 )  # macros of compilers that look like it
 _LIBRARY = ("-shared", "-fPIC")
 _LINKED = ("-lm", "-pthread")
-# Without the C library, which is in every process, and start files: a linker reads more of them than of a text. What it saves is
-# "all linked" in experiments/results/compile_flags.md.
+# Without start files and the C library, which is in every process: they are most of a linker's input. The saving is "all linked"
+# in experiments/results/compile_flags.md.
 _LINKED_BY_GCC = ("-nostdlib", "-lm", "-lgcc")
-# All that is only read in one part, with the code, and what is written in another next to it: two mappings of memory where linkers
-# make four or five, of which a process may have 65,530. Those that do not know this do without.
+# Two memory mappings for a library: read-only data with the code, and writable data next to it. Linkers make four or five by
+# default, and a process may have 65,530. Linkers without this option do without.
 IN_TWO_PARTS = f"-Wl,-z,noseparate-code,-z,norelro,-z,max-page-size={mmap.PAGESIZE}"
 _LOG_CHARACTERS = 6000
 
@@ -92,7 +90,7 @@ double probe(double *p, int n) {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler that works. `flags` are those of every build, in order; `linked` follows the file."""
+    """A C compiler that works. `flags` go into every build, in order; `linked` follows the file."""
 
     path: str
     version: str  # first line of --version
@@ -108,18 +106,18 @@ class Compiler:
         return [self.path, *flags, "-o", str(output), str(source), *self.linked]
 
     def linking_all(self) -> Compiler:
-        """The same with the C library and start files."""
+        """Returns the same compiler with the C library and start files linked."""
         return replace(self, linked=_LINKED)
 
     def unspared(self) -> Compiler:
-        """The same with all passes and libraries: for C that was not generated."""
+        """Returns the same compiler with all passes and libraries: for C that was not generated."""
         flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES))
         return replace(self, flags=(LEVEL, *flags), linked=_LINKED)
 
     def command_line(
         self, source: Path | str, output: Path | str, extra: tuple[str, ...] = ()
     ) -> str:
-        """The same for people, to paste into a shell; what it makes may be loaded by any program."""
+        """Returns the command for people, to paste into a shell. Any program may load its output."""
         return shlex.join(self.linking_all().command(source, output, extra))
 
 
@@ -129,10 +127,9 @@ _NAMES = (*_OWN_NAMES, "cc")  # the last is what a system calls one of them, or 
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """The compiler named or pathed `wanted`, else the first of gcc, clang, cc that builds a small
-    program.
+    """Returns the compiler with the name or path `wanted`, else the first of gcc, clang, cc that builds a small program.
 
-    Raises DeviceError with a sentence that says what was tried and what to install.
+    Raises DeviceError with a sentence on the tried compilers and the packages to install.
     """
     tried = []
     for name in (wanted,) if wanted else _NAMES:
@@ -152,16 +149,14 @@ def find_compiler(wanted: str | None = None) -> Compiler:
 
 
 def other_compilers(taken: Compiler) -> list[Compiler]:
-    """The compilers by their own names that work here too."""
+    """Returns the working compilers of this machine other than `taken`, of those with names of their own."""
     paths = [path for name in _OWN_NAMES if (path := shutil.which(name)) is not None]
     others = [path for path in paths if _version(path) not in (None, taken.version)]
     return [found for path in others if isinstance(found := _try(path), Compiler)]
 
 
 def compiler_named(version: str) -> str | None:
-    """The command whose `Compiler.version` is this one; None where there is none, or it is the one
-    that is taken anyway.
-    """
+    """Returns the command with this `Compiler.version`; None where there is none, or it is the default compiler."""
     for name in _NAMES:
         path = shutil.which(name)
         if path is not None and _version(path) == version:
@@ -177,7 +172,7 @@ def _version(path: str) -> str | None:
 
 
 def _try(path: str) -> Compiler | str:
-    """A usable compiler, or why it is not one."""
+    """Returns a usable compiler, or the reason why it is unusable."""
     version = _version(path)
     if version is None:
         return "cannot be run"
@@ -230,16 +225,14 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()  # changed by one step of Python 
 
 
 def end_compilers() -> None:
-    """Ends all compilers that this process runs: whoever waits for one gets a failure."""
+    """Ends all compilers that this process runs. Their callers get a failure."""
     for running in list(_RUNNING):
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
 
 
 def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
-    """Run it in a process group of its own; past the deadline the whole group (cc1, as, ld) is
-    killed.
-    """
+    """Run a command in a process group of its own. Past the deadline the whole group (cc1, as, ld) is killed."""
     try:
         running = subprocess.Popen(
             command,
@@ -277,7 +270,7 @@ class Library:
 
 
 def library_path(folder: Path, compiler: Compiler, extra: tuple[str, ...], *texts: str) -> Path:
-    """Where the library of these texts is or will be: equal texts, flags and compilers have equal names."""
+    """Path of the library of these texts, built or not. Equal texts, flags and compilers have equal names."""
     parts = (*texts, *compiler.flags, *compiler.linked, *extra, compiler.version, compiler.native)
     key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
     return folder / f"{key}.so"
@@ -298,11 +291,10 @@ def build_files(
     target: Path,
     timeout_s: float,
 ) -> Library | Failure:
-    """Compile the first of `files`, which may include the others, to `target`, unless it is there; the files come to lie beside it.
-    Where somebody removes the folder meanwhile, it is compiled again, to a folder of this process.
+    """Compile the first of `files`, which may include the others, to `target`, unless it exists. The files are stored beside it.
 
-    Safe for concurrent callers, also of other processes: the library appears by rename, complete or
-    not at all.
+    Where somebody removes the folder meanwhile, it is compiled again, to a folder of this process. Safe for concurrent callers,
+    also of other processes: the library appears by rename, complete or not at all.
     """
     make_own_folder(target.parent)
     with suppress(FileNotFoundError, NotOursError, OddFileError):
@@ -325,7 +317,7 @@ def _built_in(
     name: str,
     timeout_s: float,
 ) -> Library | Failure | None:
-    """None where the folder has gone."""
+    """Build the library in a folder. Returns None where the folder was removed."""
     make_own_folder(folder)
     started_ns = time.monotonic_ns()
     try:
@@ -350,7 +342,7 @@ def _built_in(
 
 @cache
 def _spare_folder() -> Path:
-    """A folder of this process for what cannot stay where it should."""
+    """A temporary folder of this process, for artifacts whose own folder was removed."""
     spare, owner = Scratch("kernelscape-build-"), os.getpid()
 
     def close() -> None:

@@ -1,4 +1,4 @@
-"""C11 with a team of threads (team.c) and the vector extensions of GCC and Clang."""
+"""CPU dialect: C11 with a team of threads (team.c) and the vector extensions of GCC and Clang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of indices (codegen/bodies/index_checks.py), built and loaded: run before each call of a tuned function."""
+"""Index checks (codegen/bodies/index_checks.py), built and loaded: they run before each call of a tuned function."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .compiler import Compiler, build_library
 if TYPE_CHECKING:
     from ...codegen.bodies.index_checks import IndexChecks, IndexSite
 
-# Unlike what is tuned it is for the compiler to put into vectors. Indices that are far off may wrap around.
+# Unlike tuned code, checks are vectorised by the compiler. Indices that are far out of range may wrap around.
 _FLAGS = ("-O3", "-ftree-vectorize", "-fwrapv", "-fno-openmp", "-w")
 
 
 class IndexCheck:
-    """The checks in a library. `address` is that of a C function of the argument vector: 0 where all indices are in range.
+    """The checks of a library. `address` is that of a C function of the argument vector: 0 where all indices are in range.
 
-    `sites`: what they look at, for those who ask `wrong`.
+    `sites` are the checked accesses, for the messages of `wrong`.
     """
 
     def __init__(self, library: LoadedLibrary, sites: Sequence[IndexSite] = ()) -> None:
@@ -34,21 +34,21 @@ class IndexCheck:
 
     @classmethod
     def of(cls, library: LoadedLibrary) -> IndexCheck | None:
-        """Those of a library that may have none."""
+        """Returns the checks of a library that may have none."""
         return cls(library) if hasattr(library, CHECK) else None
 
     def passes(self, pointers: Any) -> bool:
-        """Whether the arguments that these pointers lead to hold indices in range only."""
+        """True if the arguments behind these pointers hold indices in range only."""
         return bool(self._check(pointers) == 0)
 
     def first_wrong(self, pointers: Any) -> tuple[int, int] | None:
-        """The number of the site of the first index that is out of range, from 0, and its value; None where all are in range."""
+        """Returns the number of the access with the first index out of range, from 0, and the index; None if all are in range."""
         value = ctypes.c_int64()
         found = self._find(pointers, ctypes.byref(value))
         return (int(found) - 1, value.value) if found else None
 
     def wrong(self, pointers: Any) -> str | None:
-        """What is wrong with the first index that is out of range, a sentence; None where all are in range."""
+        """Returns a sentence on the first index that is out of range; None where all are in range."""
         found = self.first_wrong(pointers)
         return None if found is None else self._sites[found[0]].sentence(found[1])
 
@@ -56,7 +56,7 @@ class IndexCheck:
 def build_check(
     checks: IndexChecks, compiler: Compiler, options: DeviceOptions
 ) -> IndexCheck | Failure:
-    """Build them, unless they are there, and load them."""
+    """Build the checks, unless they exist, and load them."""
     built = build_library(
         compiler.unspared(), checks.text, _FLAGS, options.build_folder, options.compile_timeout_s
     )

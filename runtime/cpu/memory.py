@@ -1,8 +1,10 @@
 """Arrays between guard zones, on huge pages where they are large.
 
-Layout of one mapping, addresses rising:  unreadable | guard bytes | contents | guard bytes |
-unreadable A write just outside lands in the guard bytes and is found afterwards; one farther away
-faults at once.
+Layout of one mapping, addresses rising:
+
+    unreadable | guard bytes | contents | guard bytes | unreadable
+
+A write just outside changes the guard bytes and is found afterwards. One farther away faults at once.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _told(name: str, first: int, end: int) -> bool:
-    """Tells the handler of faults (timer.c) something of these addresses; False where there is none, or it does not take them."""
+    """Call function `name` of the fault handler (timer.c) on an address range. False if there is none, or it rejects the range."""
     tell = getattr(_libc(), name, None)
     return tell is not None and bool(tell(ctypes.c_void_p(first), ctypes.c_void_p(end)))
 
@@ -67,12 +69,11 @@ def _unmap(outer: int, outer_bytes: int) -> None:
 class CpuArray(AbstractArray):
     """A C-contiguous array at a 64-byte aligned address of this process.
 
-    `stagger` shifts the start by that many cache lines: arrays that all begin at the same place
-    of a page would compete for the same cache sets, and loads would wait for unrelated stores
-    whose addresses agree in the low 12 bits.
+    `stagger` shifts the start by that many cache lines. Arrays that all begin at the same place of a page would compete for the
+    same cache sets. Loads would also wait for unrelated stores whose addresses agree in the low 12 bits.
 
-    `as_numpy` puts it where an array of NumPy's begins instead: 16 bytes behind a line; large ones
-    all at the same place of a page, whatever the stagger. `border`: the element that begins a page, for `keep`.
+    `as_numpy` uses the placement of NumPy's arrays instead: 16 bytes behind a line; large ones all at the same place of a page,
+    whatever the stagger. `border`: the element that begins a page, for `keep`.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class CpuArray(AbstractArray):
 
     @property
     def span(self) -> tuple[int, int]:
-        """First and last-plus-one address of the contents."""
+        """First and one-past-last address of the contents."""
         first = self._contents.ctypes.data
         return first, first + self._contents.nbytes
 
@@ -161,7 +162,7 @@ class CpuArray(AbstractArray):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes from a row along the last axis to the next."""
+        """Bytes of a row along the last axis."""
         return self._dtype.itemsize * (self._shape[-1] if self._shape else 1)
 
     def trespass(self) -> str | None:
@@ -185,8 +186,10 @@ _made = count(1)
 
 
 def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
-    """A NumPy array, contents arbitrary, as tuned code likes it: it begins at a multiple of 64 bytes, where `np.empty` promises 16,
-    and where it is large it is on huge pages. `dtype` may be one of `ks.f32` and so on.
+    """Returns a NumPy array, contents arbitrary, with the alignment for which tuned code is made.
+
+    It begins at a multiple of 64 bytes, where `np.empty` promises 16. Large arrays are on huge pages. `dtype` may be one of
+    `ks.f32` and so on.
 
     Raises MemoryError, and ValueError or TypeError as `np.empty` does.
     """
@@ -205,14 +208,15 @@ def empty(shape: int | Sequence[int], dtype: Any = np.float64) -> NDArray[Any]:
 
 
 def in_memory(dtype: DType, value: object) -> NDArray[Any]:
-    """A scalar as the entries of generated code read it: a truth value is an int of C (SCALAR_TYPES of codegen/text/types.py),
-    a number is of its type.
+    """Returns a scalar in the form that entries of generated code read.
+
+    A truth value is an int of C (SCALAR_TYPES of codegen/text/types.py). A number has its own type.
     """
     return np.array(value, np.int32 if dtype is DType.bool_ else dtype.numpy)
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Where a contiguous array begins; of arrays that can be written a third of the time that `array.ctypes` takes."""
+    """The address of a contiguous array. For writable arrays this takes a third of the time of `array.ctypes`."""
     if array.size and array.flags.writeable:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     return array.ctypes.data

@@ -1,9 +1,8 @@
-"""Calibration: what this machine's cores, caches and memory reach at best.
+"""Calibration: the highest rates of this machine's cores, caches and memory.
 
-The bound needs the optimistic end of every rate. Memory behind a hypervisor changes its rate within
-minutes (by a factor of two between two placements of the same cores), and so do launches and
-barriers. One calibration is not enough to know them: results are merged over calibrations, a rate keeps the
-largest value ever seen, a latency the least, also of those that an exploration met.
+The bound needs the optimistic end of every rate. Memory behind a hypervisor changes its rate within minutes (by a factor of two
+between two placements of the same cores), and so do launches and barriers. One calibration is not enough: results are merged over
+calibrations. A rate keeps the largest value ever seen, a latency the least, also of those seen during an exploration.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
 def calibrate(device: AbstractDevice) -> Calibration:
-    """Measure, merge with what is stored for this machine, store, and return the merged result.
+    """Measure, merge with the stored calibration of this machine, store, and return the merged result.
 
     Takes a few seconds in a child process of its own. Raises WorkerError when the probe fails.
     """
@@ -64,21 +63,21 @@ def calibrate(device: AbstractDevice) -> Calibration:
 
 
 def load_own_calibration(folder: Path | None = None) -> Calibration | None:
-    """What is stored for this machine; None when there is nothing or it cannot be read."""
+    """Returns the stored calibration of this machine; None when there is none or it cannot be read."""
     return load_calibration(read_machine().key, folder)
 
 
 def load_target(folder: Path | None = None) -> Target | None:
-    """The calibrated target of this machine, or None."""
+    """Returns the calibrated target of this machine, or None."""
     found = load_own_calibration(folder)
     return None if found is None else found.target
 
 
 def guess_target() -> Target:
-    """A target from the operating system's facts alone, faster than machines are: bounds hold.
+    """Returns an uncalibrated target from the operating system's facts alone. It is faster than machines are, so bounds hold.
 
-    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from
-    memory two bytes a cycle and core, and no less than 400 GB/s together.
+    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from memory two bytes a cycle and core,
+    and no less than 400 GB/s together.
     """
     machine = read_machine()
     per_core = {"L1": 2.0 * machine.vector_bytes, "L2": 64.0, "L3": 64.0}
@@ -112,7 +111,7 @@ def guess_target() -> Target:
 
 
 def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Target:
-    """The optimistic end of every sample list."""
+    """Returns a target from the optimistic end of every sample list."""
     best = {n: (min if n in LATENCIES else max)(s) for n, s in samples.items()}
     return Target(
         backend="cpu",
@@ -148,7 +147,7 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
 
 
 def learn_latencies(samples: dict[str, list[float]]) -> None:
-    """Keep the least of what launches and barriers take now, where that is less than this machine's calibration says."""
+    """Store the least of the current launch and barrier latencies, if it is less than in this machine's calibration."""
     now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
     with suppress(OSError):  # a folder that cannot be written: the next session looks again
         keep_latencies(read_machine().key, now)
@@ -158,9 +157,11 @@ def learn_latencies(samples: dict[str, list[float]]) -> None:
 
 
 def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, list[float]]:
-    """What changes while a machine runs, by name: how fast memory is read, bytes a nanosecond, in 20 to 60 ms; where it is to be
-    the `whole` state, every way of reading and writing and the nanoseconds of launches and barriers, in about half a second. Beyond
-    last caches of 64 MiB either takes longer.
+    """Returns samples of the machine's variable state, by name.
+
+    The quick probe has the read bandwidth of memory, bytes a nanosecond, in 20 to 60 ms. The `whole` state has every way of reading
+    and writing and the nanoseconds of launches and barriers, in about half a second. Beyond last caches of 64 MiB either takes
+    longer.
     """
     probe = _open(library)
     total = probed_bytes(_last_cache_bytes(read_machine()), whole)
@@ -184,17 +185,17 @@ def run_state_probe(library: Path, n_threads: int, whole: bool) -> dict[str, lis
 
 
 def probed_bytes(last_cache_bytes: int, whole: bool) -> int:
-    """How much memory a look at it goes through.
+    """The amount of memory that a state probe passes through.
 
-    What still hits in the last cache raises the rate: by a third in the quick look, an eighth in the other. Twice as much as a
-    cache has to do where that is hundreds of MiB: touching fresh memory would take seconds of every search.
+    Hits in the last cache raise the rate: by a third in the quick probe, an eighth in the other. Where the cache has hundreds of
+    MiB, twice its size must do: touching fresh memory would take seconds of every search.
     """
     wanted = (8 if whole else 3) * last_cache_bytes
     return max(2 * last_cache_bytes, min(wanted, _PROBED_BYTES))
 
 
 def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
-    """Every sample of the calibration by name; rates in bytes or flops a nanosecond."""
+    """Returns every sample of the calibration by name; rates in bytes or flops a nanosecond."""
     probe, machine = _open(library), read_machine()
     # Eight times the last cache: what still hits there raises the rate by an eighth at most.
     total = max(256 << 20, 8 * _last_cache_bytes(machine))

@@ -1,4 +1,4 @@
-"""Running on the CPU: libraries loaded with ctypes, timed by a compiled loop."""
+"""Execution on the CPU: libraries loaded with ctypes, timed by a compiled loop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CpuModule(AbstractModule):
     def __init__(
         self, artifact: Artifact, library: LoadedLibrary, builder: CpuBuilder | None = None
     ) -> None:
-        """`builder` can build more C for it."""
+        """`builder` can build additional C for the module."""
         self._artifact = artifact
         self.library = library
         self._builder = builder
@@ -75,7 +75,7 @@ class CpuModule(AbstractModule):
     def bound(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> Iterator[ctypes.Array[ctypes.c_void_p]]:
-        """The argument vector of one run, with a workspace from the pool where one is needed and not given."""
+        """The argument vector of one run. A workspace comes from the pool where one is needed and not given."""
         arguments = self._artifact.arguments
         if len(values) == len(arguments) - 1 and arguments[-1].kind == "workspace":
             with self.lent() as workspace:
@@ -126,7 +126,7 @@ class CpuModule(AbstractModule):
         self.library.close()
 
     def make_workspace(self) -> Array:
-        """One more, of the size that the entry takes."""
+        """Returns another workspace, of the size that the entry takes."""
         return CpuArray((self._artifact.workspace_bytes,), np.dtype(np.uint8), stagger=23).host
 
 
@@ -138,7 +138,7 @@ def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bo
 
 
 class CpuRunner(AbstractRunner):
-    """This machine's cores. What it needs of C beside artifacts comes from `builder`."""
+    """Runs code on this machine's cores. `builder` provides its own C parts."""
 
     times_functions = True
     placement_counts = True
@@ -213,7 +213,7 @@ class CpuRunner(AbstractRunner):
 
 
 def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
-    """A sampler of `run(n)`, the nanoseconds of n calls, that restores what the calls update in place."""
+    """Returns a sampler of `run(n)`, the nanoseconds of n calls. It restores arrays that the calls update in place."""
     if not args.restore:
         return Sampler(run, waited_ns=waited_ns)
 
@@ -226,8 +226,9 @@ def make_sampler(run: Callable[[int], float], args: CallArguments) -> Sampler:
 
 
 def load_harness(path: Path) -> ctypes.CDLL:
-    """The timing loop with its types declared. The team beside it is found by all libraries that are loaded afterwards, so that a
-    process has one.
+    """Returns the timing loop with its types declared.
+
+    All libraries that are loaded afterwards find the team beside it, so that a process has one.
     """
     harness = load_for_all(path)
     harness.ks_run.restype = ctypes.c_double

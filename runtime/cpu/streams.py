@@ -1,6 +1,6 @@
-"""Reading and writing the same arrays again and again: rates by mix and size, for calibration and for the machine as it is now.
+"""Streaming bandwidth: rates of repeated passes over the same arrays, by mix and size, for calibration and for the current state.
 
-A cache keeps some of what passes through it for the next pass, and how much of it is the machine's own business (`Target.streams`).
+A cache retains some of the data for the next pass. The amount is specific to the machine (`Target.streams`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..measure.timing import DISTURBED, waited_ns
 READ, WRITE, WRITE_NT, COPY, COPY_NT, TRIAD_NT, SCALE, READ3_WRITE_NT, TRIAD, READ3_WRITE = range(
     10
 )
-# What memory is looked at with; the others are of use in caches only, where stores around them are of none.
+# Kinds for memory. The others are useful in caches only, where non-temporal stores are useless.
 KINDS = {READ: "read", WRITE: "write", WRITE_NT: "write_nt", COPY: "copy", COPY_NT: "copy_nt"}
 KINDS |= {TRIAD_NT: "triad_nt", SCALE: "scale", READ3_WRITE_NT: "read3_write_nt"}
 ALL_KINDS = KINDS | {TRIAD: "triad", READ3_WRITE: "read3_write"}
@@ -30,16 +30,16 @@ _N_WRITTEN = (0, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 
 _PASS_BYTES = (
     32 << 20
-)  # gone through by a thread for one sample, or everything once: 0.2 ms even from L2
+)  # passed through by a thread for one sample, or all arrays once: 0.2 ms even from L2
 _REPEATS = 6  # samples of each point: the first finds other arrays in the caches
 _FARTHEST = 6  # times the last cache: beyond, hardly anything stays from pass to pass
 _LEAST_BYTES = (
     1 << 20
-)  # of what is probed between candidates: less is no business of memory or the last cache
+)  # least arrays of a probe between candidates: smaller ones stay below the last cache
 
 
 def open_probe(library: Path) -> ctypes.CDLL:
-    """The compiled probe.c with the types of what goes through memory."""
+    """Returns the compiled probe.c with the types of its streaming functions declared."""
     probe = load_library(library)
     probe.ks_reserve.argtypes = [ctypes.c_int, ctypes.c_int64]
     probe.ks_stream.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_int64]
@@ -48,7 +48,7 @@ def open_probe(library: Path) -> ctypes.CDLL:
 
 
 def reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
-    """Memory of `n_bytes` a thread for what follows. Raises MemoryError."""
+    """Reserve `n_bytes` of memory a thread for later samples. Raises MemoryError."""
     if probe.ks_reserve(n_threads, n_bytes) != 0:
         raise MemoryError(f"the probe needs {n_threads} times {n_bytes >> 20} MiB")
 
@@ -56,15 +56,16 @@ def reserve(probe: ctypes.CDLL, n_threads: int, n_bytes: int) -> None:
 def rate(
     probe: ctypes.CDLL, kind: int, n_bytes: int, n_threads: int, passes: int, offset: int = 0
 ) -> float:
-    """Bytes a nanosecond, read and written, of arrays of `n_bytes` each of each thread."""
+    """Returns bytes a nanosecond, read plus written, with arrays of `n_bytes` each in each thread."""
     elapsed_ns = probe.ks_stream(kind, n_bytes, passes, offset)
     assert elapsed_ns > 0, "arrays do not fit the reserve"
     return float((_N_READ[kind] + _N_WRITTEN[kind]) * n_bytes * n_threads * passes / elapsed_ns)
 
 
 def footprints(own_cache_bytes: int, last_cache_bytes: int, most_bytes: int) -> list[int]:
-    """Bytes of all arrays together, from within the cores' own caches to several times the last one; closer to one another where
-    the last cache begins to lose them.
+    """Sizes, in bytes of all arrays together, from within the private caches to several times the last one.
+
+    They are closer together around the size at which the last cache begins to miss.
     """
     sizes, size = list[float](), own_cache_bytes / 2
     while size <= min(most_bytes, _FARTHEST * last_cache_bytes):
@@ -76,7 +77,7 @@ def footprints(own_cache_bytes: int, last_cache_bytes: int, most_bytes: int) -> 
 def stream_samples(
     probe: ctypes.CDLL, machine: Machine, n_threads: int, arena_bytes: int
 ) -> dict[str, list[float]]:
-    """Every kind at every footprint, by name; `arena_bytes` are reserved for each of `n_threads` threads."""
+    """Returns samples of every kind at every footprint, by name. `arena_bytes` are reserved for each of `n_threads` threads."""
     if len(machine.caches) < 2:
         return {}
     own_bytes = machine.caches[-2].capacity_bytes // machine.cores * n_threads
@@ -93,7 +94,7 @@ def stream_samples(
 
 
 def knee_samples(probe: ctypes.CDLL, n_threads: int, arena_bytes: int) -> dict[str, list[float]]:
-    """Reads around the size of the last cache, by name: two last caches instead of one show there."""
+    """Returns samples of reads around the size of the last cache, by name. They show two last caches instead of one."""
     caches = read_machine().caches
     if len(caches) < 2:
         return {}
@@ -110,7 +111,7 @@ def knee_samples(probe: ctypes.CDLL, n_threads: int, arena_bytes: int) -> dict[s
 
 
 def curves_from(best: Mapping[str, float]) -> tuple[StreamCurve, ...]:
-    """The curves through the best samples by name; other names are passed over."""
+    """Returns the curves through the best samples by name. Other names are ignored."""
     found: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
     kinds = {name: kind for kind, name in ALL_KINDS.items()}
     for name, best_rate in best.items():
@@ -123,9 +124,9 @@ def curves_from(best: Mapping[str, float]) -> tuple[StreamCurve, ...]:
 
 
 class NowProbe(AbstractMemoryProbe):
-    """Looks at what memory, or the cache that holds as much, delivers while other things are timed.
+    """Samples the current rate of memory, or of a cache of that size, between timed runs.
 
-    A step takes one sample of every second kind, with arrays of at most so many distinct bytes read and written, and no more than
+    A step takes one sample of every second kind. Arrays have at most the given distinct bytes read and written, and no more than
     several times the last cache. Close it: its memory is as large.
     """
 
@@ -153,7 +154,7 @@ class NowProbe(AbstractMemoryProbe):
             reserve(self._probe, n_threads, arena + (1 << 17))
 
     def step(self) -> None:
-        """One sample of every second kind, each after a pass that brings its arrays where they stay."""
+        """Take one sample of every second kind, each after a warming pass over its arrays."""
         self._n_steps += 1
         for kind in list(self._shares)[self._n_steps % 2 :: 2]:
             share = self._shares[kind]
@@ -168,8 +169,10 @@ class NowProbe(AbstractMemoryProbe):
 
     @property
     def samples(self) -> dict[str, list[float]]:
-        """Bytes a nanosecond by way of using memory: what other work disturbed counts no more than for candidates; where
-        all was disturbed, the fastest sample is the least so.
+        """Bytes a nanosecond by way of using memory.
+
+        Samples that other work disturbed are set aside, as for candidates. Where all were disturbed, the fastest one is the least
+        so.
         """
         return {
             name: found or [max(self._disturbed[name])]
@@ -178,12 +181,12 @@ class NowProbe(AbstractMemoryProbe):
         }
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free the memory of the probe."""
         self._probe.ks_release()
 
 
 def curves_now(rates: Mapping[str, float], cores: int) -> tuple[StreamCurve, ...]:
-    """Curves that say one rate for each kind, whatever the size."""
+    """Returns curves with one rate for each kind, independent of the size."""
     kinds = {name: kind for kind, name in ALL_KINDS.items()}
     return tuple(
         curve_of(name, cores, {(_N_READ[kinds[name]], _N_WRITTEN[kinds[name]]): found})

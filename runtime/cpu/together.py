@@ -1,6 +1,6 @@
-"""Several C texts in one run of the compiler: what a small text costs is mostly the start, the headers and the linker.
+"""Batch compilation: several C texts in one compiler run. A small text costs mostly the start, the headers and the linker.
 
-Each text is included by one that first gives its file-scope names an ending of their own.
+Each text is included after definitions that give its file-scope names a suffix of their own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from .compiler import Compiler, Library, build_files, library_path
 def build_together(
     compiler: Compiler, sources: Sequence[Source], folder: Path, timeout_s: float
 ) -> Library | Failure:
-    """One library of sources with equal flags; source k has its entry there under `entry_of(source, k)`. The deadline is
-    that of so many texts.
+    """Build one library from sources with equal flags. Source k has its entry there under `entry_of(source, k)`.
+
+    The deadline is that of so many texts.
     """
     flags = sources[0].flags
     lines = [line for k, s in enumerate(sources) for line in _included(s, k)]

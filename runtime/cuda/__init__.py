@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """The first GPU, or, where there is none, a device that builds for the architecture of a data sheet.
+    """Returns the first GPU or, if there is none, a device that builds for the architecture of a data sheet.
 
     Raises DeviceError when there is no such data sheet.
     """
@@ -20,7 +20,7 @@ def open_backend(options: DeviceOptions) -> AbstractDevice:
 
 
 def requirements() -> list[Requirement]:
-    """The compiler, which `--build-only` needs, and what a run needs beside it."""
+    """Returns the requirements: the compiler, which `--build-only` needs, and PyCUDA and a GPU, which a run needs too."""
     from ..api.errors import DeviceError
     from ..device import Requirement
     from . import driver, nvrtc

@@ -1,4 +1,4 @@
-"""A process that compiles CUDA text: one JSON request a message on stdin, one reply on stdout, until stdin is closed."""
+"""Compiler process for CUDA text: one JSON request a message on stdin, one reply on stdout, until stdin is closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .nvrtc import Compiled, compile_text
 
 
 class CompileRequest(msgspec.Struct, frozen=True):
-    """`timeout_s` is when the parent loses patience; a little later this process ends by itself, whoever still lives."""
+    """A text to compile. The parent gives up after `timeout_s`; 2 s later this process ends by itself, with or without a parent."""
 
     text: str
     architecture: str
@@ -24,7 +24,7 @@ class CompileRequest(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Serve requests."""
+    """Serves requests until stdin is closed."""
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no reply
     signal.signal(signal.SIGINT, signal.SIG_IGN)

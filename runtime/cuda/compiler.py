@@ -1,4 +1,4 @@
-"""Compiling CUDA text to cubins that are kept by content, in processes that can be killed."""
+"""Compiles CUDA text to cubins, cached by content, in processes that can be killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _START_S = 30.0  # that a process may need on top of its first compilation
 
 @dataclass(frozen=True)
 class Cubin:
-    """A compiled text: a file, what its kernels take, and what the compiler warned of."""
+    """A compiled text: a file, the resources of its kernels, and the compiler's warnings."""
 
     path: Path
     key: str
@@ -44,7 +44,7 @@ class Cubin:
 
 
 def nvcc_command(source: Source, file: Path, architecture: str) -> str:
-    """What a shell compiles the file with, where the toolkit is."""
+    """Returns the shell command that compiles the file, where the toolkit is installed."""
     cubin = str(file.with_suffix(".cubin"))
     return shlex.join(
         ["nvcc", f"-arch={architecture}", *source.flags, "-cubin", "-o", cubin, str(file)]
@@ -52,7 +52,7 @@ def nvcc_command(source: Source, file: Path, architecture: str) -> str:
 
 
 class CudaCompiler:
-    """Compiles; thread-safe, with as many processes as there are callers at once. They end with it, or by `close()`."""
+    """Thread-safe compiler with as many processes as concurrent callers. They end with it, or by `close()`."""
 
     def __init__(self, folder: Path, timeout_s: float) -> None:
         self._folder = folder
@@ -63,14 +63,14 @@ class CudaCompiler:
 
     @cached_property
     def version(self) -> str:
-        """For people and for keys. Raises DeviceError where there is no NVRTC."""
+        """The name and version of the compiler, for people and for keys. Raises DeviceError where there is no NVRTC."""
         return f"NVRTC {nvrtc.version()}"
 
     def build(self, text: str, architecture: str, extra: tuple[str, ...] = ()) -> Cubin | Failure:
-        """Compile to `folder/KEY.cubin` (with KEY.cu and KEY.json beside it), once for equal text, flags and version.
+        """Compiles to `folder/KEY.cubin`, with KEY.cu and KEY.json next to it, once for equal text, flags and version.
 
-        Safe for concurrent callers, also of other processes: the cubin appears by rename, last. Raises DeviceError
-        where there is no NVRTC.
+        Safe for concurrent callers, also of other processes: the cubin appears by rename, last. Raises DeviceError where there is
+        no NVRTC.
         """
         parts = (text, self.version, architecture, *nvrtc.OPTIONS, *extra)
         key = hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
@@ -109,7 +109,7 @@ class CudaCompiler:
 
 
 def _close(idle: list[_Process]) -> None:
-    """End the processes that wait for work."""
+    """Ends the idle processes."""
     while idle:
         idle.pop().close()
 
@@ -129,7 +129,7 @@ class _Process:
         self._is_new = True
 
     def ask(self, request: bytes, timeout_s: float) -> bytes | Failure:
-        """The reply, or what became of the process."""
+        """Returns the reply, or a failure with the fate of the process."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         end = time.monotonic() + timeout_s + (_START_S if self._is_new else 0.0)
@@ -152,7 +152,7 @@ class _Process:
         self._child.wait()
 
     def _read(self, n_bytes: int, end: float) -> bytes | None:
-        """So many bytes; none where the other end was closed, None past the deadline."""
+        """Returns so many bytes; none where the other end was closed, None past the deadline."""
         assert self._child.stdout is not None
         fd, parts = self._child.stdout.fileno(), b""
         poll = select.poll()

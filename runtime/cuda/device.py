@@ -1,4 +1,4 @@
-"""A GPU as a device: built by NVRTC, driven by PyCUDA. Where there is none, it still builds, for a data sheet."""
+"""A GPU as a device: NVRTC builds, PyCUDA runs. Without a GPU it still builds, for a data sheet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CudaMachine(AbstractMachine):
-    """The facts of the GPU: measured ones, else those of its data sheet."""
+    """Facts of the GPU: measured ones, else those of its data sheet."""
 
     calibrated_by = "explore calibrate --target cuda"
 
@@ -76,12 +76,12 @@ class CudaBuilder(AbstractBuilder):
         )
 
     def compile(self, source: Source) -> Cubin | Failure:
-        """The same with what the compiler reports. Raises DeviceError where there is no NVRTC."""
+        """Compiles a source, and returns the cubin with the compiler's reports. Raises DeviceError where there is no NVRTC."""
         return self.compiler.build(source.text, self.gpu.profile.architecture, source.flags)
 
 
 class CudaReporter(AbstractReporter):
-    """What NVRTC says that kernels take of a multiprocessor."""
+    """Reports of NVRTC on the resources that kernels take of a multiprocessor."""
 
     reports = True
 
@@ -102,8 +102,8 @@ class CudaReporter(AbstractReporter):
 
 
 class CudaDevice(AbstractDevice):
-    """The first GPU. Where there is none, `builder` compiles for the data sheet of the options, and what needs a GPU
-    raises DeviceError.
+    """The first GPU. If there is none, `builder` compiles for the data sheet of the options, and all that needs a GPU raises
+    DeviceError.
     """
 
     name = "cuda"

@@ -1,4 +1,4 @@
-"""CUDA C++, as NVRTC and nvcc take it; nothing but the prelude tells them apart."""
+"""Dialect CUDA C++, for NVRTC and nvcc. Only the prelude distinguishes the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver through PyCUDA: found or not, opened once a process, and what its errors mean."""
+"""The driver through PyCUDA: searched for, opened once a process, its errors explained."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driv
 
 
 def has_pycuda() -> bool:
-    """Whether PyCUDA is installed; it is not imported."""
+    """True if PyCUDA is installed; it is not imported."""
     return find_spec("pycuda") is not None
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The driver's library. Raises DeviceError with a sentence when there is none."""
+    """Returns the driver's library. Raises DeviceError with a sentence when there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL:
 
 @cache
 def driver() -> Driver:
-    """PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
+    """Returns PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
     library()
     if not has_pycuda():
         raise DeviceError(f"PyCUDA was not found; {PYCUDA_ADVICE}")
@@ -54,7 +54,7 @@ def driver() -> Driver:
 
 
 def gpu() -> Any:
-    """The first GPU; no context is made. Raises DeviceError."""
+    """Returns the first GPU; no context is made. Raises DeviceError."""
     return driver().Device(0)
 
 
@@ -100,9 +100,9 @@ _MEANINGS: tuple[tuple[str, FailureKind, str, bool], ...] = (
 
 
 def explain(error: Exception, kernel: str) -> tuple[Failure, bool]:
-    """What an error of PyCUDA means for the kernel that met it, and whether the context is lost with it.
+    """Returns the failure that an error of PyCUDA means for a kernel, and True if the context is lost with it.
 
-    PyCUDA puts the driver's sentence into the message; an error that is not known here costs the context.
+    PyCUDA puts the driver's sentence into the message. An error that is not listed here costs the context.
     """
     said = str(error)
     for words, kind, meaning, is_lost in _MEANINGS:

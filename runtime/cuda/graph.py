@@ -1,4 +1,4 @@
-"""Many calls as one CUDA graph: a sequence of a few microseconds would otherwise be timed by how fast the host launches.
+"""CUDA graphs of many calls. Without them the host's launch rate would set the time of a sequence of a few microseconds.
 
 PyCUDA has no graphs; the driver is called directly, on PyCUDA's stream and in its context.
 """
@@ -15,11 +15,13 @@ _THREAD_LOCAL_CAPTURE = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
 class GraphError(Exception):
-    """The driver refuses; the message has its words."""
+    """Raised if the driver refuses a graph; the message has the driver's words."""
 
 
 class Graph:
-    """What `record` launched on a stream, to be launched again as a whole. Raises GraphError where the driver cannot."""
+    """A graph of the launches that `record` makes on a stream, to be launched again as a whole. Raises GraphError where the driver
+    cannot.
+    """
 
     def __init__(self, stream: Any, record: Callable[[], None]) -> None:
         cuda = library()
@@ -40,11 +42,11 @@ class Graph:
         _check(made, "make")
 
     def launch(self) -> None:
-        """Launch it on its stream."""
+        """Launches the graph on its stream."""
         _check(library().cuGraphLaunch(self._exec, self._stream), "launch")
 
     def close(self) -> None:
-        """Free it; it must not run any more."""
+        """Frees the graph; it must not run any more."""
         library().cuGraphExecDestroy(self._exec)
 
 

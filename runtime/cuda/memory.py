@@ -21,7 +21,7 @@ _GUARD = 0xA5
 class CudaArray(AbstractArray):
     """A C-contiguous array on the GPU. Raises MemoryError when it does not fit.
 
-    A frozen array is compared with what it held by a checksum, for which it travels to the host.
+    A frozen array is compared with its earlier contents by a checksum, for which it is copied to the host.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -47,7 +47,7 @@ class CudaArray(AbstractArray):
 
     @property
     def address(self) -> int:
-        """Of the first element, on the GPU; a multiple of 256."""
+        """The address of the first element on the GPU; a multiple of 256."""
         return int(self._memory) + _GUARD_BYTES
 
     def upload(self, values: Array) -> None:
@@ -91,7 +91,7 @@ class CudaArray(AbstractArray):
         return None
 
     def free(self) -> None:
-        """Give the memory back now."""
+        """Frees the memory now."""
         self._memory.free()
 
     def _sum(self) -> int:

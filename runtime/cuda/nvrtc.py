@@ -1,4 +1,4 @@
-"""NVRTC, the compiler of CUDA text as a library: found, loaded, called through ctypes."""
+"""NVRTC, the compiler of CUDA text as a library: search, loading, and calls through ctypes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..api.errors import DeviceError
 
 ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), or a CUDA toolkit'
 
-# Verbose ptxas is what tells of spills; the rest is the default, multiply-adds fused as on the CPU.
+# Verbose ptxas reports spills; the rest is the default, multiply-adds fused as on the CPU.
 OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v")
 # Where there is a driver NVRTC keeps what it compiled, and says nothing of it when it is asked again. Releases before 12.9 do
 # not know the word.
@@ -27,7 +27,7 @@ _LOG_CHARACTERS = 6000
 
 
 class KernelReport(msgspec.Struct, frozen=True):
-    """What one kernel takes, as the compiler says."""
+    """Resources of one kernel, as the compiler reports them."""
 
     kernel: str
     registers: int  # of 32 bits, per thread
@@ -38,8 +38,8 @@ class KernelReport(msgspec.Struct, frozen=True):
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """What compiling gave: `cubin` is None where the text was refused; `log` holds what the compiler had to say
-    but for its statistics.
+    """Result of a compilation: `cubin` is None where the text was refused; `log` holds the compiler's messages without its
+    statistics.
     """
 
     cubin: bytes | None
@@ -48,7 +48,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def _candidates() -> Iterator[str]:
-    """Files and names that may be the library, best first: wheels, toolkits, whatever the loader finds."""
+    """Yields files and names that may be the library, best first: wheels, toolkits, then the search of the loader."""
     paths = sysconfig.get_paths()
     for site in dict.fromkeys((paths["purelib"], paths["platlib"], *filter(None, sys.path))):
         yield from _newest(Path(site) / "nvidia", "*/lib/libnvrtc.so.*")
@@ -61,7 +61,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _newest(folder: Path, pattern: str) -> list[str]:
-    """What the pattern finds, highest version first."""
+    """Returns the paths that match the pattern, highest version first."""
 
     def numbers(path: str) -> list[int]:
         return [int(n) for n in re.findall(r"\d+", path)]
@@ -71,7 +71,7 @@ def _newest(folder: Path, pattern: str) -> list[str]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The loaded library. Raises DeviceError with a sentence when there is none."""
+    """Returns the loaded library. Raises DeviceError with a sentence when there is none."""
     for path in _candidates():
         try:
             loaded = ctypes.CDLL(path)
@@ -84,14 +84,14 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> str:
-    """The version of the library, as in "13.5"."""
+    """Returns the version of the library, as in "13.5"."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return f"{major.value}.{minor.value}"
 
 
 def supported() -> tuple[str, ...]:
-    """Architectures that it compiles for, as in "sm_90"."""
+    """Returns the architectures that NVRTC compiles for, as in "sm_90"."""
     n = ctypes.c_int()
     _check(library().nvrtcGetNumSupportedArchs(ctypes.byref(n)))
     numbers = (ctypes.c_int * n.value)()
@@ -101,13 +101,13 @@ def supported() -> tuple[str, ...]:
 
 @cache
 def _without_cache() -> tuple[str, ...]:
-    """The option that has every text compiled anew, where there is one."""
+    """Returns the option that makes NVRTC compile every text anew; () for a release without it."""
     asked = _compile("", (_NO_CACHE,))
     return (_NO_CACHE,) if asked.cubin is not None else ()
 
 
 def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compiled:
-    """Compile CUDA text in this process to a cubin. Equal text and options give equal bytes."""
+    """Compiles CUDA text in this process to a cubin. Equal text and options give equal bytes."""
     return _compile(
         text, (f"--gpu-architecture={architecture}", *OPTIONS, *_without_cache(), *extra)
     )
@@ -142,7 +142,7 @@ _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 
 def read_log(log: str) -> tuple[str, tuple[KernelReport, ...]]:
-    """The log of a verbose compilation without its statistics, and these, kernel by kernel."""
+    """Returns the log of a verbose compilation without its statistics, and the statistics kernel by kernel."""
     rest: list[str] = []
     stacks: dict[str, tuple[int, int, int]] = {}
     reports: list[KernelReport] = []

@@ -1,7 +1,7 @@
-"""Calibration of a GPU: the facts of its data sheet that the bound reads, measured on the device.
+"""Calibration of a GPU: measures those facts of its data sheet that the bound reads.
 
-Rates are those of the best of several ways to reach them; latencies are what one more step of a chain takes, so that launches do
-not count. What cannot be measured so (capacities, how many instructions start) is the data sheet's.
+Rates are those of the best of several ways to reach them. Latencies are the time of one more step of a chain, so that launches do
+not count. Other facts (capacities, how many instructions start) are the data sheet's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from . import probe_kernels as pk
 from .profiles import Profile, target_of
 
 _SAMPLES = 12
-_TIMES_L2 = 64  # of what streams from memory: what still hits in L2 raises the rate by 1/64 at most
+_TIMES_L2 = 64  # size of the streams from memory: hits in L2 raise the rate by 1/64 at most
 _LEAST_TIMES_L2 = 8  # where memory is short
 _SHARE_OF_MEMORY = 16
 _STREAMS = (
@@ -43,7 +43,7 @@ _PLACES = 64  # slices of L2 are not all as far away
 
 
 def machine_key(p: Profile) -> str:
-    """A file-name-safe key, equal for GPUs that share calibrations."""
+    """Returns a file-name-safe key, equal for GPUs that share calibrations."""
     parts = (p.name, p.architecture, p.multiprocessors, p.l2_bytes, p.memory_bytes)
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
     name = re.sub(r"[^a-z0-9]+", "-", p.name.lower().removesuffix("(data sheet)")).strip("-")
@@ -51,13 +51,13 @@ def machine_key(p: Profile) -> str:
 
 
 def load_target(profile: Profile) -> Target | None:
-    """What was measured on a GPU of this kind; None where nothing was."""
+    """Returns the measured target of a GPU of this kind; None if nothing was measured."""
     found = load_calibration(machine_key(profile))
     return None if found is None else found.target
 
 
 def calibrate(device: AbstractDevice, p: Profile) -> Calibration:
-    """Measure, merge with what is stored for this GPU, store; some seconds in a child process. Raises WorkerError."""
+    """Measures, merges with the facts stored for this GPU, and stores; some seconds in a child process. Raises WorkerError."""
     from ..worker.worker import Worker
 
     with Worker(device) as worker:
@@ -68,7 +68,7 @@ def calibrate(device: AbstractDevice, p: Profile) -> Calibration:
 
 
 def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Target:
-    """The data sheet with the optimistic end of each list of samples in its place."""
+    """Returns the data sheet with the optimistic end of each list of samples in its place."""
     most = {name: max(s) for name, s in samples.items()}
     least = {name: min(s) for name, s in samples.items() if name.endswith("_ns")}
     near, far = sheet.levels
@@ -106,7 +106,7 @@ def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Targe
 
 
 def take_samples(device: AbstractDevice, sheet: Profile) -> dict[str, list[float]]:
-    """All samples by name: bytes or operations a ns, and latencies in ns. Raises DeviceError, MemoryError and RunError."""
+    """Returns all samples by name: bytes or operations a ns, and latencies in ns. Raises DeviceError, MemoryError and RunError."""
     return _Probe(device, sheet).samples()
 
 
@@ -116,12 +116,15 @@ class _Probe:
         self.cores = self.sheet.multiprocessors
 
     def samples(self) -> dict[str, list[float]]:
-        """Everything; memory last, because it takes the most."""
+        """Returns all samples; memory is last, because it takes the most."""
         found = {**self.arithmetic(), **self.caches(), **self.latencies()}
         return found | {f"memory_{what}": self.stream(what) for what in ("read", "write", "copy")}
 
     def timer(self, source: Source, values: list[Any]) -> Callable[[int], float]:
-        """ns of so many calls. Where a value is a shape, an array of it is made, its contents NaN or a number that is no index."""
+        """Returns a function from a number of calls to their time in ns.
+
+        A value that is a shape becomes an array of it, whose contents are NaN or a number that is no index.
+        """
         from .runner import CudaModule, TimedCalls
 
         built = self.device.builder.build(source)
@@ -176,7 +179,7 @@ class _Probe:
         return found
 
     def stream(self, what: str) -> list[float]:
-        """Bytes a ns of the best way to stream through memory."""
+        """Returns the rates, in bytes a ns, of the best way to stream through memory."""
         moved = 2 if what == "copy" else 1
         x, y, n_floats = self.large_arrays()
         out = self.array((1,), np.dtype(np.float32))
@@ -190,7 +193,7 @@ class _Probe:
         return max(rates, key=median)
 
     def large_arrays(self) -> tuple[Any, Any, int]:
-        """Two arrays far beyond L2, as far as there is memory."""
+        """Returns two arrays far beyond L2, as far as there is memory, and the number of floats in each."""
         l2_bytes = self.sheet.l2_bytes
         n_bytes = min(_TIMES_L2 * l2_bytes, self.sheet.memory_bytes // _SHARE_OF_MEMORY)
         while True:
@@ -239,7 +242,9 @@ class _Probe:
     def steps(
         self, source: Source, values: Callable[[int], list[Any]], n_samples: int = _SAMPLES
     ) -> list[float]:
-        """ns of one step of a chain: what twice as many steps take longer, so that the launch does not count."""
+        """Returns samples of the time in ns of one step of a chain. It is the additional time of twice as many steps, so that the
+        launch does not count.
+        """
         n = 1 << 14
         short, long = self.timer(source, values(n)), self.timer(source, values(2 * n))
         found = [(long(1) - short(1)) / n for _ in range(n_samples)]

@@ -1,6 +1,7 @@
 """The kernels that measure a GPU, as sources: each does one thing as fast, or as slowly, as the device can.
 
-Sums are compared with `wanted`, which they never are on a GPU (NaN); so the compiler has to compute them, and a test can see them.
+Sums are compared with `wanted`, which they never equal on a GPU (NaN). So the compiler has to compute them, and a test can see
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _scalar(name: str, dtype: str) -> Argument:
 
 
 def stream(what: str, n_floats: int, grid: int, unrolled: int) -> Source:
-    """`what` of "read" (x), "write" (y) or "copy" (x to y), `n_floats` of them, in vectors of 16 bytes, once."""
+    """Returns a kernel that streams `n_floats` once, in vectors of 16 bytes. `what`: "read" (x), "write" (y) or "copy" (x to y)."""
     source, goal = (
         "    const float4 *from = (const float4 *)x;\n",
         "    float4 *to = (float4 *)y;\n",
@@ -65,7 +66,7 @@ def stream(what: str, n_floats: int, grid: int, unrolled: int) -> Source:
 
 
 def far_read(n_floats: int, grid: int, threads: int) -> Source:
-    """Reads x `n_passes` times past L1, each pass beginning elsewhere."""
+    """Returns a kernel that reads x `n_passes` times past L1, each pass beginning elsewhere."""
     body = (
         f"    const float4 *from = (const float4 *)x;\n{_SUM}"
         f"    const int n = {n_floats // 4}, step = {threads} * gridDim.x;\n"
@@ -80,7 +81,9 @@ def far_read(n_floats: int, grid: int, threads: int) -> Source:
 
 
 def near_read(grid: int, *, in_shared: bool) -> Source:
-    """Each block reads the same 16 KiB, `n_passes` vectors a thread: of x through L1, or of a copy in shared memory."""
+    """Returns a kernel whose blocks all read the same 16 KiB, `n_passes` vectors a thread: of x through L1, or of a copy in shared
+    memory.
+    """
     n = NEAR_VECTORS
     body = f"    const float4 *from = (const float4 *)x;\n{_SUM}"
     if in_shared:
@@ -101,7 +104,9 @@ def near_read(grid: int, *, in_shared: bool) -> Source:
 
 
 def multiply_add(dtype: str, grid: int, threads: int = THREADS) -> Source:
-    """`n_passes` times CHAINS independent multiply-adds a thread, from 0: every sum ends as n_passes * b where a is 1."""
+    """Returns a kernel of `n_passes` times CHAINS independent multiply-adds a thread, from 0: every sum ends as n_passes * b where
+    a is 1.
+    """
     kind = {"float32": "float", "float64": "double"}[dtype]
     step = " ".join(f"s{k} = s{k} * a + b;" for k in range(CHAINS))
     total = " + ".join(f"s{k}" for k in range(CHAINS))
@@ -116,7 +121,7 @@ def multiply_add(dtype: str, grid: int, threads: int = THREADS) -> Source:
 
 
 def additions() -> Source:
-    """One thread adds b to a sum, `n_passes` times, each addition waiting for the one before."""
+    """Returns a kernel whose one thread adds b to a sum, `n_passes` times, each addition dependent on the one before."""
     body = (
         "    float sum = 0.0f;\n#pragma unroll 64\n"
         "    for (long long pass = 0; pass < n_passes; ++pass) sum += b;\n    out[0] = sum;\n"
@@ -126,7 +131,7 @@ def additions() -> Source:
 
 
 def barriers(threads: int) -> Source:
-    """One block meets `n_passes` times."""
+    """Returns a kernel whose one block synchronises `n_passes` times."""
     body = (
         "#pragma unroll 16\n"
         "    for (long long pass = 0; pass < n_passes; ++pass) __syncthreads();\n"
@@ -137,7 +142,9 @@ def barriers(threads: int) -> Source:
 
 
 def chase(where: str, n: int) -> Source:
-    """One thread follows x, where x[k] is k, from k = `start`, `n_passes` times: "shared", "near" (L1) or "far" (L2)."""
+    """Returns a kernel whose one thread follows x, where x[k] is k, from k = `start`, `n_passes` times: "shared", "near" (L1) or
+    "far" (L2).
+    """
     copy = "    __shared__ int tile[256];\n    for (int i = 0; i < 256; ++i) tile[i] = x[i];\n"
     step = {"shared": "tile[k]", "near": "x[k]", "far": "__ldcg(&x[k])"}[where]
     body = copy if where == "shared" else ""
@@ -151,5 +158,5 @@ def chase(where: str, n: int) -> Source:
 
 
 def nothing() -> Source:
-    """A launch of which only the launch takes time."""
+    """Returns an empty kernel: only its launch takes time."""
     return _source("probe_nothing", "", (_array("out", 1),), 1, 32)

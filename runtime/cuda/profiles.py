@@ -1,4 +1,4 @@
-"""Facts of GPUs from their data sheets, for machines that have none: optimistic, so that bounds hold."""
+"""Facts of GPUs from their data sheets, for machines without a GPU: optimistic, so that bounds hold."""
 
 from __future__ import annotations
 
@@ -116,19 +116,19 @@ _SHARED_BYTES_PER_CLOCK, _SCHEDULERS = 128, 4
 
 
 def find_profile(name: str) -> Profile:
-    """The profile of that name. Raises DeviceError with those there are."""
+    """Returns the profile of that name. Raises DeviceError with the names of all profiles."""
     if name not in PROFILES:
         raise DeviceError(f"there is no data sheet {name!r}; there are {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
 def profile_target(name: str, backend: str) -> Target:
-    """The target that a data sheet describes. Raises DeviceError when there is no such profile."""
+    """Returns the target that a data sheet describes. Raises DeviceError when there is no such profile."""
     return target_of(find_profile(name), backend)
 
 
 def target_of(p: Profile, backend: str) -> Target:
-    """The target of these facts."""
+    """Returns the target of these facts."""
     core_clocks = p.multiprocessors * p.clock_ghz
     levels = (
         CacheLevel(

@@ -1,4 +1,4 @@
-"""What kernels take of a multiprocessor, as the compiler reports it, and how many blocks that leaves room for."""
+"""Resources of kernels on a multiprocessor, by the compiler's report, and the number of blocks that fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARP = 32
 
 
 def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport | Failure:
-    """What a compiled source takes on a GPU of this profile."""
+    """Returns the resources of a compiled source on a GPU of this profile; a Failure if a kernel is missing."""
     by_name = {r.kernel: r for r in cubin.reports}
     absent = [x.kernel for x in source.launches if x.kernel not in by_name]
     if absent:
@@ -33,9 +33,9 @@ def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport | Fail
 
 
 def refusal(report: BuildReport, gpu: str) -> Failure | None:
-    """Why a built source cannot be launched, if so: one of its kernels needs more for a block than a multiprocessor has.
+    """Returns a failure if one kernel of a built source needs more for a block than a multiprocessor has; else None.
 
-    The compiler's counts decide, so nothing is refused for what a space estimates.
+    The compiler's counts decide, so nothing is refused because of a space's estimates.
     """
     for x in report.launches:
         if x.blocks_per_core > 0:
@@ -51,7 +51,7 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
 
 
 def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> LaunchResources:
-    """How a kernel with these needs fills a multiprocessor of the profile."""
+    """Returns the occupancy of a multiprocessor of the profile by a kernel with these needs."""
     n_threads = prod(launch.block)
     n_warps = -(-n_threads // _WARP)
     shared_bytes = report.shared_bytes + launch.shared_bytes

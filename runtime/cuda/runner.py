@@ -1,4 +1,4 @@
-"""Running on a GPU: PyCUDA loads and launches, events time."""
+"""Runner of a GPU: PyCUDA loads and launches, events time."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _FORMATS = {
     DType.i8: "b", DType.i16: "h", DType.i32: "i", DType.i64: "q",
     DType.u8: "B", DType.u16: "H", DType.u32: "I", DType.u64: "Q",
 }  # fmt: skip
-_SHARED_BYTES = 48 << 10  # dynamic shared memory beyond this has to be asked for
+_SHARED_BYTES = 48 << 10  # more dynamic shared memory has to be requested
 _LAUNCHES_A_GRAPH = 32
 
 
 class CudaModule(AbstractModule):
-    """A loaded cubin. Its workspace, where it needs one and is given none, is its own and is reused."""
+    """A loaded cubin. If it needs a workspace and gets none, it uses one of its own again and again."""
 
     def __init__(self, artifact: Artifact, functions: dict[str, Any], stream: Any) -> None:
         self._artifact = artifact
@@ -69,7 +69,7 @@ class CudaModule(AbstractModule):
     def bind(
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> list[tuple[KernelLaunch, Callable[[], None]]]:
-        """Each launch with the function that launches it, arguments packed; `values` hold no NumPy arrays."""
+        """Returns each launch with the function that launches it, arguments packed; `values` hold no NumPy arrays."""
         packed = []
         for a, v in zip(self._arguments, self._with_workspace(values), strict=True):
             if a.kind == "scalar":
@@ -114,14 +114,14 @@ class CudaModule(AbstractModule):
 
 
 def packed_scalar(dtype: str, value: Any) -> tuple[str, Any]:
-    """How `struct` packs a scalar argument, and the number that it is."""
+    """Returns the `struct` format of a scalar argument, and its value as a number."""
     return _FORMATS[DType(dtype)], np.array(value, dtype).item()
 
 
 def _on_gpu(
     argument: Argument, value: AbstractArray | Array | int | float | bool
 ) -> CudaArray | int | float | bool:
-    """The value on the GPU. Raises TypeError naming the argument that does not fit."""
+    """Returns the value on the GPU. Raises TypeError naming the argument that does not fit."""
     if argument.kind == "scalar":
         assert not isinstance(value, AbstractArray | np.ndarray)
         return value
@@ -146,7 +146,7 @@ def _on_gpu(
 
 
 class CudaRunner(AbstractRunner):
-    """The first GPU. Raises DeviceError where there is none."""
+    """Runner on the first GPU. Raises DeviceError where there is none."""
 
     limits_memory = False  # the driver maps far more than it uses
 
@@ -211,7 +211,7 @@ class CudaRunner(AbstractRunner):
 
 
 class TimedCalls:
-    """Calls of one module between two events; many of them as graphs, so that the host does not set the pace."""
+    """Times calls of one module between two events. Many calls run as graphs, so that the host does not set the pace."""
 
     def __init__(self, module: CudaModule, args: CallArguments) -> None:
         self._cuda = driver()
@@ -227,18 +227,18 @@ class TimedCalls:
         self._has_graphs = True
 
     def sampler(self) -> Sampler:
-        """What the rules of timing need."""
+        """Returns the sampler of the timing protocol; it restores arrays that the calls update in place."""
         if not self._restored:
             return Sampler(self.run)
         return Sampler(self.run, self._restore, self._drifted)
 
     def close(self) -> None:
-        """Free the graph."""
+        """Frees the graph."""
         if self._graph is not None:
             self._graph.close()
 
     def run(self, n: int) -> float:
-        """Nanoseconds of n calls on the GPU."""
+        """Returns the nanoseconds of n calls on the GPU."""
         try:
             n_graphs = n // self._calls_a_graph if self._may_use_graph(n) else 0
             n_timed = n_graphs * self._calls_a_graph or n

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """A GPU that is emulated by this machine's CPU."""
+    """Returns a GPU that this machine's CPU emulates."""
     from .device import EmulatorDevice
 
     return EmulatorDevice(options)
 
 
 def requirements() -> list[Requirement]:
-    """The C++ compiler."""
+    """Returns the requirement: a C++ compiler."""
     from ..api.errors import DeviceError
     from ..device import Requirement
     from .device import find_compiler

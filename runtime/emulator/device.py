@@ -1,4 +1,4 @@
-"""The emulated GPU as a device: the text built by a C++ compiler, run in three orders of threads."""
+"""The emulated GPU as a device: a C++ compiler builds the text, which runs in three orders of threads."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ Array = NDArray[Any]
 
 # The instrumentation calls functions of the header: -nostdlib keeps the sanitizers' own libraries out. -nostdinc++ finds
 # C's <math.h>, which has all that texts name and is a fraction of the C++ library's.
-# Nothing is optimised: of what a text accesses all is looked at, and a third of what building takes is spared.
+# Nothing is optimised: every access of a text is checked, and building takes a third less time.
 COMPILE_FLAGS: tuple[str, ...] = ("-x", "c++", "-std=gnu++17", "-O0", "-ffp-contract=off", "-w")
 COMPILE_FLAGS += ("-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-nostdinc++")
 COMPILE_FLAGS += ("-fno-strict-aliasing",)  # vectors are read from arrays of their elements
 COMPILE_FLAGS += ("-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment")
 _FLAGS = (*COMPILE_FLAGS, "-nostdlib")
-# The last has what counts bits of 64, which not every processor does by itself.
+# The last has the bit count of 64-bit words, which not every processor has as an instruction.
 _LINKED = ("-lm", "-pthread", "-lgcc")
 _ORDERS: tuple[ThreadOrder, ...] = ("forward", "backward", "random")
 
 
 class EmulatorModule(AbstractModule):
-    """A loaded program. `order` is that of its runs; runs that differ must not differ in what they compute."""
+    """A loaded program. `order` is the order of threads in its runs. Runs in different orders must give the same results."""
 
     def __init__(self, bound: CpuModule, library: LoadedLibrary, order: ThreadOrder) -> None:
         self._bound = bound
@@ -79,7 +79,7 @@ class EmulatorModule(AbstractModule):
         order: ThreadOrder | None = None,
         seed: int | None = None,
     ) -> None:
-        """As promised; `order` and, for a random one, `seed` are for this run."""
+        """Runs the program as `AbstractModule.run` does. `order` and, for a random one, `seed` are for this run."""
         with self._bound.bound(values) as pointers, self._one_run:
             order = order or self._order
             if order == "in turn":
@@ -92,14 +92,14 @@ class EmulatorModule(AbstractModule):
             self._raise_error(f"random order {seed}" if order == "random" else f"{order} order")
 
     def _keep(self, values: Sequence[object]) -> None:
-        """The emulator looks at each write to what arrays keep."""
+        """Registers the protected rows of arrays: the emulator checks each write to them."""
         self._library.emulator_keep(None, 0, 0)
         for v in values:
             if isinstance(v, CpuArray) and v.kept_bytes:
                 self._library.emulator_keep(v.span[0], v.row_bytes, v.kept_bytes)
 
     def make_sampler(self, harness: ctypes.CDLL, args: CallArguments) -> Sampler:
-        """Times runs with threads in forward order."""
+        """Returns a sampler that times runs with threads in forward order."""
         pointers, kept = self._bound.bind(args.values)
 
         def run(_kept: list[Array], n: int) -> float:
@@ -121,7 +121,7 @@ class EmulatorModule(AbstractModule):
 
 
 class EmulatorMachine(AbstractMachine):
-    """The GPU of a data sheet, which the emulator is not as fast as."""
+    """Facts of a data sheet's GPU. The emulator is not as fast, so its times do not count."""
 
     times_count = False
 
@@ -135,7 +135,7 @@ class EmulatorMachine(AbstractMachine):
 
 
 class EmulatorBuilder(AbstractBuilder):
-    """A C++ compiler. Raises DeviceError on the first build when none works."""
+    """Builder with a C++ compiler. Raises DeviceError on the first build when none works."""
 
     def __init__(self, options: DeviceOptions) -> None:
         self._options = options
@@ -162,13 +162,13 @@ class EmulatorBuilder(AbstractBuilder):
     def build_in_one(
         self, sources: Mapping[str, Source], flags: tuple[str, ...], folder: Path
     ) -> Library | Failure:
-        """One library of several texts, by their entries in it."""
+        """Builds one library of several texts, by their entries in it."""
         text, limit_s = emulated_together(sources), self._options.compile_timeout_s
         return build_library(self.compiler, text, flags, folder, limit_s * len(sources))
 
 
 class EmulatorRunner(AbstractRunner):
-    """Threads of a GPU, one after the other on a core: arrays and clock are those of the CPU."""
+    """Runs the threads of a GPU one after the other on a core. Arrays and clock are those of the CPU."""
 
     def __init__(self, options: DeviceOptions) -> None:
         self._thread_order = options.thread_order
@@ -213,7 +213,7 @@ class EmulatorRunner(AbstractRunner):
 
 
 class EmulatorReporter(AbstractReporter):
-    """What would compile the text for a GPU."""
+    """Reporter of the compiler that would build the text for a GPU."""
 
     def __init__(self, machine: EmulatorMachine) -> None:
         self._machine = machine
@@ -225,7 +225,7 @@ class EmulatorReporter(AbstractReporter):
 
 
 class EmulatorDevice(AbstractDevice):
-    """A GPU on the CPU."""
+    """A GPU emulated on the CPU."""
 
     name = "emulator"
 
@@ -239,7 +239,7 @@ class EmulatorDevice(AbstractDevice):
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """The C++ compiler named or pathed `wanted`, else the first of g++, clang++, c++. Raises DeviceError with a
+    """Returns the C++ compiler with the name or path `wanted`, else the first of g++, clang++, c++. Raises DeviceError with a
     sentence.
     """
     for name in (wanted,) if wanted else ("g++", "clang++", "c++"):

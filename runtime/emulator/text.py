@@ -1,4 +1,4 @@
-"""CUDA text made ready for a C++ compiler: the emulator's header before it, an entry with its launches behind it."""
+"""Adapts CUDA text for a C++ compiler: the emulator's header before it, an entry with its launches behind it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SHARED = re.compile(
 
 @cache
 def header() -> str:
-    """The emulator itself."""
+    """Returns the text of the emulator."""
     return (Path(__file__).parent / "cuda_emulator.h").read_text()
 
 
 def emulated_text(source: Source) -> str:
-    """One C++ file that exports `source.entry` with the calling convention of a CPU source.
+    """Returns one C++ file that exports `source.entry` with the calling convention of a CPU source.
 
     Line numbers in messages of the compiler and of the emulator are those of `source.text`.
     """
@@ -35,7 +35,9 @@ def emulated_text(source: Source) -> str:
 
 
 def emulated_together(sources: Mapping[str, Source]) -> str:
-    """One C++ file of several texts by the entries that it exports, each in a namespace: a compiler reads the emulator once."""
+    """Returns one C++ file of several texts by the entries that it exports, each in a namespace. So a compiler reads the emulator
+    once.
+    """
     parts = [header()]
     for k, (entry, source) in enumerate(sources.items()):
         text = source.text.replace('extern "C" __global__', "__global__")
@@ -45,13 +47,13 @@ def emulated_together(sources: Mapping[str, Source]) -> str:
 
 
 def emulated_kernels(text: str, before: str = "") -> str:
-    """A CUDA text behind the emulator's header and `before`."""
+    """Returns a CUDA text behind the emulator's header and `before`."""
     shared = _SHARED.sub(_shared_array, text)
     return f'{header()}\n{before}\n#line 1 "kernel.cu"\n{shared}'
 
 
 def _shared_array(found: re.Match[str]) -> str:
-    """The same declaration in C++, which has no storage that belongs to a block."""
+    """Returns the same declaration in C++, which has no storage that belongs to a block."""
     type_, name, dims = found["type"], found["name"], found["dims"].strip()
     if found["extern"]:
         return f'{type_} *{name} = emulator::dynamic_array<{type_}>("{name}");'
@@ -94,7 +96,7 @@ def _n_bytes(argument: Argument) -> int:
 
 
 def _item_bytes(argument: Argument) -> int:
-    """Bytes of what is looked at for races: a workspace holds elements of four bytes or more."""
+    """Returns the bytes of an element in the check for races. A workspace holds elements of four bytes or more."""
     if argument.kind == "workspace":
         return 4
     return {"bool": 1}.get(argument.dtype) or int(re.sub(r"\D", "", argument.dtype)) // 8

@@ -1,4 +1,4 @@
-"""The engine: what runs the kernels that are called outside of a recording. A process has one, made at the first call."""
+"""The engine: runs kernels that are called outside of a recording. A process has one, made at the first call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _engine: Engine | None = None
 
 
 def current_engine() -> Engine:
-    """The engine of this process."""
+    """Returns the engine of this process."""
     global _engine
     if _engine is None:
         from .engine import Engine
@@ -21,7 +21,7 @@ def current_engine() -> Engine:
 
 
 def use(options: EngineOptions) -> Engine:
-    """From now on kernels run with these options; what callers hold of the engine before goes on as it was."""
+    """Makes an engine with these options run kernels from now on. Callers that hold the previous engine still use that one."""
     global _engine
     from .engine import Engine
 

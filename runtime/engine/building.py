@@ -1,4 +1,4 @@
-"""A kernel to a library: the text of what was decided, compiled unless it is there."""
+"""Builds a kernel to a library: writes the C text of its default decisions, and compiles it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .toolchain import flags_of
 
 
 def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude]:
-    """The functions that look at indices that arrays hold, and what they look at."""
+    """Returns the functions that check indices that arrays hold, the accesses that they check, and the prelude."""
     prelude = Prelude(CHelpers())
     arrays = tuple(a.name for a in ir.arrays)
     call = Call(ir, arrays, ir.scalars, NOWHERE)
@@ -31,7 +31,7 @@ def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude
 
 
 def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
-    """The C file of a kernel."""
+    """Returns the C file of a kernel."""
     lines, prelude = list[str](), Prelude(CHelpers())
     if checks_indices:
         lines, _, prelude = index_sites(ir)
@@ -47,7 +47,7 @@ def build_kernel(
     target: Path,
     timeout_s: float,
 ) -> Failure | None:
-    """Compile a kernel to `target`; with its text beside it."""
+    """Compiles a kernel to `target`, with its text next to it. Returns a Failure if the compiler fails."""
     text = kernel_text(ir, cores, checks_indices)
     built = build_files(compiler, {f"{target.stem}.c": text}, flags_of(ir), target, timeout_s)
     return built if isinstance(built, Failure) else None

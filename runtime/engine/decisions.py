@@ -1,6 +1,6 @@
-"""Default decisions for a kernel that is called by itself: which of its loops a team shares, how updates that meet are made.
+"""Default decisions for a standalone kernel: the loops that a team shares, and the method of conflicting updates.
 
-Nothing is searched and nothing timed; how long loops may take is kernels/tasks/work.py.
+Nothing is searched and nothing timed; kernels/tasks/work.py estimates the times of loops.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are le
 
 
 def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
-    """The plan of a kernel on a machine with so many cores and registers of so many bytes; 0: no loop runs in lanes."""
+    """Returns the plan of a kernel for a machine with so many cores and registers of so many bytes; 0: no loop is vectorised."""
     body = unique_loops(ir.body)
     shared = _shared_locals(body)
     steps: list[Stmt | LoopStep | WaveStep] = []
-    behind = 0  # what the last wavefronts run
+    behind = 0  # end of the statements that the last wavefronts run
     for k, s in enumerate(body):
         if k < behind:
             continue
@@ -79,7 +79,9 @@ def default_plan(ir: KernelIR, cores: int, vector_bytes: int = 0) -> KernelPlan:
 
 
 def _prefetch(ir: KernelIR, loop: For) -> BlockPrefetch | None:
-    """Blocks that a list names are asked for ahead where they are beyond a cache."""
+    """Returns the prefetch of the blocks that a list names, if it pays and some array of them is larger than a core's cache; else
+    None.
+    """
     problem = problem_of(ir)
     found = blocks_of(loop.loop, loop.body, problem.array)
     if (
@@ -92,7 +94,7 @@ def _prefetch(ir: KernelIR, loop: For) -> BlockPrefetch | None:
 
 
 def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:
-    """Loops in a loop whose iterations are as parallel as its own; they have numbers behind their names by now."""
+    """Returns the loops in a loop whose iterations are as parallel as its own. Their names end in numbers by now."""
     return frozenset(
         x.loop
         for x in nested_statements(loop.body)
@@ -101,7 +103,7 @@ def _by_definition(ir: KernelIR, loop: For) -> frozenset[str]:
 
 
 def _shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
-    """Locals that are set outside of the loops, with their types."""
+    """Returns the locals that are set outside of the loops, with their types."""
     return {
         x.name: x.value.dtype
         for s in body
@@ -112,8 +114,8 @@ def _shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
 
 
 def _is_bound_to_one_thread(ir: KernelIR, loop: For, shared: dict[str, DType]) -> bool:
-    """Whether the order of iterations can be seen: they print, or pass a local of the kernel on in another way than as a sum that
-    may be reordered.
+    """True if the order of iterations is observable. They print, or change a local of the kernel other than by a reduction that may
+    be reordered.
     """
     inside = list(nested_statements(loop.body))
     read = {x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, Local)}
@@ -168,8 +170,10 @@ def _loop_step(ir: KernelIR, loop: For, shared: dict[str, DType], cores: int) ->
 
 
 def _share(nest: Sequence[For], levels: int, share: Share) -> Share:
-    """Uneven iterations are shared out by their rows where these follow one another, which costs a bisection a thread and leaves
-    each thread the same rows in every call; else part by part, which costs an atomic operation a part.
+    """Returns the work partition of a loop with a schedule for uneven iterations; even ones leave it as it is.
+
+    Iterations are divided by their rows where these follow one another. That costs a bisection a thread and leaves each thread the
+    same rows in every call. Else threads take part by part, which costs an atomic operation a part.
     """
     body = nest[levels - 1].body
     if not is_uneven(body):
@@ -180,11 +184,11 @@ def _share(nest: Sequence[For], levels: int, share: Share) -> Share:
     return replace(share, schedule="GUIDED")
 
 
-# --- which iterations are independent
+# --- independent iterations
 
 
 def _perfect_nest(loop: For) -> tuple[For, ...]:
-    """The loop and those directly in one another, of constant extent."""
+    """Returns the loop and the loops directly in one another, of constant extent."""
     loops = [loop]
     while len(loops[-1].body) == 1:
         (inner,) = loops[-1].body
@@ -195,10 +199,11 @@ def _perfect_nest(loop: For) -> tuple[For, ...]:
 
 
 def _independent(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
-    """How many loops of the nest, from the outside, are shared out as one, and which a compiler may run at once.
+    """Returns the number of loops of the nest, from the outside, that are distributed as one, and the loops that a compiler may run
+    at once.
 
-    The outermost is parallel by definition, the others where no iteration touches what another stores. A compiler is told so of
-    the outermost too only then: in one thread an order that a program leaves open is kept.
+    The outermost is parallel by definition, the others where no iteration accesses an element that another one stores. Only then is
+    the outermost reported to the compiler too: in one thread an order that a program leaves open is preserved.
     """
     for levels in range(len(nest), 0, -1):
         if not all(isinstance(x.extent, Const) for x in nest[:levels]):
@@ -209,7 +214,10 @@ def _independent(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
 
 
 def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
-    """Whether no iteration of the loops touches an element that another one stores or updates."""
+    """True if no iteration of the loops accesses an element that another one stores or updates.
+
+    False also for a body with a while loop, a print or an assertion.
+    """
     if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
         return False
     return not conflicting(_sites(loops, body), _loops_of(loops))
@@ -229,7 +237,7 @@ def _analysed(loops: tuple[Loop, ...], body: tuple[Stmt, ...]) -> tuple[Site, ..
 
 
 def _lanes(ir: KernelIR, loop: For, vector_bytes: int) -> Lanes | None:
-    """How a top-level loop runs in lanes, if it does. Of updates that meet each lane makes its own."""
+    """Returns the vectorised loop of a top-level loop's nest, if there is one. Each lane makes conflicting updates by itself."""
 
     def are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
         sites = _sites(loops, body)
@@ -241,19 +249,19 @@ def _lanes(ir: KernelIR, loop: For, vector_bytes: int) -> Lanes | None:
 
 
 def _ranges(ir: KernelIR, loop: For, vector_bytes: int) -> tuple[Lanes, ...]:
-    """The loops inside a loop that run in lanes: those of which only a run knows the lengths, and that look things up.
+    """Returns the loops inside a loop that are vectorised: their lengths are known only at run time, and they look indices up.
 
-    The others are left to compilers, which put plain sums into vectors. Measured with AVX2: CSR rows of 4 to 100 elements take
-    0.75 of the time of scalar ones, and over rows 2.5 to 15 times as long, since nothing is side by side then.
+    The others are left to compilers, which vectorise plain sums. Measured with AVX2, CSR rows of 4 to 100 elements take 0.75 of the
+    time of scalar ones. Vectors over rows take 2.5 to 15 times as long, since no accesses are contiguous then.
     """
     return ranges_of(problem_of(ir), loop.body, ir.fast_math, vector_bytes)
 
 
-# --- updates of what iterations share
+# --- updates of elements that iterations share
 
 
 def _shared_updates(loop: For) -> list[Update]:
-    """Updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
+    """Returns updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
     sites = [s for s in _sites((loop,), loop.body) if s.op == "update"]
     shared = conflicting(sites, _loops_of((loop,)))
     return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in shared]
@@ -262,7 +270,7 @@ def _shared_updates(loop: For) -> list[Update]:
 def _sums(
     ir: KernelIR, loop: For, shared: dict[str, DType], updates: Sequence[Update]
 ) -> Iterable[Sum]:
-    """Reductions into one element, or into a local of the kernel, that no iteration looks at."""
+    """Yields reductions into one element, or into a local of the kernel, that no iteration reads."""
     if not ir.fast_math:
         return
     inside = list(nested_statements(loop.body))
@@ -294,7 +302,7 @@ def _sums(
 
 
 def _place(u: Update) -> tuple[Expr | float, ...]:
-    """The element of an update: equal constants of several types are one."""
+    """Returns the element of an update: equal constants of several types are one."""
     return tuple(x.value if isinstance(x, Const) else x for x in u.indices)
 
 

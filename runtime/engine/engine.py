@@ -1,6 +1,6 @@
-"""Runs kernels that are called by themselves: compiled at the first call, kept by content, called at the price of a C call.
+"""Runs standalone kernels: compiled at the first call, cached by content, called at the price of a C call.
 
-Code that was compiled once on this machine is loaded in some milliseconds: what makes C is then not even imported.
+Code that was compiled once on this machine is loaded in some milliseconds. The code generator is then not even imported.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ Team = Future[ctypes.CDLL]
 _TEAM_FLAGS = (
     "-O1",
     "-std=gnu11",
-)  # half the time of -O3 to compile; what it does waits for memory
+)  # half the time of -O3 to compile; the team's code is bound by memory
 _LEAST_BYTES = 1 << 20  # with less free, a build that fails is one for which there was no room
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """`checks_indices`: indices that arrays and scalars decide are looked at before a call writes anything."""
+    """Options of an engine. With `checks_indices`, indices that arrays and scalars decide are checked before a call writes
+    anything.
+    """
 
     folder: Path = field(default_factory=lambda: cache_folder("kernels"))
     compiler: str | None = None  # name or path; None: the first that works
@@ -63,7 +65,7 @@ class EngineOptions:
 
 
 class Engine:
-    """One a process is enough. Everything may be called from several threads."""
+    """Runs kernels as compiled code; one engine a process is enough. Everything may be called from several threads."""
 
     def __init__(self, options: EngineOptions | None = None) -> None:
         self.options = options or EngineOptions()
@@ -75,7 +77,7 @@ class Engine:
         _engines.add(self)
 
     def _begin(self) -> None:
-        """What belongs to the threads of this process."""
+        """Initialises the state that belongs to the threads of this process."""
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(
             max(2, self.options.cores), thread_name_prefix="kernelscape"
@@ -84,26 +86,28 @@ class Engine:
         self._finding: Future[tuple[Compiler, str]] | None = None
         if self._team is not None and not self._team.done():
             self._team = None
-        self._folder = WritableFolder(self._kept)  # of what is compiled from now on
-        self._unkept: WritableFolder | None = None  # of what programs compile that keep nothing
+        self._folder = WritableFolder(self._kept)  # of code compiled from now on
+        self._unkept: WritableFolder | None = None  # of programs without an offline cache
 
     def close(self) -> None:
-        """Waits for what is being compiled, and removes what was made for this process only. Kernels that are loaded still run."""
+        """Waits for compilations that run, and removes files made for this process only. Kernels that are loaded still run."""
         self._pool.shutdown()
         self._folder.close()
         if self._unkept is not None:
             self._unkept.close()
 
     def go_on_in_child(self) -> None:
-        """In a child of fork(): the other threads are gone, with what they had begun and the locks that they held."""
+        """Resets the engine in a child of fork(): the other threads are gone, with their unfinished work and the locks that they
+        held.
+        """
         self._begin()
         self._kernels.go_on_in_child()
 
     def start(self) -> None:
-        """Begins with what all kernels need, beside what the program does next: the compiler, and the team of threads.
+        """Begins with the needs of all kernels while the program continues: the compiler, and the team of threads.
 
-        Where no compiler was ever looked for, what makes C is imported meanwhile: the first kernel will need it. What goes wrong is
-        said at the first call.
+        Where no compiler was ever looked for, the code generator is imported meanwhile: the first kernel will need it. Errors are
+        reported at the first call.
         """
         with self._lock:
             if self._toolchain is not None or self._finding is not None:
@@ -127,10 +131,10 @@ class Engine:
             self._do_without(e)
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
-        """What calls a kernel: give it the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
+        """Returns the caller of a kernel. It takes the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
 
-        It returns False, and does nothing, where they are not plainly those of the instance; `run` then says what is wrong.
-        None where there is no compiler.
+        The caller returns False, and does nothing, where they are not plainly those of the instance; `run` then reports the error.
+        Returns None where there is no compiler.
         """
         called = self._kernels.called(ir)
         if called is not None and (called.is_quick or self._quick is None):
@@ -148,7 +152,7 @@ class Engine:
         return wanted.called.caller
 
     def quick(self, ir: KernelIR) -> AbstractCaller | None:
-        """The caller of a kernel that has run; None where its calls do not go through the extension."""
+        """Returns the caller of a kernel that has run; None where its calls do not go through the extension."""
         called = self._kernels.called(ir)
         return called.caller if called is not None and called.is_quick else None
 
@@ -161,7 +165,7 @@ class Engine:
             self._run_slowly(ir, arrays, scalars)
 
     def _run_slowly(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """A call that the quick way did not take: what is wrong with it, or an array that it does not know."""
+        """Runs a call that the fast way refused, with converted arguments, or raises the error of these arguments."""
         from ..api.arguments import fitting_array
         from ..records.signature import number
 
@@ -205,7 +209,7 @@ class Engine:
     # --- code
 
     def _load(self, ir: KernelIR) -> Wanted:
-        """A kernel whose code is loaded, being compiled, or now begun with."""
+        """Returns a kernel whose code is loaded or being compiled; starts the compilation if necessary."""
         wanted = self._kernels.get(ir)
         if wanted is None:
             key = self._key(ir)
@@ -236,7 +240,7 @@ class Engine:
             return found
 
     def _kept_code(self, path: Path, team: Team) -> LoadedKernel | None:
-        """The code that an earlier process left; None where there is none, or it is no good any more."""
+        """Returns the code that an earlier process left; None where there is none, or it is not usable any more."""
         try:
             if not is_torn(path):
                 loaded = self._loaded(path, team)
@@ -251,7 +255,7 @@ class Engine:
         return None
 
     def _folder_of_program(self) -> WritableFolder:
-        """The folder for what is compiled now; with the lock held. Raises NoFolderError."""
+        """Returns the folder for code compiled now. The caller holds the lock. Raises NoFolderError."""
         if _keeps():
             return self._folder
         if self._unkept is None:
@@ -285,7 +289,7 @@ class Engine:
         )
 
     def _do_without(self, why: Exception) -> None:
-        """From now on kernels that are not loaded are interpreted, which is said once."""
+        """Makes kernels that are not loaded run in the interpreter from now on. One warning reports it."""
         with self._lock:
             if self._toolchain is None or self._toolchain[0] is not None:
                 self._toolchain = None, ""
@@ -298,7 +302,9 @@ class Engine:
         return LoadedKernel(path)
 
     def _begun_team(self) -> Team:
-        """The team of threads, for all kernels of the process: begun with before them, since later libraries look for it."""
+        """Returns the team of threads, for all kernels of the process. It is begun before the kernels, since their libraries look
+        for it.
+        """
         with self._lock:
             team = self._team
             if team is None or (team.done() and team.exception() is not None):
@@ -324,7 +330,7 @@ class Engine:
 
     @property
     def _cores(self) -> int:
-        """As many as the machine has, or the program allows."""
+        """The number of cores: that of the options, or fewer if the program sets a limit."""
         program = current_program()
         most = 0 if program is None else program.config.cpu_max_num_threads
         return min(self.options.cores, most) if most else self.options.cores
@@ -336,11 +342,11 @@ class Engine:
 
     @property
     def _compiler(self) -> Compiler | None:
-        """The compiler; None where there is none, which is said once."""
+        """The compiler; None where there is none, which one warning reports."""
         return self._found()[0]
 
     def _found(self) -> tuple[Compiler | None, str]:
-        """The compiler, and what code depends on beside its kernel."""
+        """Returns the compiler, and a text of all inputs of code besides the kernel."""
         with self._lock:
             if self._toolchain is None:
                 try:
@@ -357,7 +363,7 @@ class Engine:
 
     @property
     def _quick(self) -> Any | None:
-        """The extension that makes calls quick; None while it is being built, or where it cannot be."""
+        """The extension that makes calls fast; None while it is being built, or where it cannot be."""
         if self._extension is None:
             with self._lock:
                 if self._extension is None:
@@ -382,7 +388,7 @@ class Engine:
 
 
 def _keeps() -> bool:
-    """True if compiled kernels are kept for later processes, and those of earlier ones are used."""
+    """True if compiled kernels are stored for later processes, and those of earlier ones are used."""
     program = current_program()
     return program is None or program.config.offline_cache
 

@@ -1,4 +1,4 @@
-"""The engine as the executor of calls: the one that programs have from the start."""
+"""The engine as the executor of calls: the default executor of programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The folder of compiled kernels: libraries by the key of what they were made of; the oldest go where there are too many.
+"""Folder of compiled kernels: libraries by the key of their inputs. The oldest are removed where there are too many.
 
-Where it cannot be written, a folder of the process stands for it.
+Where it cannot be written, a folder of the process replaces it.
 """
 
 from __future__ import annotations
@@ -20,37 +20,39 @@ from ..scratch import Scratch
 
 T = TypeVar("T")
 
-_TRIMMED = "trimmed"  # its time of change says when somebody last looked for libraries that may go
+_TRIMMED = "trimmed"  # its modification time is that of the last scan for libraries to remove
 _TRIMMED_S = 60.0
 _LOOKED_AT_S = 3600.0  # a library that was used within so long is not marked again
 
 
 class CompileError(RuntimeError):
-    """A kernel that no C compiler takes: a bug of what makes the C."""
+    """Raised for a kernel that no C compiler takes: a bug of the code generator."""
 
 
 class NoFolderError(Exception):
-    """There is no folder that compiled kernels could be written to."""
+    """Raised if there is no folder that compiled kernels could be written to."""
 
 
 class KernelFolder:
-    """Safe for several processes: libraries appear complete, and who has loaded one that goes keeps it."""
+    """A folder for several processes: libraries appear complete, and a process can still use one that was removed after loading."""
 
     def __init__(self, path: Path, limit_bytes: int) -> None:
         self.path, self.limit_bytes = path, limit_bytes
 
     def library(self, key: str) -> Path:
-        """Where the library of a key is or will be."""
+        """Returns the path of a key's library, which may not exist yet."""
         return self.path / f"{key}.so"
 
     def touch(self, library: Path) -> None:
-        """Marks it as used now."""
+        """Marks a library as used now."""
         with suppress(OSError):
             if time.time() - library.stat().st_mtime > _LOOKED_AT_S:
                 os.utime(library)
 
     def trim_sometimes(self) -> None:
-        """Trims where no process has for a minute: looking at 10,000 libraries takes as long as compiling a kernel or two."""
+        """Trims the folder if no process has for a minute: a scan of 10,000 libraries takes as long as compiling one or two
+        kernels.
+        """
         marker = self.path / _TRIMMED
         with suppress(OSError):
             if 0 <= time.time() - marker.stat().st_mtime < _TRIMMED_S:
@@ -60,7 +62,9 @@ class KernelFolder:
         self.trim()
 
     def trim(self) -> None:
-        """Removes the libraries that were used longest ago, with their texts, until half of the limit is left free."""
+        """Removes the libraries that were used longest ago, with their texts, until half of the limit is free. Below the limit it
+        does nothing.
+        """
         kept: dict[str, os.stat_result] = {}
         with suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:
@@ -86,7 +90,7 @@ class KernelFolder:
             total -= size
 
     def remove_torn(self) -> bool:
-        """Removes libraries whose end is missing; whether there were any."""
+        """Removes libraries whose end is missing. Returns True if there were any."""
         is_any = False
         for library in self.path.glob("*.so"):
             with suppress(OSError):
@@ -97,7 +101,7 @@ class KernelFolder:
 
 
 class WritableFolder:
-    """What is compiled goes to `kept`, or where that cannot be used to a folder of this process."""
+    """Folder for compiled code: `kept`, or a folder of this process where `kept` cannot be used."""
 
     def __init__(self, kept: KernelFolder) -> None:
         self._folder = kept
@@ -106,7 +110,7 @@ class WritableFolder:
 
     @staticmethod
     def of_process(limit_bytes: int) -> WritableFolder:
-        """A folder that ends with this process. Raises NoFolderError."""
+        """Returns a folder that ends with this process. Raises NoFolderError."""
         try:
             scratch = Scratch("kernelscape-kernels-")
         except OSError as e:
@@ -120,16 +124,19 @@ class WritableFolder:
         weakref.finalize(self, _close, spare, os.getpid())
 
     def close(self) -> None:
-        """Removes what was made for this process only."""
+        """Removes files made for this process only."""
         if self._spare is not None:
             self._spare.close()
 
     def trim_sometimes(self) -> None:
-        """As of the folder in use, where that is due."""
+        """Trims the folder in use, where that is due."""
         self._folder.trim_sometimes()
 
     def use(self, build: Callable[[KernelFolder], T]) -> T:
-        """What `build` makes in the folder. Raises NoFolderError, and CompileError for what cannot be loaded from either."""
+        """Returns the result of `build` in the folder, or in the spare one if the first fails.
+
+        Raises NoFolderError, and CompileError for a library that can be loaded from neither.
+        """
         folder = self._folder
         while True:
             try:
@@ -139,7 +146,7 @@ class WritableFolder:
                     folder = self._other(folder, e)
 
     def _other(self, bad: KernelFolder, e: OSError) -> KernelFolder:
-        """A folder in place of one that failed; raises what tells why where there is none."""
+        """Returns a folder in place of one that failed. Raises an error with the reason where there is none."""
         with self._lock:
             if self._folder is not bad:  # another thread was here
                 return self._folder

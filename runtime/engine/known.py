@@ -1,4 +1,4 @@
-"""The kernels that an engine knows, each with its code as long as its IR lives: code goes with the last kernel that it is of."""
+"""Kernels of an engine, each with its code as long as its IR lives. Code is unloaded with its last kernel."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ class Called:
 
 @dataclass
 class Wanted:
-    """A kernel that was called or will be. Nothing in it holds the IR."""
+    """A kernel that was called or will be. It holds no reference to the IR."""
 
     code: Future[LoadedKernel]
     called: Called | None = None
 
     def result(self) -> LoadedKernel:
-        """Its code, when that is loaded."""
+        """Returns the code, after it has been loaded."""
         return self.code.result() if self.called is None else self.called.kernel
 
 
 class KnownKernels:
-    """By the identity of their IR. `codes`: those that are being loaded or are of such a kernel, by key."""
+    """Kernels by the identity of their IR. `codes` has, by key, the code that is being loaded or belongs to such a kernel."""
 
     def __init__(self) -> None:
         self._wanted = ByIdentity[KernelIR, Wanted]()
         self.codes = weakref.WeakValueDictionary[str, Future[LoadedKernel]]()
 
     def get(self, ir: KernelIR) -> Wanted | None:
-        """A kernel that is known."""
+        """Returns a kernel that was added; else None."""
         return self._wanted.get(ir)
 
     def called(self, ir: KernelIR) -> Called | None:
-        """A kernel that has been called."""
+        """Returns a kernel that has been called; else None."""
         wanted = self._wanted.get(ir)
         return None if wanted is None else wanted.called
 
     def add(self, ir: KernelIR, key: str, code: Future[LoadedKernel]) -> Wanted:
-        """Makes a kernel known; it is forgotten where its code cannot be had, so that the next call tries again."""
+        """Adds a kernel. It is removed where its code cannot be had, so that the next call tries again."""
         wanted = self._wanted.setdefault(ir, Wanted(code))
         wanted.code.add_done_callback(partial(self._forget_failed, key, weakref.ref(ir)))
         return wanted
@@ -69,7 +69,7 @@ class KnownKernels:
             self._wanted.remove(ir)
 
     def go_on_in_child(self) -> None:
-        """In a child of fork(): what other threads were loading is not known, and nobody holds a lock."""
+        """Resets the kernels in a child of fork(): loads by other threads are dropped, and locks are free."""
         self.codes.clear()
         for ir, wanted in self._wanted.items():
             if wanted.called is None:

@@ -1,4 +1,4 @@
-"""Which loops run in lanes (codegen/bodies/lanes.py): those that compilers leave scalar, where most of the work is arithmetic."""
+"""Chooses loops to vectorise (codegen/bodies/lanes.py): loops that compilers leave scalar, where most of the work is arithmetic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import blocks, children, nested_statements, walk
 
 _LEAST_BYTES = 32  # of a register, from which on it pays
-# In operations on all lanes: about what one of these takes.
+# Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
 _IN_ROW = 2  # a load of one of several elements near one another, which are transposed
 _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
@@ -44,9 +44,10 @@ def lanes_of(
     are_apart: Callable[[Sequence[For], tuple[Stmt, ...]], bool],
     vector_bytes: int,
 ) -> Lanes | None:
-    """The innermost loop of a perfect nest whose iterations are independent, if it is to run in lanes.
+    """Returns the innermost loop of a perfect nest whose iterations are independent, if it is to be vectorised.
 
-    `are_apart`: whether no iteration of loops around a body touches what another one stores, or reads what another one updates.
+    `are_apart` is true if no iteration of loops around a body accesses elements that another one stores, or reads elements that
+    another one updates.
     """
     if vector_bytes < _LEAST_BYTES or refusal(nest[0].body, problem):
         return None
@@ -59,9 +60,7 @@ def lanes_of(
             return None
         width = vector_bytes // widest(loop.body)
         if any(isinstance(s, While | For) for s in nested_statements(loop.body)):
-            width *= (
-                2  # what waits for the pass before: two registers have work where one would wait
-            )
+            width *= 2  # passes depend on the one before: a second register has work while the first is blocked
         if not isinstance(loop.extent, Const) and levels > 1:
             return None
         if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:
@@ -73,7 +72,7 @@ def lanes_of(
 def ranges_of(
     problem: Problem, body: tuple[Stmt, ...], fast_math: bool, vector_bytes: int
 ) -> tuple[Lanes, ...]:
-    """The loops inside a body that are to run in lanes: of a length that only a run knows, with an index that is looked up."""
+    """Returns the loops inside a body that are to be vectorised: of a length known only at run time, with an index looked up."""
     if vector_bytes < _LEAST_BYTES:
         return ()
     return tuple(
@@ -84,7 +83,7 @@ def ranges_of(
 
 
 def _looks_up(body: tuple[Stmt, ...]) -> bool:
-    """Whether an index is computed from an element."""
+    """True if an index is computed from an element of an array."""
     found = (x for s in nested_statements(body) for e in children(s) for x in walk(e))
     indices = (i for x in found if isinstance(x, Load) for i in x.indices)
     return any(isinstance(y, Load) for i in indices for y in walk(i))
@@ -120,7 +119,7 @@ def _pays(loop: For, problem: Problem) -> bool:
 
 
 def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:
-    """Loads near one another at indices that are computed: compilers gather them one by one, or leave the loop scalar."""
+    """Returns neighbouring loads at computed indices: compilers gather them one by one, or leave the loop scalar."""
 
     def may(load: Load) -> bool:
         is_computed = any(to_affine(i) is None for i in load.indices)
@@ -133,7 +132,7 @@ def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:
 
 
 def _adds_up(loop: For) -> bool:
-    """Whether all lanes update one element: then they are better the lanes of a loop around."""
+    """True if all lanes update one element. It is then better to vectorise a loop around."""
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     return any(
         isinstance(s, Update) and _distance(s.indices, uniformity) == 0
@@ -142,7 +141,7 @@ def _adds_up(loop: For) -> bool:
 
 
 def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:
-    """How far the elements of neighbouring lanes are apart; None where that varies, or they are not in a row."""
+    """Returns the distance between the elements of neighbouring lanes; None where it varies, or they are not in a row."""
     *rows, last = indices
     if any(map(uniformity.varies, rows)):
         return None

@@ -1,4 +1,6 @@
-"""A kernel as one text: equal texts, equal code. Where it stands in the user's file is no part of it, unless its code says so."""
+"""Canonical text of a kernel: equal texts, equal code. The kernel's place in the user's file is no part of it, unless its code
+reports that place.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _ROOMS = (
 
 
 def spelled(ir: KernelIR, *, has_places: bool = True) -> str:
-    """All that decides about the code of a kernel; without `has_places`, about what it computes, wherever it stands."""
+    """Returns a text of everything that determines the code of a kernel. Without `has_places`, of everything that determines its
+    results, at any place in the file.
+    """
     out: list[str] = []
     _spell(ir, out.append, has_places)
     return "".join(out)
@@ -62,7 +66,7 @@ def _spell(x: Any, put: Any, has_places: bool) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...] | None:
-    """The fields of a node; None for what is none."""
+    """Returns the names of a node's fields; None for a value that is no node."""
     if kind is Location:
         return ()
     if not hasattr(kind, "__dataclass_fields__"):
@@ -72,7 +76,7 @@ def _names(kind: Any) -> tuple[str, ...] | None:
 
 @cache
 def code_version() -> str:
-    """Of all that makes code of a kernel: another version makes other code of the same one."""
+    """Returns a digest of all files that generate the code of a kernel: another version makes other code of the same one."""
     root = Path(__file__).parent.parent.parent
     digest = hashlib.blake2b(digest_size=8)
     for room in _ROOMS:

@@ -1,4 +1,4 @@
-"""Which arrays threads may update in copies of their own."""
+"""Privatised arrays: arrays that threads may update in copies of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ...kernels.ir.walk import children, nested_statements, walk
 
 
 def copies_bytes(ir: KernelIR, loop: For, scattered: Sequence[Update]) -> int:
-    """Bytes of the arrays that are updated so, where threads may add to copies: nothing in the loop looks at them. Else 0."""
+    """Returns the bytes of the arrays that are updated so, if threads may add to private copies; else 0.
+
+    Nothing else in the loop may access them, and all updates must be additions without a result that is used.
+    """
     inside = list(nested_statements(loop.body))
     names = {u.array for u in scattered}
     seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}

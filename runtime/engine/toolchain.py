@@ -1,4 +1,4 @@
-"""The C compiler of the engine: found once a machine, and remembered with what it was found to be."""
+"""The C compiler of the engine: found once a machine, and stored with its properties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..cpu.compiler import IN_TWO_PARTS, SOUND, Compiler, find_compiler
 from ..files import NOTE_BYTES, read_own, write_own
 from ..host import cpu_key
 
-# What Taichi's fast_math means to LLVM, but for NaN and infinity, which stay what they are. Integers wrap around.
+# Taichi's fast_math as LLVM has it, except that NaN and infinity are preserved. Integers wrap around.
 _RECIPROCAL = "-freciprocal-math"
 _FAST = ("-fno-signed-zeros", "-fassociative-math", _RECIPROCAL)
 _FLAGS = (
@@ -32,9 +32,9 @@ _KEPT_FLAGS = ("-ffp-contract=", "-march=", "-mcpu=", "-mprefer-vector-width=")
 
 
 def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
-    """The compiler with flags of the engine; raises DeviceError, one sentence, where none works.
+    """Returns the compiler with flags of the engine; raises DeviceError, one sentence, where none works.
 
-    Looking for one takes some runs of it; what was found is kept in `folder`, where that can be written, until the program or the
+    The search runs compilers several times. Its result is stored in `folder`, where that can be written, until the program or the
     CPU is another one.
     """
     place, known = folder / _KEPT, _identity(wanted)
@@ -54,19 +54,19 @@ def engine_compiler(folder: Path, wanted: str | None = None) -> Compiler:
 
 
 def is_remembered(folder: Path) -> bool:
-    """Whether one was found before."""
+    """True if a compiler was found before and is stored in the folder."""
     return (folder / _KEPT).exists()
 
 
 def flags_of(ir: KernelIR) -> tuple[str, ...]:
-    """Flags of one kernel."""
+    """Returns the compiler flags of one kernel, by its floating-point mode."""
     if not ir.fast_math:
         return ("-ffp-contract=off",)
     return tuple(f for f in _FAST if f != _RECIPROCAL or not divides(ir.body))
 
 
 def _identity(wanted: str | None) -> list[str]:
-    """Equal as long as the same programs stand where compilers are looked for."""
+    """Returns a key that is equal as long as the same programs stand where compilers are looked for."""
     parts = [cpu_key(), *_FLAGS, IN_TWO_PARTS]
     for name in (wanted,) if wanted else ("gcc", "clang", "cc"):
         path = shutil.which(name)

@@ -1,4 +1,4 @@
-"""Which loops that run in order run by wavefronts, and in which tiles (codegen/bodies/wavefronts.py)."""
+"""Chooses sequential loops that run by wavefronts, and their tiles (codegen/bodies/wavefronts.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...kernels.analysis.wavefronts import sweep_at
 from ...kernels.ir.kernel import Stmt
 from ...kernels.tasks import work
 
-# Of a tile: its rows and the two beside them are in the first cache, and so many iterations wait for none of each other; one of
+# Of a tile: its rows and the two next to them fit the first cache, and so many iterations are independent of each other. One of
 # 32 x 256 takes tens of microseconds, a barrier one.
 _ROWS, _COLUMNS = 32, 256
 _LEAST_ROWS, _LEAST_COLUMNS = 8, 32
@@ -19,9 +19,10 @@ _LEAST_NS = 2_000.0  # of a whole sweep that is worth it
 
 
 def wave_at(body: Sequence[Stmt], k: int, cores: int) -> tuple[WaveStep, int] | None:
-    """The wavefronts that run what begins with statement k of a body, and of how many statements that is; None: it runs as it is.
+    """Returns the wavefronts for the statements from statement k on, and the number of these statements; None if they run in order.
 
-    They pay where threads share them, or where an iteration waits for the one before: of one diagonal none does.
+    Wavefronts pay where threads share them, or where an iteration depends on the one before: the iterations of one diagonal are
+    independent.
     """
     found = sweep_at(body, k)
     if found is None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_backend(options: DeviceOptions) -> AbstractDevice:
-    """A fake device whose times follow from the text of the source."""
+    """Returns a fake device whose times follow from the text of the source."""
     from .device import FakeDevice
 
     return FakeDevice()

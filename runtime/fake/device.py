@@ -67,7 +67,7 @@ class FakeArray(AbstractArray):
 
 
 class FakeModule(AbstractModule):
-    """Does nothing when it is run."""
+    """A module whose runs do nothing."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
@@ -86,7 +86,7 @@ class FakeModule(AbstractModule):
 
 
 class FakeMachine(AbstractMachine):
-    """Facts as good as any."""
+    """Invented facts of a machine that does not exist."""
 
     def facts(self) -> Target:
         from ...space.targets.target import CacheLevel, Target
@@ -114,7 +114,7 @@ class FakeMachine(AbstractMachine):
 
 
 class FakeBuilder(AbstractBuilder):
-    """Builds nothing. Sources that contain "#error" do not compile, as with any C compiler, nor those scripted to fail so."""
+    """Builds nothing. Sources that contain "#error" do not compile, as with any C compiler, nor sources scripted to fail so."""
 
     def __init__(self, script: Mapping[str, FailureKind] | None = None) -> None:
         self._script = dict(script or {})
@@ -173,34 +173,35 @@ class FakeRunner(AbstractRunner):
         return [self.measurement(module.artifact) for module, _ in calls]
 
     def measurement(self, artifact: Artifact) -> Measurement:
-        """What timing this artifact gives, always."""
+        """Returns the measurement that timing this artifact always gives."""
         time_ns = self._time_ns(artifact.source_key)
         return Measurement(time_ns, 0.0, time_ns, n_samples=1, n_calls=1, disturbed=0)
 
     def outcome(self, artifact: Artifact) -> Outcome:
-        """The scripted failure of this artifact on the timed input set, or its time."""
+        """Returns the scripted failure of this artifact on the timed input set, or its time."""
         kind = self._script.get(artifact.source_key)
         if kind is not None:
             return Failure(kind, f"scripted: {kind}")
         return self.measurement(artifact)
 
     def wrong_later(self, artifact: Artifact) -> Failure | None:
-        """The scripted failure on another input set."""
+        """Returns the scripted failure on another input set; None without one."""
         if artifact.source_key not in self._wrong_later:
             return None
         return Failure("wrong", "input set 1: scripted: wrong")
 
 
 class FakeReporter(AbstractReporter):
-    """A compiler that is not there."""
+    """Reporter of a compiler that does not exist."""
 
     def command_line(self, source: Source, file: Path, compiler: str) -> str:
         return f"fake {file}"
 
 
 class FakeDevice(AbstractDevice):
-    """`time_ns` gives the time of a source key; `script` the failures, by source key; `wrong_later` are keys of what is wrong on
-    another input set than the timed one.
+    """A device with scripted results. `time_ns` gives the time of a source key; `script` has the failures, by source key.
+
+    `wrong_later` has the keys of sources that are wrong on another input set than the timed one.
     """
 
     name = "fake"
@@ -221,7 +222,7 @@ class FakeDevice(AbstractDevice):
 
 
 class FakeWorker(AbstractWorker):
-    """Answers from the fake device, in this process."""
+    """Evaluates on the fake device, in this process."""
 
     def __init__(self, device: FakeDevice) -> None:
         super().__init__()
@@ -232,7 +233,7 @@ class FakeWorker(AbstractWorker):
         return
 
     def end_when(self, is_over: Callable[[], bool]) -> None:
-        """It never makes anybody wait."""
+        """Does nothing: this worker never blocks its caller."""
 
     def prepare_as(self, other: AbstractWorker) -> None:
         return

@@ -1,4 +1,4 @@
-"""Calibrations: machine facts that were measured, merged over time, stored in a file for each machine.
+"""Calibrations: measured machine facts, merged over time, stored in a file for each machine.
 
 The bound needs the optimistic end of every rate, and one measurement is not enough to know it: a rate keeps the largest value ever
 seen, a latency the smallest.
@@ -30,18 +30,18 @@ LATENCIES = (
 
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
-    """What one calibration found."""
+    """Returns the calibration from one set of samples."""
     spreads = {name: spread(s) for name, s in samples.items() if parse_stream(name) is None}
     return Calibration(SCHEMA, machine, target, spreads, 1)
 
 
 def stream_name(kind: str, cores: int, n_bytes: int) -> str:
-    """The name of samples of a way of reading and writing arrays of `n_bytes` together again and again."""
+    """Sample name of a way of reading and writing arrays of `n_bytes` together repeatedly."""
     return f"{_STREAM}{cores}_{n_bytes}_{kind}"
 
 
 def parse_stream(name: str) -> tuple[str, int, int] | None:
-    """Kind, cores and bytes of a name that `stream_name` gave; None of any other."""
+    """Returns kind, cores and bytes from a name of `stream_name`; None for any other name."""
     if not name.startswith(_STREAM):
         return None
     cores, n_bytes, kind = name.removeprefix(_STREAM).split("_", 2)
@@ -49,7 +49,7 @@ def parse_stream(name: str) -> tuple[str, int, int] | None:
 
 
 def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
-    """Merge with what is stored for the same machine, store, and return the merged calibration."""
+    """Merge with the stored calibration of the same machine, store the result, and return it."""
     stored = load_calibration(fresh.machine, folder)
     merged = fresh if stored is None else merge(stored, fresh)
     store_calibration(merged, folder)
@@ -57,7 +57,7 @@ def keep(fresh: Calibration, folder: Path | None = None) -> Calibration:
 
 
 def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = None) -> None:
-    """Lower the latencies of the stored calibration to those of `now` that are less; nothing where none is stored."""
+    """Lower the latencies of the stored calibration to smaller ones in `now`. No effect without a stored calibration."""
     stored = load_calibration(machine, folder)
     if stored is None:
         return
@@ -69,7 +69,7 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
 
 
 def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
-    """What is stored for the machine of that key; None when there is nothing or it cannot be read."""
+    """Returns the stored calibration of the machine with that key; None when there is none or it cannot be read."""
     try:
         content = read_regular(_folder(folder) / f"{machine}.json", NOTE_BYTES)
         found = msgspec.json.decode(content, type=Calibration)
@@ -79,7 +79,7 @@ def load_calibration(machine: str, folder: Path | None = None) -> Calibration | 
 
 
 def merge(old: Calibration, new: Calibration) -> Calibration:
-    """Both together: the larger of two rates, the smaller of two latencies, the larger spread."""
+    """Returns the union: the larger of two rates, the smaller of two latencies, the larger spread."""
     names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
     rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
     latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in LATENCIES}
@@ -100,7 +100,7 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
 def _merge_streams(
     old: tuple[StreamCurve, ...], new: tuple[StreamCurve, ...]
 ) -> tuple[StreamCurve, ...]:
-    """Every point of either, with the larger of two rates."""
+    """Returns every point of either curve set, with the larger of two rates."""
     points: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
     for curve in (*old, *new):
         known = points.setdefault((curve.kind, curve.cores), {})
@@ -123,7 +123,7 @@ def curve_of(kind: str, cores: int, rates: dict[tuple[int, int], float]) -> Stre
 
 
 def store_calibration(calibration: Calibration, folder: Path | None = None) -> None:
-    """Write it for its machine, in one step."""
+    """Write the calibration of its machine, in one step."""
     content = msgspec.json.format(msgspec.json.encode(calibration), indent=2)
     write_atomically(_folder(folder) / f"{calibration.machine}.json", content)
 

@@ -1,4 +1,4 @@
-"""The conditions stamp: on what, and under which circumstances, times were taken."""
+"""Measurement conditions: the machine and the circumstances under which times were taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("kernelscape", "numpy", "numba", "ortools")
 
 
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A machine at a moment. Numbers that could not be had are 0, texts empty."""
+    """State of a machine at a moment. Unavailable numbers are 0, unavailable texts empty."""
 
     taken: str  # UTC, ISO 8601
     machine: str  # key, equal for machines that share calibrations
@@ -38,7 +38,7 @@ def take_conditions(
     memory_bytes_per_ns: float = 0.0,
     accelerator: str = "",
 ) -> Conditions:
-    """The conditions now; the caller adds what only it knows."""
+    """Returns the current conditions. The caller adds the facts that only it has."""
     from datetime import UTC, datetime
 
     from ..host import read_machine

@@ -1,7 +1,6 @@
-"""Adaptive timing: how many calls make a sample, how many samples make a measurement.
+"""Adaptive timing: the number of calls in a sample, and the number of samples in a measurement.
 
-Nothing here knows what is timed: a `Sampler` gives the clock, so that the rules can be tested
-without one.
+The rules are independent of the timed program: a `Sampler` provides the clock, so that they can be tested without one.
 """
 
 from __future__ import annotations
@@ -19,20 +18,19 @@ _FULL = 0.7  # share of its length that makes a sample long enough
 DISTURBED = 0.01  # share of a sample that its threads may wait for a core
 _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever ...
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
-_ENOUGH_KEPT = 0.5  # share of the samples of turns that are undisturbed: of less, all count, beside the others of their turns
-_CLAIMED_PAIRS = 11  # that are to say that something is the best
+_ENOUGH_KEPT = 0.5  # least share of undisturbed samples: with fewer, all samples count, relative to the others of their turns
+_CLAIMED_PAIRS = 11  # least pairs before a candidate counts as the best
 _SURE = 0.01  # the spread of a median of ratios, about: their own over the root of their number
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """What the rules need from a candidate.
+    """Timing interface of a candidate.
 
-    `run(n)` calls it n times and returns the nanoseconds of all n. `restore()`, where the
-    sequence updates arrays in place, brings back their first contents and makes one call, outside
-    any timed window. `drifted()` says whether repeated calls have driven values to infinity, NaN
-    or denormals (denormals slow the arithmetic itself). `waited_ns()` is the time that this
-    process's threads have spent waiting for a core so far.
+    `run(n)` calls it n times and returns the nanoseconds of all n. `restore()`, where the sequence updates arrays in place, brings
+    back their first contents and makes one call, outside any timed window. `drifted()` is true if repeated calls have driven values
+    to infinity, NaN or denormals (denormals slow the arithmetic itself). `waited_ns()` is the time that this process's threads have
+    spent waiting for a core so far.
     """
 
     run: Callable[[int], float]
@@ -44,8 +42,8 @@ class Sampler:
 class Series:
     """The samples of one candidate, taken one at a time so that several can be interleaved.
 
-    Where it `is_alone`, the call that showed that one call is a sample is the first sample: calls that long are what a search
-    spends its time on.
+    If it `is_alone`, the call that showed that a single call is a sample is the first sample: a search spends its time on calls
+    that long.
     """
 
     def __init__(self, sampler: Sampler, protocol: Protocol, *, is_alone: bool = True) -> None:
@@ -59,14 +57,14 @@ class Series:
         """Nanoseconds a call of the last sample, disturbed or not."""
         self._last_try = (0.0, 0.0)  # nanoseconds, and how many of them its threads waited
         self._n_calls = self._choose_calls()
-        # One call may also be all that in-place values stand; where it is short, the first says little about the others.
+        # In-place values may also allow only one call. Where that is short, the first call does not represent the others.
         is_full = self._last_try[0] >= _FULL * protocol.sample_ns
         if is_alone and self._n_calls == 1 and is_full:
             self._take(*self._last_try)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the protocol asks for no more samples."""
+        """True if the protocol needs no more samples."""
         p, n_times, n_disturbed = self._protocol, len(self._times), len(self._disturbed)
         if self._stopped_early or n_times >= p.max_samples or n_disturbed >= p.max_disturbed:
             return True
@@ -79,17 +77,19 @@ class Series:
 
     @property
     def spent_ns(self) -> float:
-        """Nanoseconds of all that was timed so far."""
+        """Nanoseconds of all timed runs so far."""
         return self._spent_ns
 
     @property
     def n_calls(self) -> int:
-        """Calls in a sample."""
+        """The number of calls in a sample."""
         return self._n_calls
 
     def warm(self) -> None:
-        """One call before a sample that follows another candidate's: that one's lines are still in the caches, and those that it
-        wrote have yet to leave. Sequences that are restored make this call anyway. It counts for the budget, not for the result.
+        """Make one call before a sample that follows another candidate's.
+
+        The lines of the other candidate are still in the caches, and its written lines have yet to leave. Sequences that are
+        restored make this call anyway. It counts for the budget, not for the result.
         """
         if self._sampler.restore is None:
             self._spent_ns += self._sampler.run(1)
@@ -105,7 +105,7 @@ class Series:
     def _take(self, elapsed_ns: float, waited_ns: float) -> None:
         self._spent_ns += elapsed_ns
         call_ns = elapsed_ns / self._n_calls
-        # Waiting adds over threads, so what is left without it is less than an undisturbed sample.
+        # Waiting times add up over threads, so the remainder is shorter than an undisturbed sample.
         if waited_ns <= DISTURBED * elapsed_ns:
             self._times.append(call_ns)
             self._stopped_early = self._is_hopeless(min(self._times))
@@ -117,7 +117,7 @@ class Series:
             self._stop_if_surely_slow()
 
     def _stop_if_surely_slow(self) -> None:
-        """Give up a slow candidate on a busy machine, where undisturbed samples may never come."""
+        """Abandon a slow candidate on a busy machine, where undisturbed samples may never come."""
         cut_ns, n_disturbed = self._protocol.cut_ns, len(self._disturbed)
         if cut_ns is None or n_disturbed < _ENOUGH_DISTURBED:
             return
@@ -145,7 +145,7 @@ class Series:
         return _is_beyond_cut(call_ns, len(self._times), self._protocol)
 
     def _sample(self, n_calls: int) -> tuple[float, float]:
-        """Nanoseconds of the sample, and how many of them its threads waited for a core."""
+        """Returns the nanoseconds of the sample, and the part in which its threads waited for a core."""
         s = self._sampler
         if s.restore is not None:
             s.restore()
@@ -156,9 +156,7 @@ class Series:
         return elapsed_ns, s.waited_ns() - before_ns
 
     def _choose_calls(self) -> int:
-        """Double the calls until a sample is long enough; halve them while in-place values do not
-        stay ordinary.
-        """
+        """Double the calls until a sample is long enough; halve them while in-place values leave the normal range."""
         s, goal_ns = self._sampler, self._protocol.sample_ns
         n_calls = 1
         while True:
@@ -175,7 +173,7 @@ class Series:
         return n_calls
 
     def _try(self, n_calls: int) -> float:
-        """About the time of n calls; what other work added is taken off, as far as it is known."""
+        """Returns the approximate time of n calls, without delays by other work as far as they are known."""
         times = []
         for _ in range(3):
             elapsed_ns, waited_ns = self._last_try = self._sample(n_calls)
@@ -187,7 +185,7 @@ class Series:
 
 
 def _is_beyond_cut(call_ns: float, n_samples: int, protocol: Protocol) -> bool:
-    """True if the fastest of so many samples is so slow that others will not help."""
+    """True if the fastest of `n_samples` samples is so slow that more samples will not help."""
     if protocol.cut_ns is None:
         return False
     is_few = n_samples <= protocol.min_samples // 2
@@ -208,13 +206,11 @@ def measure(sampler: Sampler, protocol: Protocol) -> Measurement:
 def interleave(
     samplers: Sequence[Sampler], protocol: Protocol, beside: Callable[[], None] | None = None
 ) -> list[Measurement]:
-    """Time several candidates sample by sample in turn, so that a change of the machine's state
-    meets all of them.
+    """Time several candidates sample by sample in turn, so that a change of the machine's state affects all of them.
 
-    The order rotates from round to round; all take part until every one is finished or has the
-    most samples. Before each round `beside` is called, before each sample its candidate, once. What the
-    machine does for longer than a turn is taken off by `in_pairs`. The first of two is a control where the protocol says what that
-    takes: then the other is timed as a ratio to it.
+    The order rotates from round to round. All take part until every one is finished or has the most samples. `beside` is called
+    before each round, and each candidate once before its sample. Slowdowns of the machine longer than a turn are removed by
+    `in_pairs`. The first of two is a control where the protocol has a control time: then the other is timed as a ratio to it.
     """
     if protocol.control_ns is not None:
         control, candidate = samplers
@@ -253,11 +249,13 @@ def _share_kept(turns: Sequence[Sequence[float | None]]) -> float:
 def measure_beside(
     control: Sampler, candidate: Sampler, protocol: Protocol, control_ns: float
 ) -> tuple[Measurement, Measurement]:
-    """Time two programs in turn on a machine with other work, which meets both: no sample is set aside, and a pair says how many
-    times as long as the control the candidate takes. Both times are as if the control took `control_ns`.
+    """Time two programs in turn on a machine with other work, which affects both.
 
-    Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. Of what seems to be below
-    what is claimed many are taken: of many candidates, some seem so by chance.
+    No sample is set aside. A pair gives the ratio of the candidate to the control. Both times are as if the control took
+    `control_ns`.
+
+    Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. A candidate that seems to
+    be below the claimed limit gets many samples: among many candidates, some seem so by chance.
     """
     both = [Series(s, protocol, is_alone=False) for s in (control, candidate)]
     ratios: list[float] = []
@@ -295,7 +293,7 @@ def measure_beside(
 def _is_sure(
     ratios: Sequence[float], spent_ns: float, protocol: Protocol, control_ns: float
 ) -> bool:
-    """True if more pairs would hardly move the median, or nobody waits for them."""
+    """True if more pairs would hardly move the median, or the budget is spent."""
     n = len(ratios)
     if n < _LEAST_SAMPLES:
         return False
@@ -309,10 +307,10 @@ def _is_sure(
 
 
 def in_pairs(turns: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    """Of each candidate the samples, nanoseconds a call, as they would have been on a machine that is always as usual.
+    """Returns, by candidate, the samples normalised to the machine's usual speed, in nanoseconds a call.
 
-    `turns` are samples taken one after another, one of each candidate or None. How slow the machine is in a turn is the median over
-    its samples, each divided by the median of its candidate. Turns with less than half of the candidates tell nothing.
+    `turns` are samples taken one after another, one of each candidate or None. The slowness of a turn is the median over its
+    samples, each divided by the median of its candidate. Turns with less than half of the candidates are dropped.
     """
     columns = [[x for x in column if x is not None] for column in zip(*turns, strict=True)]
     usual = [median(column) if column else 0.0 for column in columns]
@@ -334,9 +332,7 @@ def _with_paired(measured: Measurement, samples: Sequence[float]) -> Measurement
 
 
 def waited_ns() -> int:
-    """Nanoseconds that the threads of this process have been ready to run but were not running
-    (Linux; 0 elsewhere).
-    """
+    """Nanoseconds in which threads of this process were ready to run but did not run (Linux; 0 elsewhere)."""
     total = 0
     try:
         for task in os.listdir("/proc/self/task"):
@@ -348,7 +344,7 @@ def waited_ns() -> int:
 
 
 def five_numbers(times: Sequence[float]) -> tuple[float, ...]:
-    """The least, the quartiles and the most; of one time five times that."""
+    """The least, the quartiles and the most. With one time it is five times that."""
     inner = quantiles(times, n=4, method="inclusive") if len(times) > 1 else 3 * list(times)
     return (min(times), *inner, max(times))
 

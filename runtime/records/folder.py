@@ -1,4 +1,4 @@
-"""Run directories: one each, made in one step, so that concurrent runs never meet."""
+"""Run directories: one for each run, created atomically, so that concurrent runs never conflict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES = (HEADER, JOURNAL, BEST, TREE, "best.so", f"{SOURCE}.c", f"{SOURCE}.cu")
 
 
 def make_run_folder(runs: Path, name: str) -> Path:
-    """A new folder `runs/NAME-NNN`; two processes that ask at once get two. Raises OSError."""
+    """Creates a new folder `runs/NAME-NNN`. Two concurrent processes get two. Raises OSError."""
     runs.mkdir(parents=True, exist_ok=True)
     number = 1 + max((_number(p, name) for p in runs.glob(f"{name}-*")), default=0)
     while True:
@@ -41,8 +41,9 @@ def run_folder(named: Path) -> Path:
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raises RecordError where a name under which a session writes or reads is something else than a file, or a folder, of the
-    run's own: whoever made the folder may have put links there.
+    """Raises RecordError where a name that a session reads or writes is not a plain file, or a folder, of the run's own.
+
+    Whoever made the folder may have put links there.
     """
     for place in (folder / name for name in _FILES):
         if is_there(place):
@@ -56,7 +57,9 @@ def check_run_folder(folder: Path) -> None:
 
 
 def forget_run_folder(folder: Path) -> None:
-    """Removes the folder of a run that did not begin: it holds nothing, or an empty journal. Only for whoever made it."""
+    """Removes the folder of a run that did not begin: it is empty, or has an empty journal. Only the maker of the folder may call
+    this.
+    """
     journal = folder / JOURNAL
     with suppress(OSError):
         with suppress(FileNotFoundError):

@@ -1,12 +1,10 @@
-"""The journal: the truth about a run, one JSON object a line, appended and on disk before the
-search goes on.
+"""Journal: the authoritative record of a run, one JSON object a line, appended and on disk before the search continues.
 
-A search that is killed leaves at most one torn line at the end, which was never acknowledged; it
-is passed over when reading and cut off before the next append. Anything else that cannot be read
-was not written by a journal and is a `RecordError`.
+A search that is killed leaves at most one torn line at the end, which was never acknowledged. It is skipped when reading and cut
+off before the next append. Any other unreadable content was not written by a journal and is a `RecordError`.
 
-Each line ends in a checksum of the file up to it. Those of versions before schema 3 have none: they are read where the run began
-under one of these, and up to the first line that has one.
+Each line ends in a checksum of the file up to it. Lines of versions before schema 3 have none. They are accepted if the run began
+under such a version, up to the first line with a checksum.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}$')
 
 
 class _Begun(msgspec.Struct):
-    """What a journal asks the header of its run."""
+    """The part of a run's header that a journal reads."""
 
     schema: int = 0
 
@@ -53,7 +51,7 @@ class AbstractJournal(ABC):
 
     @abstractmethod
     def append(self, record: Record) -> None:
-        """Keep the record; it outlives the process once this returns.
+        """Store the record. It survives the process once this returns.
 
         Raises ValueError for one that could not be read back (a bug of the caller: NaN, say).
         """
@@ -64,7 +62,7 @@ class AbstractJournal(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let others write. Safe to call twice; nothing may be appended afterwards."""
+        """Release the journal for other writers. Safe to call twice; nothing may be appended afterwards."""
 
     def __enter__(self) -> AbstractJournal:
         return self
@@ -146,7 +144,7 @@ class FileJournal(AbstractJournal):
 
 
 def read_journal(path: Path) -> tuple[Record, ...]:
-    """The records of a journal that may be being written; takes no lock. Raises RecordError."""
+    """Returns the records of a journal, also while it is being written; takes no lock. Raises RecordError."""
     try:
         with opened_regular(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             return _parse(path, file).records
@@ -155,8 +153,10 @@ def read_journal(path: Path) -> tuple[Record, ...]:
 
 
 def sealed(line: bytes, before: int) -> bytes:
-    """The line of a record, an object in JSON without a line break, with its checksum, and the line break. `before` is the CRC-32
-    of all that stands before it in the file, so that a line that was changed, lost, moved or said twice does not fit.
+    """Returns the line of a record, an object in JSON without a line break, with its checksum and the line break.
+
+    `before` is the CRC-32 of all that precedes it in the file, so that a line that was changed, lost, moved or repeated does not
+    fit.
     """
     checksum = zlib.crc32(line, before)
     return b'%s,"crc":"%08x"}\n' % (line[:-1], checksum)
@@ -176,7 +176,7 @@ def encoded(record: Record) -> bytes:
 
 
 class _Parsed(NamedTuple):
-    """The records of a journal, where they end in the file, the CRC-32 of all up to there, and whether a line break is there."""
+    """The parsed records of a journal, their end in the file, the CRC-32 up to there, and whether a line break follows."""
 
     records: tuple[Record, ...]
     end: int
@@ -230,7 +230,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _unsealed(line: bytes) -> tuple[bytes, bytes | None]:
-    """The record of a line, and the checksum that it says; None where it says none, as in older journals."""
+    """The record of a line, and its checksum; None without one, as in older journals."""
     found = _SEAL.search(line)
     return (line, None) if found is None else (line[: found.start()] + b"}", found[1])
 

@@ -1,7 +1,8 @@
-"""Arrays of a sequence's arguments that a run keeps as they were: links, row pointers, whatever decides where its program goes.
+"""Stored argument values: links, row pointers and other arrays that decide a program's control flow are kept in a run.
 
-Drawn at random, links are another structure, and a walk along them may never end. Small ones are texts in the file itself; larger
-ones lie beside it, each in a file named by its content; what is larger still is not kept, and a replay asks for it.
+Drawn at random, links form another structure, and a walk along them may never end. Small arrays are stored as text in the file
+itself. Larger ones lie beside it, each in a file named by its content. Even larger ones are not kept: a replay then requires them
+from the user.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ Array = NDArray[Any]
 
 PACKED_BYTES = 1 << 20  # of an array that may be a text
 TEXT_BYTES = 64 << 10  # of all texts of a file together
-NEEDED_BYTES = 128 << 20  # of all arrays that a program does not end, or leaves its arrays, without
+NEEDED_BYTES = 128 << 20  # of all arrays without which a program does not end, or leaves its arrays
 WANTED_BYTES = (
     16 << 20
-)  # of all arrays, from where on those that only decide a branch or a divisor are drawn
+)  # of all arrays: beyond it, arrays that only decide a branch or a divisor are drawn
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
 class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An array in a file beside the one that names it."""
+    """An array in a separate file, next to the file that names it."""
 
     key: str  # of its content
 
@@ -50,7 +51,7 @@ Kept = str | Beside  # a text, packed, or a file
 
 
 def structure_of(recording: Recording) -> list[str]:
-    """The arrays that say which cells of sparse fields are active, and where."""
+    """Names of arrays with the activity masks and positions of sparse fields."""
     return [
         name
         for used in recording.trees
@@ -65,7 +66,9 @@ def content_key(content: Any) -> str:
 
 
 def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
-    """The arrays without whose values a run may not end or leaves its arrays, and those that decide where it goes beside them."""
+    """Returns the arrays without whose values a run may not end or leaves its arrays, and the other arrays that decide its control
+    flow.
+    """
     flow, structure = flow_of(cell_by_cell(recording)), structure_of(recording)
     exact = flow.placing | flow.ending
     deciding = (exact | flow.steering).difference(structure)
@@ -77,7 +80,7 @@ def needed_arrays(recording: Recording) -> tuple[list[str], list[str]]:
 def kept_of(
     recording: Recording, roles: Mapping[str, str], arrays: Mapping[str, Array]
 ) -> dict[str, Kept]:
-    """The arrays of these that are kept; `roles` as in `InputSets`."""
+    """Returns those of the given arrays that are stored; `roles` as in `InputSets`."""
     needed, wanted = needed_arrays(recording)
     kept: dict[str, Kept] = {}
     n_bytes = n_text = 0
@@ -97,7 +100,7 @@ def kept_of(
 
 
 def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
-    """Raises ArchiveError, a sentence, where this cannot have been kept of the arrays of a sequence."""
+    """Raises ArchiveError, a sentence, where these cannot be stored values of a sequence's arrays."""
     structure = structure_of(recording)
     sizes = {p.name: n_bytes_of(p) for p in recording.arrays if p.name not in structure}
     for name, content in kept.items():
@@ -113,19 +116,19 @@ def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
 
 
 def n_bytes_of(param: ArrayParam) -> int:
-    """Bytes of an array as its parameter in a recording has it."""
+    """Bytes of an array with the shape and type of its parameter in a recording."""
     return math.prod(param.shape) * param.dtype.size_bytes
 
 
 def packed(array: Any) -> str:
-    """Whole numbers as text: slots and coordinates count upwards, so that differences compress well."""
+    """Returns integers as compressed text. Slots and coordinates count upwards, so that differences compress well."""
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
     steps = np.diff(flat, prepend=flat.dtype.type(0))
     return b85encode(zlib.compress(steps.tobytes(), 6)).decode()
 
 
 def unpacked(text: str, param: ArrayParam) -> Array:
-    """The array that `packed` made a text of. Raises ArchiveError, a sentence, where it is no array of this shape."""
+    """Returns the array from a text of `packed`. Raises ArchiveError, a sentence, where it has another shape."""
     n_bytes = n_bytes_of(param)
     try:
         reader = zlib.decompressobj()
@@ -140,7 +143,7 @@ def unpacked(text: str, param: ArrayParam) -> Array:
 
 
 def shaped(content: Array, param: ArrayParam) -> Array:
-    """Bytes, or whole numbers of the size of its elements, as an array. Raises ArchiveError where one is no truth value."""
+    """Returns bytes, or integers of the element size, as an array of `param`. Raises ArchiveError for invalid truth values."""
     if param.dtype is DType.bool_ and content.size and int(content.max()) > 1:
         raise ArchiveError(f"what {param.name} held are no truth values")
     return content.view(param.dtype.numpy).reshape(param.shape)

@@ -1,7 +1,6 @@
-"""Arrays of a stored sequence that are not drawn: what the run kept of its own, which cells of sparse fields were active, and what
-the user gives in an .npz file.
+"""Input arrays of a stored sequence that are not drawn at random: stored values, active cells, and the user's .npz file.
 
-Both may come from others: only regular files are read, and no more of them than the arrays of the sequence take.
+All files may come from others: only regular ones are read, and no more of them than the arrays of the sequence take.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ def known_arrays(
     file: Path,
     inputs: Path | None = None,
 ) -> dict[str, Array]:
-    """The arrays that a run kept, or that the user's .npz file `inputs` gives in their place; `file` is where the sequence is from.
+    """Returns the arrays that a run stored, or those of the user's .npz file `inputs`, which take precedence.
 
-    All that say which cells of sparse fields are active are among them. Raises RecordError, also where neither has an array without
-    which the sequence may not end, and MemoryError.
+    `file` is the file of the sequence. The arrays with the active cells of sparse fields are included. Raises RecordError, also
+    where neither has an array without which the sequence may not end, and MemoryError.
     """
     shapes = {p.name: p for p in recording.arrays}
     with within_free_memory():
@@ -76,7 +75,7 @@ def known_arrays(
 def drawn_notes(
     stored: StoredSequence, recording: Recording, problem: Problem, known: Mapping[str, Array]
 ) -> tuple[str, ...]:
-    """A sentence on arrays that decide where the sequence goes and were too large to be kept, so they are drawn."""
+    """A sentence on arrays that decide the control flow but were too large to be stored, so they are drawn."""
     if isinstance(stored.kept, msgspec.UnsetType):
         return ()
     _, wanted = needed_arrays(recording)
@@ -91,14 +90,14 @@ def drawn_notes(
 
 
 def write_kept(folder: Path, stored: StoredSequence, arrays: Mapping[str, Array]) -> None:
-    """Write what is kept of these arrays in files of their own."""
+    """Write the stored arrays that have files of their own."""
     for name, content in _kept(stored).items():
         if isinstance(content, Beside) and not (folder / content.file).exists():
             write_atomically(folder / content.file, arrays[name].tobytes())
 
 
 def copy_kept(stored: StoredSequence, source: Path, folder: Path) -> None:
-    """Copy the files of what is kept from one folder to another, where they are as they should be."""
+    """Copy the files of stored arrays from one folder to another. Missing ones are skipped."""
     recording = stored.recorded()
     shapes = {p.name: p for p in recording.arrays}
     for name, content in _kept(stored).items():
@@ -143,7 +142,7 @@ def _kept(stored: StoredSequence) -> Mapping[str, str | Beside]:
 
 
 def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
-    """The array that was kept; None where its file is gone. Raises RecordError where it is not what was kept."""
+    """Returns a stored array; None where its file is missing. Raises RecordError where its content was changed."""
     try:
         if isinstance(content, str):
             return unpacked(content, param)
@@ -163,7 +162,7 @@ def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
 def _member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: Parameter
 ) -> Array:
-    """One array of an .npz file, of which no more is unpacked than it should hold."""
+    """Returns one array of an .npz file. No more is unpacked than it should hold."""
     n_bytes = n_bytes_of(param)
     dtype, shape = param.dtype.numpy, param.shape
     if asked.is_truth:

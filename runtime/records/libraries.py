@@ -1,8 +1,8 @@
-"""The shared library beside a best.json, with which a replay on an equal CPU needs no compiler.
+"""Prebuilt shared library next to a best.json: a replay on an equal CPU needs no compiler.
 
-A library is code, and a best.json may come from anybody. So one is only loaded where exactly its bytes were built by this user from
-exactly this source: their hash stands in a registry in the user's data folder, which nothing but a build writes. Or where the user
-says that it is to be trusted. All else is built again, and one sentence says why.
+A library is code, and a best.json may come from anybody. So it is loaded only if exactly its bytes were built by this user from
+exactly this source. Their hash is then in a registry in the user's data folder, which only a build writes. It is also loaded if the
+user trusts it explicitly. All others are built again, and one sentence gives the reason.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ SUFFIX = ".so"
 
 
 class _Built(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the registry knows of a library: the source that it was built from, and for which CPU."""
+    """Registry entry of a library: the source from which it was built, and the CPU for which it was built."""
 
     source_key: str
     cpu: str
 
 
 def library_beside(best: Path) -> Path:
-    """Where the library of a best.json lies; the file itself names none, so that it cannot name another."""
+    """Path of the library of a best.json. The file itself names none, so that it cannot name another."""
     return best.with_suffix(SUFFIX)
 
 
 def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
-    """Copy a library that was built here to its place beside `best`, register it, and say what best.json keeps of it."""
+    """Copy a library that was built here next to `best`, and register it. Returns its record for best.json."""
     content = read_own(built)
     record = LibraryRecord(hash=_hash(content), source_key=source_key, cpu=cpu_key())
     place = registry() / f"{record.hash}.json"
@@ -55,9 +55,9 @@ def keep_library(built: Path, source_key: str, best: Path) -> LibraryRecord:
 
 
 def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[Path | None, str]:
-    """The library beside `best` as a file of the user's own cache, or None and, where there is one, the sentence that says why not.
+    """Returns the library next to `best` as a file of the user's own cache, or None with the reason, if there is a library.
 
-    What is given was read once: it cannot change between the look at it and its use.
+    The file is read only once: it cannot change between the check and its use.
     """
     record = file.library
     place = library_beside(best)
@@ -82,7 +82,7 @@ def usable_library(file: BestFile, best: Path, *, trust: bool = False) -> tuple[
 
 
 def registry() -> Path:
-    """The folder of what was built here, a file a hash."""
+    """The folder of the registry of own builds, a file a hash."""
     return default_store().parent / "libraries"
 
 

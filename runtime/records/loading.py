@@ -1,7 +1,7 @@
-"""Reading and writing the files of a run that are written as a whole: run.json and best.json.
+"""Reading and writing of run files that are written as a whole: run.json and best.json.
 
-Loading is strict: a field that is missing, unknown or of the wrong type, a status that does not
-exist or a time that cannot be is a `RecordError` of one sentence.
+Loading is strict. A missing, unknown or wrongly typed field, an unknown status or an impossible time is a `RecordError` of one
+sentence.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ T = TypeVar("T", RunHeader, BestFile)
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:
-    """Write a file that is complete or not there, whatever happens."""
+    """Write a file that is complete or absent, even after a crash."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=2)
     write_atomically(path, _PAIR.sub(rb"[\1, \2]", text) + b"\n")
 
 
 def load_best(path: Path, *, follow: bool = False) -> BestFile:
-    """`follow` links where the user has named the file itself. Raises RecordError."""
+    """Loads a best.json. `follow` links where the user has named the file itself. Raises RecordError."""
     best = _load(path, BestFile, follow=follow)
     check_best(path, best)
     return best
@@ -47,12 +47,12 @@ def check_best(path: Path, best: BestFile) -> None:
 
 
 def load_header(path: Path) -> RunHeader:
-    """Raises RecordError."""
+    """Loads run.json. Raises RecordError."""
     return _load(path, RunHeader)
 
 
 def read_json(path: Path, *, follow: bool = False) -> Any:
-    """What a JSON file holds. Raises RecordError."""
+    """Returns the decoded content of a JSON file. Raises RecordError."""
     try:
         content = read_regular(path, RECORD_BYTES, follow=follow)
     except OSError as e:
@@ -81,7 +81,7 @@ def _load(path: Path, kind: type[T], *, follow: bool = False) -> T:
 
 
 def _strange_text(found: Any) -> str | None:
-    """A text anywhere in a value that would not be printed as it is: it could do things to a terminal, or end a comment's line."""
+    """Returns a text, anywhere in a value, with unprintable characters. They could control a terminal, or end a comment's line."""
     waiting = [found]
     while waiting:
         x = waiting.pop()

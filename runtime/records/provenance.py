@@ -1,4 +1,4 @@
-"""The files that a sequence was recorded from: whether they have changed since is asked without running them."""
+"""Source files of a recorded sequence: changes since the recording are found without running them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST_BYTES = 4 << 20
 
 
 class SourceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of the user's with a hash of its syntax: comments and blank lines are not in it."""
+    """A user's file with a hash of its syntax. Comments and blank lines do not count."""
 
     path: str
     syntax: str
 
 
 def source_files(recording: Recording) -> tuple[SourceFile, ...]:
-    """The user's files that have the kernels of a recording and its calls, as they are now."""
+    """Returns the user's files with the kernels of a recording and its calls, in their current state."""
     named = dict.fromkeys(x.file for c in recording.calls for x in (c.ir.where, c.where))
     found = []
     for name in named:
@@ -36,7 +36,7 @@ def source_files(recording: Recording) -> tuple[SourceFile, ...]:
 
 
 def changes(files: Iterable[SourceFile]) -> tuple[str, ...]:
-    """A sentence for each file that is not what it was."""
+    """A sentence for each file that has changed."""
     notes = []
     for file in files:
         now = _syntax(Path(file.path))

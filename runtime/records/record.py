@@ -1,8 +1,7 @@
-"""What is kept of a run: the header, one record an event, and the file of the best implementation.
+"""Records of a run: the header, one record an event, and the file of the best implementation.
 
-Decisions are kept by name, never by number, so that a record outlives changes of the space; names of
-older versions are read as those of today (space/renamed.py).
-`loading.py` reads and writes the files, `journal.py` the records.
+Decisions are stored by name, never by number, so that a record outlives changes of the space. Names of older versions are mapped to
+current ones (space/renamed.py). `loading.py` reads and writes the files, `journal.py` the records.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from ..api.outcome import UNDECIDED, Status
 from ..measure.conditions import Conditions
 from .stored import StoredSequence
 
-SCHEMA = 3  # what is written
-CHECKED = 3  # from which on every line of a journal has a checksum
+SCHEMA = 3  # schema of written files
+CHECKED = 3  # the first schema with a checksum in every line of a journal
 READ = (
     1,
     2,
     3,
-)  # what is read; the records of a journal one by one, so that a run may go on under another version
+)  # readable schemas; journals are checked record by record, so that a run may resume under another version
 
 Decisions = tuple[tuple[str, str], ...]  # choice name, value name
 PositiveNs = Annotated[float, msgspec.Meta(gt=0)]
@@ -33,13 +32,11 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class RecordError(Exception):
-    """A stored file cannot be used; the message is one sentence that names the file and what is
-    wrong in it.
-    """
+    """A stored file cannot be used. The message is one sentence that names the file and the error in it."""
 
 
 class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """run.json: what is searched, where and how. Written once."""
+    """run.json: the searched problem, the machine and the settings. Written once."""
 
     schema: int
     sequence: str  # name of the library sequence, or "module:function" of the user's
@@ -60,13 +57,13 @@ class RunHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def threads(self) -> int:
-        """Of an implementation, at most; 0: as many as there are cores."""
+        """The maximal number of threads of an implementation; 0: as many as there are cores."""
         found = self.options.get("threads", 0)
         return found if isinstance(found, int) else 0
 
 
 class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One kernel of a built candidate, of a GPU: what its compiler says that it takes, beside what the space counts."""
+    """One kernel of a built GPU candidate: the resource usage that its compiler reports, and the registers counted by the space."""
 
     kernel: str
     tasks: tuple[Count, ...]  # numbers of those that it computes
@@ -78,8 +75,10 @@ class LaunchRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a candidate was come by: the tag of search.events, the deepest tree node on its path (-1: none), and the source key of
-    the implementation that a neighbour was made of ("": of none).
+    """Origin of a candidate.
+
+    It is the tag of search.events, the deepest tree node on its path (-1: none), and the source key of the implementation from
+    which a neighbour was derived ("": of none).
     """
 
     tag: str
@@ -88,8 +87,10 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where and when a candidate was measured: the session of the run, from 1; the tree of the session, from 0, whose nodes
-    count from 0; the worker process of the session, from 0; the key of the device.
+    """Place and time of a measurement.
+
+    It is the session of the run, from 1; the tree of the session, from 0, whose nodes count from 0; the worker process of the
+    session, from 0; the key of the device.
     """
 
     session: Count
@@ -99,7 +100,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a measurement took, and its samples: least, quarter, median, three quarters and most, in ns a call."""
+    """Duration of a measurement, and quantiles of its samples: least, quarter, median, three quarters and most, in ns a call."""
 
     build_s: Share  # of the compiler, for each of those that it built together; 0 where it was built before
     run_s: Share  # of the worker, verifying included
@@ -111,7 +112,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class RatioRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The derivation of a time on a machine with other work: `ratio` to a control beside it, times what that takes undisturbed."""
+    """Derivation of a time on a machine with other work: `ratio` to a simultaneous control, times its undisturbed time."""
 
     ratio: PositiveNs
     control: str  # its source key
@@ -121,13 +122,13 @@ class RatioRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class AbstractEvent(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="event"
 ):
-    """One line of a journal. Its options, but for those that are repeated below, are those of all events."""
+    """One line of a journal. Subclasses inherit its options, except those that they repeat."""
 
     at_s: Share  # since the run began, over all its sessions
 
 
 class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation"):
-    """One candidate that was built and run, or was tried to."""
+    """One candidate that was built and run, or whose build or run failed."""
 
     decisions: Decisions
     source_key: str
@@ -161,21 +162,21 @@ class IncumbentRecord(AbstractEvent, frozen=True, kw_only=True, tag="incumbent")
 
 
 class BoundRecord(AbstractEvent, frozen=True, kw_only=True, tag="bound"):
-    """The bound over the whole space moved."""
+    """Change of the bound over the whole space."""
 
     bound_ns: Share
     limiting: str = ""  # the resource that sets it; "" only where a version of schema 1 wrote it
 
 
 class TallyRecord(AbstractEvent, frozen=True, kw_only=True, tag="tally"):
-    """What the search has done and pruned since its session began; a later one replaces it."""
+    """Counts of the search and its pruning since its session began. A later record replaces it."""
 
     counts: dict[str, Count]  # the names are those of search.events.Tally
     refused: dict[str, Count]  # values that a constraint forbade, by its sentence
 
 
 class NoteRecord(AbstractEvent, frozen=True, kw_only=True, tag="note"):
-    """Anything else worth keeping: a session began or ended, the worker was restarted, an alarm."""
+    """Any other note: a session began or ended, the worker was restarted, an alarm."""
 
     kind: str
     text: str = ""
@@ -191,7 +192,7 @@ class AgainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class RemeasuredRecord(AbstractEvent, frozen=True, kw_only=True, tag="remeasured"):
-    """The best candidates timed again in turn, fastest first; the first `n_ties` cannot be told apart."""
+    """The best candidates timed again in turn, fastest first. The first `n_ties` are statistically tied."""
 
     entries: tuple[AgainRecord, ...]
     n_ties: Count
@@ -199,7 +200,9 @@ class RemeasuredRecord(AbstractEvent, frozen=True, kw_only=True, tag="remeasured
 
 
 class MachineRecord(AbstractEvent, frozen=True, kw_only=True, tag="machine"):
-    """The machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as before."""
+    """State of the machine at the beginning of a session (`ratio` 1), and whenever one program takes `ratio` times as long as
+    before.
+    """
 
     device: str
     compiler: str
@@ -207,7 +210,7 @@ class MachineRecord(AbstractEvent, frozen=True, kw_only=True, tag="machine"):
 
 
 class KeptRecord(AbstractEvent, frozen=True, kw_only=True, tag="kept"):
-    """What a session took to keep its records, at its end."""
+    """Cost of storing the records of a session, written at its end."""
 
     session_s: Share
     journal_s: Share
@@ -237,9 +240,7 @@ class LibraryRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """best.json: all that is needed to rebuild, verify and judge the best implementation of a
-    run.
-    """
+    """best.json: everything needed to rebuild, verify and judge the best implementation of a run."""
 
     schema: int
     sequence: str
@@ -275,8 +276,9 @@ class BestFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, ...]:
-    """The evaluations of a journal. Where a later one says of the same source that it is wrong on another input set, only that
-    one stands.
+    """Returns the valid evaluations of a journal.
+
+    A later failure, on another input set, invalidates the earlier successes of the same source.
     """
     found = [r for r in records if isinstance(r, EvaluationRecord)]
     failed_at = {r.source_key: k for k, r in enumerate(found) if r.status != "ok"}
@@ -286,7 +288,7 @@ def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, .
 
 
 def check_record(record: Record) -> str | None:
-    """What is inconsistent in a well-formed record, or None."""
+    """Returns the inconsistency of a well-formed record, or None."""
     if not isinstance(record, EvaluationRecord):
         return None
     if (record.status == "ok") != (record.time_ns is not None):
@@ -295,7 +297,7 @@ def check_record(record: Record) -> str | None:
 
 
 def repeated(decisions: Decisions) -> str | None:
-    """Says which choice is decided twice, if one is."""
+    """Returns a sentence on a choice that is decided twice, or None."""
     names = [name for name, _ in decisions]
     if len(set(names)) == len(names):
         return None

@@ -1,4 +1,4 @@
-"""Replay: from a stored best implementation back to the same source, verified and timed again."""
+"""Replay: regenerates the source of a stored best implementation, verifies it and times it again."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
 
 
 class StaleError(Exception):
-    """What was stored no longer means what it meant; one sentence."""
+    """Stored content no longer has its original meaning. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A stored implementation, lowered again. `notes` say what differs without harm."""
+    """A stored implementation, lowered again. `notes` describe harmless differences."""
 
     recording: Recording
     problem: Problem
@@ -56,7 +56,7 @@ class Rebuilt:
 
 
 def dialect_of(device: AbstractDevice) -> Dialect:
-    """The dialect that the device builds."""
+    """Returns the code dialect of the device."""
     return device.builder.dialect()
 
 
@@ -94,9 +94,9 @@ def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> 
 
 
 def restore_complete(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
-    """The implementation that the decisions name. Raises StaleError when there is none.
+    """Returns the implementation that the decisions name. Raises StaleError when there is none.
 
-    Where registers are counted it may be one of the same space with more room for them.
+    Where registers are counted it may belong to a variant of the space with more registers.
     """
     try:
         return _restore_here(space, decisions)
@@ -131,8 +131,10 @@ def _restored(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
 
 
 def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candidate:
-    """As `restore_complete`, of a file that may be older than some kinds of choices: what it does not name has the first value that
-    is possible (space/choices.py). Only the key of the source tells whether that is the code that was meant.
+    """Returns the implementation of `restore_complete`, from a file that may predate some kinds of choices.
+
+    A choice that it does not name takes the first possible value (space/choices.py). Only the source key can tell whether the code
+    is the intended one.
     """
     try:
         return restore_complete(space, decisions)
@@ -148,7 +150,7 @@ def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
 
 
 def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
-    """The source of a stored implementation. Raises StaleError unless it is the same text."""
+    """Returns a stored implementation, lowered again. Raises StaleError unless its source text is unchanged."""
     recording, problem = rebuild_problem(best.stored, best.problem_key)
     space = space_of(problem, target, best)
     candidate = restore_older(space, best.decisions)
@@ -172,8 +174,9 @@ def check_again(
     n_sets: int,
     known: Mapping[str, Any],
 ) -> tuple[Measurement | Failure, int]:
-    """Build, verify on fresh inputs of the stored ranges and the `known` arrays, and time; with the number of input sets
-    that were verified. Raises WorkerError and SlowReferenceError.
+    """Build, verify on fresh inputs of the stored ranges and the `known` arrays, and time.
+
+    Returns the number of verified input sets, too. Raises WorkerError and SlowReferenceError.
     """
     artifact = builder.build(rebuilt.source)
     if isinstance(artifact, Failure):
@@ -191,15 +194,15 @@ def check_again(
 
 
 class Tuned:
-    """A tuned sequence, called like the function it was made from; computes in place on NumPy arrays.
+    """A tuned sequence with the signature of the original function. It computes in place on NumPy arrays.
 
     Arguments go by position or by name. Outputs, arrays that are written before they are read, may be left out: then the call
-    returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None).
-    A call that is given everything returns None. Several threads may call at once, and so may children of `os.fork`.
+    returns them, in the order of the parameters, in new arrays or in those of `out` (an array, or a tuple of arrays and None). A
+    call with all arguments returns None. Several threads may call at once, and so may children of `os.fork`.
 
-    Slices and transposes are copied in and out: what was tuned takes contiguous memory.
-    Arguments of another dtype or shape than it was tuned for are a TypeError, and indices in arrays that are out of range
-    an IndexError, both raised before anything is written. A GPU does not look at indices.
+    Slices and transposes are copied in and out, since tuned code takes contiguous memory. Arguments of another dtype or shape than
+    the tuned one raise a TypeError, and indices in arrays that are out of range an IndexError, both before anything is written. A
+    GPU does not check indices.
     """
 
     def __init__(
@@ -227,7 +230,7 @@ class Tuned:
         return result
 
     def _runs(self, given: Mapping[str, Any]) -> bool:
-        """Whether the quick way takes what is complete now, and has run it."""
+        """True if the fast path accepted these arguments, and has run the call."""
         if self._caller is None:
             return False
         is_whole = len(given) == len(self._signature.parameters)
@@ -235,16 +238,15 @@ class Tuned:
 
     @property
     def pointer(self) -> Any:
-        """The entry as a ctypes function, `void (void **args)`; args[k] points to `arguments[k]`, to the value itself of a scalar.
+        """The entry as a ctypes function, `void (void **args)`; args[k] points to `arguments[k]`, for a scalar to its value.
 
-        It lives as long as this object, checks nothing, and takes a workspace for each call that runs at the same time. Raises
-        TypeError for a GPU.
+        It lives as long as this object, checks nothing, and takes a workspace for each concurrent call. Raises TypeError for a GPU.
         """
         return self._module.pointer()
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """What the entry takes, in order: arrays, scalars, and the workspace where it needs one (aligned to 64 bytes)."""
+        """The arguments of the entry, in order: arrays, scalars, and the workspace where it needs one (aligned to 64 bytes)."""
         return self._source.arguments
 
     @property
@@ -254,7 +256,7 @@ class Tuned:
         return header_text(self._source, self._problem, names)
 
     def _remember(self, given: Mapping[str, Any]) -> None:
-        """Constants that were right need not be looked at again: these objects never change."""
+        """Stores constants that were right, so that they are not checked again: these objects never change."""
         for k, p in enumerate(self._signature.parameters):
             is_constant = p.kind == "constant" and p.name in given
             if is_constant and self._caller is not None and type(given[p.name]) in _UNCHANGING:
@@ -263,7 +265,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A module in this process, and the quicker way to run it, where there is one."""
+    """A loaded module, with its fast calling path, where there is one."""
 
     module: AbstractModule
     caller: AbstractCaller | None
@@ -278,7 +280,7 @@ def make_tuned(
 ) -> Tuned:
     """Build a source and load it into this process. Raises StaleError when that fails.
 
-    `check_indices`: calls look at the indices that arrays hold before they run; see codegen/bodies/index_checks.py.
+    `check_indices`: calls check the indices in arrays before they run; see codegen/bodies/index_checks.py.
     """
     artifact = device.builder.build(rebuilt.source)
     module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)
@@ -295,5 +297,5 @@ def make_tuned(
 def open_tuned(
     best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, *, check_indices: bool = True
 ) -> Tuned:
-    """A stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
+    """Returns a stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
     return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

@@ -1,6 +1,6 @@
-"""How a tuned sequence is called: by position and by name, with outputs that may be left out; and what is wrong with other calls.
+"""Calling convention of a tuned sequence: by position and by name, with optional outputs; and the error of any other call.
 
-Every sentence about arguments comes from here. Compiled code (cpu/call.c) takes calls that are right, and none of the others.
+Every message about arguments comes from here. Compiled code (cpu/call.c) accepts valid calls only.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Signature:
         return ", ".join(p.name for p in self.parameters)
 
     def is_written(self, name: str) -> bool:
-        """Whether calls write that array."""
+        """True if calls write that array."""
         return self.arrays[name].role != "input"
 
     def complete(
         self, args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Result]:
-        """What is given for each parameter, constants aside that are left out, and what the call returns.
+        """Returns the value of each parameter, and the result of the call. Constants that were left out are missing.
 
-        Raises TypeError, one sentence, where it is not plain which argument is which.
+        Raises TypeError, one sentence, where arguments are ambiguous.
         """
         given, out = self._bind(args, named)
         given = {n: shared_array(x) if hands_out(x) else x for n, x in given.items()}
@@ -68,7 +68,7 @@ class Signature:
         return {p.name: given[p.name] for p in self.parameters if p.name in given}, result
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """The arrays and then the scalars that the code takes. Raises TypeError, one sentence, for any that do not fit."""
+        """Returns the arrays and then the scalars of the code. Raises TypeError, one sentence, for any that do not fit."""
         self._check_constants(given)
         arrays = {name: self._array(name, given[name]) for name in self.arrays}
         self._check_apart(arrays)
@@ -76,21 +76,21 @@ class Signature:
         return [*plain, *(number(s, given[s.name]) for s in self.scalars.values())]
 
     def give_back(self, given: Mapping[str, Any], values: Sequence[Any]) -> None:
-        """After a call: what was written to the copies that `values` made of slices and transposes."""
+        """Copies results back after a call, from the contiguous copies that `values` made of slices and transposes."""
         for name, value in zip(self.arrays, values, strict=False):
             array = self._real(name, given[name])
             if self.is_written(name) and not array.flags.c_contiguous:
                 array[...] = value
 
     def _real(self, name: str, value: Any) -> Any:
-        """An array of complex numbers as one of real ones, of truth values as one of bytes."""
+        """Returns an array of complex numbers as one of real ones, of truth values as one of bytes."""
         if name in self._truths:
             return with_bytes(value)
         is_one = name in self._complex and is_complex_array(value)
         return pairs_of(value) if is_one else value
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Arguments by name, and `out`, where no parameter has that name."""
+        """Returns arguments by name, and `out`, unless a parameter has that name."""
         names = [p.name for p in self.parameters]
         if len(args) > len(names):
             raise TypeError(f"{len(names)} arguments are needed ({self}), {len(args)} given")
@@ -108,7 +108,7 @@ class Signature:
         return given, out
 
     def _add_outputs(self, given: dict[str, Any], out: Any) -> Result:
-        """Adds the outputs that are not given: those of `out`, else new arrays. They are what the call returns."""
+        """Adds the outputs that are not given: those of `out`, else new arrays. Returns them as the result of the call."""
         left = [name for name in self._outputs if name not in given]
         if out is not None and not left:
             raise TypeError("out must be left out: no output is left that it could be")
@@ -160,7 +160,7 @@ class Signature:
         return array
 
     def _check_apart(self, arrays: Mapping[str, Array]) -> None:
-        """Arrays that are only read may share memory."""
+        """Raises TypeError where arguments alias and one of them is written."""
         names = list(arrays)
         for k, name in enumerate(names):
             for other in names[:k]:
@@ -172,7 +172,7 @@ class Signature:
 
 
 def _meet(a: Array, b: Array) -> bool:
-    """Whether arrays have an element in common, as far as that is found in some microseconds."""
+    """True if arrays share an element, or if that is not decided within some microseconds."""
     try:
         return bool(np.shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -180,7 +180,9 @@ def _meet(a: Array, b: Array) -> bool:
 
 
 def number(scalar: Param, value: Any) -> int | float:
-    """The value of a scalar argument as a Python number; any number is true or false. Raises TypeError unless its type holds it."""
+    """Returns a scalar argument as a Python number. For a truth value any number is valid. Raises TypeError unless its type holds
+    it.
+    """
     name, dtype = scalar.name, scalar.dtype
     is_truth = isinstance(value, bool | np.bool_)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(

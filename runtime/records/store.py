@@ -45,7 +45,7 @@ where excluded.time_ns < tuned.time_ns or excluded.problem_key <> tuned.problem_
 
 @dataclass(frozen=True)
 class TunedKey:
-    """What a tuned implementation is for. `shape` holds the sizes in the sequence's own order."""
+    """Key of a tuned implementation. `shape` holds the sizes in the sequence's own order."""
 
     family: str  # the sequence, whatever its sizes
     dtype: str
@@ -55,9 +55,10 @@ class TunedKey:
 
 @dataclass(frozen=True)
 class Match:
-    """What the store knows. "exact": tuned for this shape; "nearest": for the shape at
-    `distance`, the largest |log2| ratio of a size, and to be measured again before it is
-    believed.
+    """Result of a lookup.
+
+    "exact": tuned for this shape. "nearest": tuned for the shape at `distance`, the largest |log2| ratio of a size. It is to be
+    measured again before its time is trusted.
     """
 
     level: Literal["exact", "nearest"]
@@ -67,7 +68,7 @@ class Match:
 
 
 class TunedStore:
-    """Raises RecordError when the file is no store of this version."""
+    """SQLite store of tuned implementations. Raises RecordError when the file is no store of this version."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or default_store()
@@ -87,7 +88,7 @@ class TunedStore:
             raise RecordError(f"{self._path} is no tuned store: {e}") from e
 
     def put(self, key: TunedKey, best: BestFile) -> bool:
-        """Keep it unless a faster one for the same problem is known; whether it was kept."""
+        """Store an implementation unless a faster one for the same problem is known. True if it was stored."""
         row = (key.family, key.dtype, _text(key.shape), key.device, best.time_ns, best.problem_key)
         with closing(
             self._connection.execute(_PUT, (*row, msgspec.json.encode(best).decode()))
@@ -110,8 +111,9 @@ class TunedStore:
         return Match(level, self._decode(content), _shape(shape), distance)
 
     def of_file(self, stem: str, device: str) -> tuple[BestFile | RecordError, ...]:
-        """The entries of all functions of a user's file (`stem` is its name without .py), whatever their shapes, on a device; of
-        those that cannot be read the error.
+        """The entries of all functions of a user's file on a device, whatever their shapes. `stem` is its name without .py.
+
+        An unreadable entry is replaced by its error.
         """
         rows = self._connection.execute(
             "select family, best from tuned where device = ? order by family, shape", (device,)
@@ -119,7 +121,7 @@ class TunedStore:
         return tuple(self._read(x) for family, x in rows if family.partition(":")[0] == stem)
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Close the store. Safe to call twice."""
         self._connection.close()
 
     def __enter__(self) -> TunedStore:
@@ -148,7 +150,7 @@ class TunedStore:
 
 
 def default_store() -> Path:
-    """The user's store."""
+    """Path of the user's store."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "kernelscape" / "tuned.sqlite"
 

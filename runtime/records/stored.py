@@ -1,6 +1,6 @@
-"""A sequence as a run keeps it: its kernels, how it is called, and what its arguments were like.
+"""Stored form of a sequence: its kernels, its signature, and statistics of its arguments.
 
-With it `best.json` stands alone: a replay needs neither the user's program nor the user's data.
+With it `best.json` is self-contained: a replay needs neither the user's program nor the user's data.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as t
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A parameter of the sequence's function; `text` shows the value of a constant. The last axis of an array that `is_complex`
-    has the parts of its numbers; one that `is_truth` holds truth values, of which the recording has the bytes.
+    """A parameter of the sequence's function; `text` shows the value of a constant.
+
+    The last axis of an array that `is_complex` has the parts of its numbers. An array that `is_truth` holds truth values, and the
+    recording has their bytes.
     """
 
     name: str
@@ -43,8 +45,10 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A recording with its call. `ranges` hold the least and largest value each array had; of integers they are whole numbers, but
-    for those of older files. `kept` holds the arrays that decide where the program goes (kept.py).
+    """A recording with its call.
+
+    `ranges` hold the least and largest value of each array: integers for integer arrays, except in older files. `kept` holds the
+    arrays that decide the control flow (kept.py).
     """
 
     formula: str  # prose, which the header of the source shows
@@ -59,7 +63,7 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept: dict[str, Kept] | msgspec.UnsetType = msgspec.UNSET  # not in older files
 
     def recorded(self) -> Recording:
-        """Raises ArchiveError, a sentence, for anything that was not stored by this class."""
+        """Returns the recording. Raises ArchiveError, a sentence, for content that this class did not store."""
         try:
             values = json.loads(self.recording)
         except (ValueError, RecursionError) as e:
@@ -116,13 +120,13 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {n: float(x) if isinstance(x, str) else x for n, x in self.scalars.items()}
 
     def changes(self) -> tuple[str, ...]:
-        """A sentence for each file of the user's program that is not what it was when this was recorded."""
+        """A sentence for each file of the user's program that has changed since the recording."""
         return changes(self.files)
 
     def draw(
         self, recording: Recording, rng: np.random.Generator, known: Mapping[str, Any]
     ) -> Arguments:
-        """Arguments like the ones the run was made with, of which some arrays are `known` (known_inputs.py). Raises MemoryError."""
+        """Returns random arguments like those of the run. Some arrays are `known` (known_inputs.py). Raises MemoryError."""
         with within_free_memory():
             drawn = draw(recording, self.ranges, self.numbers, rng)
             arrays = without_inactive(recording.trees, {**drawn.arrays, **known})
@@ -141,7 +145,7 @@ def check_sizes(recording: Recording) -> None:
 
 
 def _is_range(ends: Range, dtype: DType) -> bool:
-    """True if these are the least and the largest of some values of a type."""
+    """True if these are valid least and largest values of a type."""
     low, high = ends
     least, most = _limits(dtype)
     if isinstance(low, float) or isinstance(high, float):  # as all were once, rounded
@@ -150,7 +154,7 @@ def _is_range(ends: Range, dtype: DType) -> bool:
 
 
 def _is_number(value: bool | int | float | str, dtype: DType) -> bool:
-    """True if this is how a number of a type is stored."""
+    """True if this is a stored number of a type."""
     if isinstance(value, str):
         return dtype.is_float and value in _NOT_FINITE
     if dtype is DType.bool_ or type(value) is bool:
@@ -173,8 +177,9 @@ def bind_arguments(
     recording: Recording,
     captured: Mapping[str, Any] | None = None,
 ) -> tuple[tuple[Parameter, ...], Arguments]:
-    """The parameters of the function that was recorded, and its arguments by the names in the
-    recording. `captured` are the arrays of fields, which are parameters of their own behind them.
+    """Returns the parameters of the recorded function, and its arguments by their names in the recording.
+
+    `captured` are the arrays of fields, which are additional parameters behind them.
     """
     bound = inspect.signature(fn).bind(*args)
     bound.apply_defaults()
@@ -204,7 +209,7 @@ def bind_arguments(
 
 
 def _plain(x: Any) -> Any:
-    """An array as its parameter in the recording has it."""
+    """Returns an array in the form of its parameter in the recording."""
     plain = with_bytes(np.ascontiguousarray(x))
     return pairs_of(plain) if is_complex_array(plain) else plain
 
@@ -216,7 +221,7 @@ def store_sequence(
     arguments: Arguments,
     roles: Mapping[str, str],
 ) -> StoredSequence:
-    """The sequence as it is kept; `roles` as in `InputSets`."""
+    """Returns the stored form of a sequence; `roles` as in `InputSets`."""
     return StoredSequence(
         formula,
         json.dumps(to_values(recording), separators=(",", ":")),
@@ -230,5 +235,5 @@ def store_sequence(
 
 
 def text_of(x: Any) -> str:
-    """A constant as it is stored and shown."""
+    """Returns the text of a constant, as it is stored and shown."""
     return repr(x)[:200]

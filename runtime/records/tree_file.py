@@ -1,17 +1,17 @@
-"""The search tree of a run as a file beside its journal: what was opened, with which bound, and what was closed and why.
+"""Stored search tree of a run: expanded nodes with their bounds, and pruned ones with the reasons.
 
-Pictures are drawn from it and nothing else needs it: it is not synchronised with the disk, a kill may cost its last second, and it
-may be deleted. One JSON value a line:
+Only pictures are drawn from it. It is not synchronised with the disk, a kill may cost its last second, and it may be deleted. One
+JSON value a line:
 
     {"schema":2,"session":1,"tree":0,"bound_ns":473700}   a tree begins: the bound of its root; numbers of names start anew
     "order(a,b)"                                the next name, numbered from 0: of a choice, a value or a reason
-    [7,0,"M",1.25,20,[1,0,2,-481000,3,"4"]]     node 7 asked choice 0 after 1.25 s; its children are nodes 20, 21, ...
+    [7,0,"M",1.25,20,[1,0,2,-481000,3,"4"]]     node 7 took choice 0 after 1.25 s; its children are nodes 20, 21, ...
     ["p",20,"bound",480000]                     node 20 was closed later, under this cut
     ["r",20]                                    and came back: bounds were lowered
     ["full"]                                    the file has reached its cap, and nothing follows
 
-A child is its value and then: its bound in ns (0: that of its parent), the same negative where it was cut off at once, or the
-number of the reason why a constraint forbids it, as a text.
+A child is its value and then one of three. A number is its bound in ns (0: that of its parent). A negative number is a bound at
+which it was cut off at once. A text is the number of the reason for which a constraint forbids it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _FLUSH_EVERY_S = 1.0
 
 
 class Opened(NamedTuple):
-    """A child when its parent was expanded: the name of its value; its bound, None where a constraint forbids it; whether it was
-    cut off at once; and why it is forbidden, or "".
+    """A child at the expansion of its parent.
+
+    It has the name of its value; its bound, None where a constraint forbids it; whether it was cut off at once; and the reason why
+    it is forbidden, or "".
     """
 
     value: str
@@ -47,7 +49,7 @@ class Opened(NamedTuple):
 
 
 class TreeWriter:
-    """Appends to a tree file; where that fails (a full disk) it stops, and the search goes on."""
+    """Appends to a tree file. Where that fails (a full disk) it stops, and the search continues."""
 
     def __init__(self, path: Path, cap_bytes: int = CAP_BYTES) -> None:
         self._path = path
@@ -65,7 +67,7 @@ class TreeWriter:
         self._is_torn = self.n_bytes > 0
 
     def begin(self, session: int, tree: int, bound_ns: float) -> None:
-        """A tree begins."""
+        """Begin a tree."""
         self._names = {}
         head = {"schema": SCHEMA, "session": session, "tree": tree, "bound_ns": _short(bound_ns)}
         self._write(json.dumps(head, separators=(",", ":")))
@@ -80,7 +82,7 @@ class TreeWriter:
         children: Sequence[Opened],
         bound_ns: float,
     ) -> None:
-        """`node`, of this bound, asked `choice`; its children are numbered from `first_child` on."""
+        """Record an expansion: `node`, of this bound, took `choice`; its children are numbered from `first_child` on."""
         if self._is_full:
             return
         fields = ",".join(f"{self._number(c.value)},{self._fate(c, bound_ns)}" for c in children)
@@ -89,15 +91,15 @@ class TreeWriter:
         self._write(f"{head},[{fields}]]")
 
     def close_node(self, node: int, reason: str, cut_ns: float) -> None:
-        """A node was closed after it had been opened."""
+        """Record that a node was closed after it had been opened."""
         self._write(json.dumps(["p", node, reason, _short(cut_ns)], separators=(",", ":")))
 
     def reopen(self, node: int) -> None:
-        """A closed node came back."""
+        """Record that a closed node was reopened."""
         self._write(f'["r",{node}]')
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Pass all written lines to the system."""
         lines, self._lines, self._n_buffered = self._lines, [], 0
         self._flushed_s = time.monotonic()
         if not lines:
@@ -138,13 +140,13 @@ class TreeWriter:
 
 
 def _short(ns: float) -> float:
-    """With as many digits as a picture can show; JSON has no infinity."""
+    """Returns a time with as many digits as a picture can show. JSON has no infinity."""
     return float(f"{min(ns, 1e300):.6g}")
 
 
 OPEN, EXPANDED, CUT, FORBIDDEN, CLOSED_BOUND, CLOSED_CONSTRAINT = range(6)
-"""States of a node: not looked into; asked its choice; cut off at once; forbidden by a constraint; closed later by the bound;
-closed later because nothing below satisfies the constraints."""
+"""States of a node: unexpanded; expanded; cut off at once; forbidden by a constraint; closed later by the bound; closed later
+because nothing below satisfies the constraints."""
 
 _REASONS = {"bound": CLOSED_BOUND, "constraint": CLOSED_CONSTRAINT}
 
@@ -152,9 +154,9 @@ _REASONS = {"bound": CLOSED_BOUND, "constraint": CLOSED_CONSTRAINT}
 class StoredTree:
     """One tree of a run, a row a node, parents before their children and siblings in order; row 0 is the root.
 
-    `names` are texts of which `choice` (that a node asked), `value` (that it took) and `why` (it is forbidden) are numbers, -1 for
-    none. `bound_ns`, `cut_ns` (under which it was closed later, 0: it was not) and `at_s` (it was expanded) are floats; `tag` is
-    the letter of search.events, 0 for none.
+    `names` are texts. `choice` (of a node's expansion), `value` (that it took) and `why` (it is forbidden) are indices of them, -1
+    for none. `bound_ns`, `cut_ns` (under which it was closed later, 0: it was not) and `at_s` (it was expanded) are floats; `tag`
+    is the letter of search.events, 0 for none.
     """
 
     def __init__(self, session: int, tree: int, root_ns: float) -> None:
@@ -176,8 +178,10 @@ class StoredTree:
         return len(self.parent)
 
     def expand(self, node: int, choice: int, tag: str, at_s: float, first: int, fates: Any) -> None:
-        """Raises KeyError for a node that nobody has opened, ValueError, TypeError or IndexError for what is no line of a tree;
-        the tree is then as before."""
+        """Add an expansion. The tree is unchanged if it raises.
+
+        Raises KeyError for a node that was never opened, ValueError, TypeError or IndexError for an invalid line.
+        """
         row = self._row_of[node]
         values, bounds = fates[::2], fates[1::2]
         n = len(values)
@@ -212,24 +216,27 @@ class StoredTree:
         self._row_of.update(zip(range(first, first + n), range(at, at + n), strict=True))
 
     def close_node(self, node: int, reason: str, cut_ns: float) -> None:
-        """Raises KeyError for what is no node or no reason."""
+        """Mark a node as closed. Raises KeyError for an unknown node or reason."""
         row = self._row_of[node]
         self.state[row], self.cut_ns[row] = _REASONS[reason], float(cut_ns)
 
     def reopen(self, node: int) -> None:
-        """Raises KeyError for what is no node."""
+        """Reopen a closed node. Raises KeyError for an unknown node."""
         row = self._row_of[node]
         self.state[row] = OPEN if self.choice[row] < 0 else EXPANDED
         self.cut_ns[row] = 0.0
 
     def array(self, column: str) -> npt.NDArray[Any]:
-        """A column as an array."""
+        """Returns a column as an array."""
         kind = np.float64 if column in ("bound_ns", "cut_ns", "at_s") else np.int32
         return np.array(getattr(self, column), kind)
 
 
 class TreeFile(NamedTuple):
-    """What was read: the trees, how many lines could not be used (torn, or below such a line), whether the cap was reached."""
+    """Result of reading a tree file: the trees, the number of unusable lines, and whether the cap was reached.
+
+    A line is unusable if it is torn, or below such a line.
+    """
 
     trees: tuple[StoredTree, ...]
     n_lost: int
@@ -237,8 +244,9 @@ class TreeFile(NamedTuple):
 
 
 def read_trees(path: Path, limit_bytes: int = 2 * CAP_BYTES) -> TreeFile:
-    """The trees of a run, of one that is being written too; none where there is no such file, or it is no regular one or larger.
-    Never raises for its contents.
+    """Returns the trees of a run, also of one that is still being written.
+
+    Returns none where there is no such file, or it is not regular, or too large. Never raises for its contents.
     """
     try:
         content = read_regular(path, limit_bytes)

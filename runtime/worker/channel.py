@@ -1,5 +1,5 @@
-"""The two pipes to a worker's child, and the child's life: start, ask with a deadline, kill, say
-how it ended.
+"""Channel to a worker's child: two pipes, and its life cycle. Starts it, sends requests with a deadline, kills it, classifies its
+end.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ from .messages import (
 _START_S = 60.0
 # Signals that no candidate sends itself. SIGKILL is the system's, too, where memory runs out.
 _FOREIGN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGKILL)
-_LOOK_S = 0.1  # how often it is asked whether anybody still waits for an answer
-# Settings that would change what is measured: OPENBLAS_CORETYPE halves OpenBLAS where it is
-# preset wrongly.
+_LOOK_S = 0.1  # polling interval of `is_over` during a request
+# Variables that would distort measurements: a wrong OPENBLAS_CORETYPE halves the speed of OpenBLAS.
 _REMOVED_PREFIXES = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a child ended in the middle of a request."""
+    """End of a child in the middle of a request."""
 
     what: str  # for people
     log: str  # the end of what it printed
@@ -54,14 +53,14 @@ class Death:
     deadline_s: float = 0.0
     used_bytes: int = 0  # private memory just before it was killed
     fault: Fault | None = None
-    is_foreign: bool = False  # somebody else ended it, whatever it was about
+    is_foreign: bool = False  # another process ended it, independent of its work
 
 
 Answer = Ready | Outcomes | Rates | Death
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -93,8 +92,9 @@ class Channel:
         return self._child is not None
 
     def ask(self, request: Request, deadline_s: float) -> Answer:
-        """The answer, or the child's death. Raises RuntimeError when the child reports a bug of
-        its own, and Stopped once `is_over` says that nobody waits for the answer any more.
+        """Returns the answer, or the child's death.
+
+        Raises RuntimeError when the child reports a bug of its own, and Stopped once `is_over`: nobody needs the answer any more.
         """
         try:
             self.start()
@@ -122,7 +122,7 @@ class Channel:
         os.close(self._reply_fd)
 
     def start(self) -> None:
-        """Begin to start a child, unless there is one, without waiting for it."""
+        """Start a child in the background, unless there is one."""
         if self._child is not None:
             return
         self._is_ready = False
@@ -150,7 +150,7 @@ class Channel:
             os.close(child_out)
 
     def _await_start(self) -> Death | None:
-        """Its death where somebody has ended it. Raises RuntimeError where it does not start by itself."""
+        """Returns the child's death where somebody has ended it. Raises RuntimeError where it does not start by itself."""
         if self._is_ready:
             return None
         answer = self._receive(_START_S)
@@ -188,7 +188,7 @@ class Channel:
         return reply
 
     def _read(self, n_bytes: int, end: float) -> bytes | bool:
-        """The bytes; True when the deadline passed; False when the other end was closed."""
+        """Returns the bytes; True after the deadline; False when the other end was closed."""
         parts = b""
         poll = select.poll()
         poll.register(self._reply_fd, select.POLLIN)
@@ -236,7 +236,7 @@ class Channel:
         )
 
     def _is_foreign(self, died_by: int) -> bool:
-        """True if somebody has sent the signal that ended the child."""
+        """True if another process sent the signal that ended the child."""
         if died_by == signal.SIGKILL:
             before = self._n_killed_before
             return before is not None and n_killed_for_memory() == before

@@ -1,7 +1,7 @@
-"""The child of a worker as a process: it answers requests over two pipes until its parent is gone.
+"""Child process of a worker: it answers requests over two pipes until its parent ends.
 
-Run as `python -P -m kernelscape.runtime.worker.child REQUEST_FD REPLY_FD OPTIONS_JSON`. Everything it
-may die of is expected: its parent classifies the death and starts another.
+Run as `python -P -m kernelscape.runtime.worker.child REQUEST_FD REPLY_FD OPTIONS_JSON`. Every crash of it is expected: its parent
+classifies the death and starts another.
 """
 
 from __future__ import annotations
@@ -25,19 +25,17 @@ SCRATCH_PREFIX = "kernelscape-worker-"
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
-    """What the child is told once, on its command line."""
+    """Options of the child, passed once on its command line."""
 
     device: str
     library: (
         str | None
-    )  # what the device asks for; None: it asks for nothing, or no generated code will be run
+    )  # required by the device; None: none is required, or no generated code will be run
     n_threads: int
 
 
 def _die_with_parent(request_fd: int) -> None:
-    """End the whole group once the parent's end of the pipe is closed, also while generated code
-    runs.
-    """
+    """End the whole process group once the parent closes its end of the pipe, also while generated code runs."""
     poll = select.poll()
     poll.register(request_fd, 0)  # hang-ups are always reported
     while not poll.poll():

@@ -1,4 +1,4 @@
-"""What the child of a worker does with candidates: loads, verifies, times."""
+"""Evaluation of candidates in the child of a worker: loading, verification, timing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Evaluator:
         self._workspace: AbstractArray | None = None
 
     def answer(self, request: Request) -> Reply:
-        """The reply; a bug anywhere in it is reported, not raised."""
+        """Returns the reply. Any bug on the way is reported, not raised."""
         try:
             match request:
                 case Prepare():
@@ -140,7 +140,7 @@ class Evaluator:
         control: Artifact | None,
         protocol: Protocol,
     ) -> Measurement:
-        """Alone, or in turn with a control, where there is one that can be loaded."""
+        """Time a candidate alone, or interleaved with a control, where there is one that can be loaded."""
         loaded = None if control is None else self._load(control)
         if loaded is None or isinstance(loaded, Failure):
             return self._runner.time([call], replace(protocol, control_ns=None))[0]
@@ -153,13 +153,15 @@ class Evaluator:
             module.close()
 
     def _in_order(self, protocol: Protocol) -> tuple[list[PlacedSet], list[PlacedSet]]:
-        """The sets that a candidate is verified on before it is timed, and those after, if then anything is claimed of it."""
+        """Returns the sets on which a candidate is verified before timing, and those after it, if its time is then used for a
+        claim.
+        """
         if protocol.claims_below_ns is None or not self._sets[0].expected:
             return self._verified, []
         return self._verified[:1], self._verified[1:]
 
     def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
-        """As `_interleave`, with a look at memory before each round."""
+        """Returns outcomes as `_interleave`, and samples the memory rate before each round."""
         sizes = beside.read_bytes, beside.written_bytes
         with unlimited_memory():
             probe = self._machine.memory_probe(Path(beside.library), self._n_threads, *sizes)
@@ -175,7 +177,7 @@ class Evaluator:
         protocol: Protocol,
         beside: Callable[[], None] | None = None,
     ) -> list[Measurement | Failure]:
-        """Of each artifact the slower of its times on arrays as NumPy's and on aligned ones."""
+        """Time the artifacts in turn. Of each, the slower time counts: on arrays placed as NumPy's, or on aligned ones."""
         outcomes: dict[int, Measurement | Failure] = {}
         calls: dict[tuple[int, int], tuple[AbstractModule, CallArguments]] = {}
         with ExitStack() as loaded_modules:
@@ -203,7 +205,7 @@ class Evaluator:
         return [outcomes[k] for k in range(len(artifacts))]
 
     def _aligned(self) -> list[PlacedSet]:
-        """Set 0 once more on arrays that begin at a line, where that may make a difference and there is memory for it."""
+        """Set 0 once more on line-aligned arrays, where alignment may make a difference and memory suffices."""
         if self._timed is None or not self._runner.placement_counts:
             return []
         with unlimited_memory(), suppress(MemoryError):
@@ -212,7 +214,7 @@ class Evaluator:
 
     @property
     def _verified(self) -> list[PlacedSet]:
-        """Sets that expect something; of huge arguments the timed one does not."""
+        """Returns the sets with expected results. With huge arguments the timed set has none."""
         return [s for s in self._sets if s.expected] or self._sets
 
     def _load(self, artifact: Artifact) -> tuple[AbstractModule, AbstractArray | None] | Failure:
@@ -238,8 +240,10 @@ class Evaluator:
         sets: list[PlacedSet],
         protocol: Protocol | None,
     ) -> Failure | Measurement | None:
-        """What is wrong, if anything. A candidate that is right on one set but hopelessly slow is not
-        run again: most of a search's time would go into those. Its one run is its measurement.
+        """Verify a candidate on the sets. Returns its failure, the measurement of a hopelessly slow one, or None.
+
+        A candidate that is right on one set but hopelessly slow is not run again, since such candidates would take most of a
+        search's time. Its one run is its measurement.
         """
         for k in reversed(range(len(sets))):  # set 0 last: it is timed next, from warm caches
             s = sets[k]
@@ -375,7 +379,7 @@ def _spans(sets: list[PlacedSet]) -> list[tuple[str, int, int]]:
 def _shared_spans(
     sets: list[PlacedSet], parts: Mapping[str, tuple[int, str]]
 ) -> list[tuple[str, int, int]]:
-    """What inactive cells share: what to say of a write there, and its addresses."""
+    """Address ranges of elements that inactive cells share, each with the failure message for a write there."""
     found = []
     for s in sets:
         for name, array in s.arrays.items():

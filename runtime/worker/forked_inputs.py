@@ -1,4 +1,4 @@
-"""Input sets made in a child of their own: nobody knows how long a reference takes, or whether it ends."""
+"""Input sets made in a child process, since the duration and the end of a reference run are unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALL_S = 60.0  # that a call of a reference may take where nobody gave a limit
 
 
 class SlowReferenceError(Exception):
-    """A call of the reference takes too long; one sentence."""
+    """A call of the reference takes too long. The message is one sentence."""
 
 
 def input_sets_apart(
@@ -36,8 +36,9 @@ def input_sets_apart(
     more: Sequence[Arguments] = (),
     undecided: float = UNDECIDED,
 ) -> InputSets:
-    """As `make_input_sets`. Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and
-    MemoryError.
+    """Returns the result of `make_input_sets`, made in a child.
+
+    Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and MemoryError.
     """
     began_s = shared_empty((1,), np.float64)
     began_s[0] = math.inf

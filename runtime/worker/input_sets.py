@@ -1,4 +1,4 @@
-"""What candidates of one problem are run on."""
+"""Input sets: the arguments on which candidates of one problem run, with their expected results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class InputSet:
-    """Arguments before the call, by name (every array of the sequence but its temporaries), and
-    what must hold after it.
+    """Arguments before the call, by name, and the expected contents after it.
 
-    Contents given for arrays of role "output" are not used: they hold `verify.poison_value`
-    before each verified run.
+    There is every array of the sequence but its temporaries. Contents given for arrays of role "output" are not used: they hold
+    `verify.poison_value` before each verified run.
     """
 
     arrays: Mapping[str, Array]
@@ -30,17 +29,16 @@ class InputSet:
     rounding: Rounding | None = None  # how far it carries the results, where that can be measured
 
     def measured(self) -> InputSet:
-        """The same with what is expected once rounding was measured. Raises Stopped."""
+        """Returns the set with the results expected once rounding was measured. Raises Stopped."""
         return self if self.rounding is None else replace(self, expected=self.rounding.expected(1))
 
 
 @dataclass(frozen=True)
 class InputSets:
-    """What candidates of one problem are run on. Set 0 is the one that is timed; all that expect
-    something are verified.
+    """The input sets of one problem. Set 0 is timed. All sets with expected results are verified.
 
-    `roles` says "input" (never written), "output" (contents before the call do not matter) or
-    "inout", per array, in the order of the arguments.
+    `roles` gives the role of each array, in the order of the arguments: "input" (never written), "output" (contents before the call
+    do not matter) or "inout".
     """
 
     roles: Mapping[str, str]
@@ -49,11 +47,11 @@ class InputSets:
 
     @property
     def size_bytes(self) -> int:
-        """Of all arrays of one set together."""
+        """Bytes of all arrays of one set together."""
         return sum(a.nbytes for a in self.sets[0].arrays.values())
 
     @property
     def written_bytes(self) -> int:
-        """Of those of one set that are written."""
+        """Bytes of the written arrays of one set."""
         arrays = self.sets[0].arrays
         return sum(a.nbytes for name, a in arrays.items() if self.roles[name] != "input")

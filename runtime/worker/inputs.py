@@ -1,14 +1,13 @@
-"""Input sets for a recorded sequence, and what must come out of it.
+"""Construction of input sets for a recorded sequence, with the expected results.
 
-Set 0 holds the caller's own arguments and is the one that is timed; others that the caller gave
-follow. The next holds small integers: where the sequence is linear its results are exact in any
-order of summation, so that one lost element shows. All others hold values of mixed sign. Of huge
-arguments only the integers are verified: they show more than any tolerance on 2^26 summands does.
+Set 0 holds the caller's own arguments and is the one that is timed; further arguments of the caller follow. The next holds small
+integers: where the sequence is linear its results are exact in any order of summation, so that one lost element shows. All others
+hold values of mixed sign. With huge arguments only the integers are verified: they show more than any tolerance on 2^26 summands
+does.
 
-What decides where a program goes (`Flow.steering`) is not drawn but taken from the caller: integers
-as they are, floats a little changed, so that no pivot becomes zero, no index leaves its array, and
-lists keep their order. Should a set still lead to numbers that are none, all of it is taken from
-the caller, and changed less and less.
+Arrays that decide the control flow of a program (`Flow.steering`) are not drawn but taken from the caller. Integers stay, floats
+change a little: so no pivot becomes zero, no index leaves its array, and lists keep their order. Should a set still lead to NaN or
+infinite results, all of it is taken from the caller, and changed less and less.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ Range = tuple[int | float, int | float]  # of integers whole numbers: a float ha
 
 _MANY_BYTES = 64 << 20  # from here on checking costs more than running: two sets are enough
 _HUGE_BYTES = 192 << 20  # from here on one: memory fresh from the system costs up to 2 s a GB
-_CHANGES = (0.25, 2**-5, 2**-9, 2**-14)  # relative, of what is not drawn
+_CHANGES = (0.25, 2**-5, 2**-9, 2**-14)  # relative changes of values that are not drawn
 # Sums of integers up to here are exact in a type, a few of them.
 _WHOLE = {DType.f16: 2.0**8, DType.f32: 2.0**20, DType.f64: 2.0**48}
-_PERIODS = 2  # further ones, on what the one before has left: a sparse list that is old shows in the next only
+_PERIODS = 2  # further sets, on the state after the previous one: an outdated sparse list shows only in the next
 _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
 
 class ArgumentsError(Exception):
-    """The arguments do not fit the sequence; one sentence."""
+    """Arguments that do not fit the sequence. The message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def draw(
     scalars: Mapping[str, Number],
     rng: np.random.Generator,
 ) -> Arguments:
-    """Arguments with the shapes of the recording and values spread evenly over `ranges`."""
+    """Returns arguments with the shapes of the recording and values spread evenly over `ranges`."""
     arrays = {}
     for p in recording.arrays:
         low, high = ranges[p.name]
@@ -105,14 +104,14 @@ def draw(
 
 
 def between(low: float, high: float, share: Array) -> Array:
-    """The floats that lie at these shares of the way from `low` to `high`, in the type of the shares."""
+    """Returns floats between `low` and `high`, interpolated by `share`, in the type of the shares."""
     if high - low <= float(np.finfo(share.dtype).max):
         return share * (high - low) + low
     return share * high + (1 - share) * low  # the way is longer than the type is wide
 
 
 def whole_ends(low: float, high: float, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The ends of a range of integers; floats of older files, which may lie just outside the type, are put into it."""
+    """The ends of a range of integers. Floats from older files, which may lie just outside the type, are clamped to it."""
     least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     first, last = (min(max(int(x), int(least)), int(most)) for x in (low, high))
     return first, last
@@ -137,11 +136,10 @@ def make_input_sets(
     more: Sequence[Arguments] = (),
     undecided: float = UNDECIDED,
 ) -> InputSets:
-    """Everything that candidates of the problem are verified and timed on; `first` is not changed.
+    """Returns all input sets for the verification and timing of a problem's candidates; `first` is not changed.
 
-    `more` are further arguments of the caller; `undecided` is the share of an array that may lie on branches. Once `is_enough`
-    there are no more sets than there are. Raises ArgumentsError where the caller's arguments lead an index out of its array, or
-    fail an assertion.
+    `more` are further arguments of the caller. `undecided` is the share of an array that may lie on branches. Once `is_enough`, no
+    further sets are made. Raises ArgumentsError where the caller's arguments lead an index out of its array, or fail an assertion.
     """
     reference = reference or _new_reference()
     made = unrounded_input_sets(recording, problem, first, rng, n_sets, reference, is_enough, more)
@@ -155,7 +153,7 @@ def with_rounding(
     undecided: float = UNDECIDED,
     is_over: Callable[[], bool] = lambda: False,
 ) -> InputSets:
-    """The sets of a recording with what measures, once that is asked for, how far rounding carries their results."""
+    """Returns the sets of a recording with a lazy measurement of the effect of rounding on their results."""
     used, recording = reference or _new_reference(), cell_by_cell(recording)
 
     def measurable(s: InputSet) -> InputSet:
@@ -185,7 +183,7 @@ def unrounded_input_sets(
     is_enough: Callable[[], bool],
     more: Sequence[Arguments],
 ) -> InputSets:
-    """`make_input_sets` without what measures rounding: this can be handed to another process."""
+    """`make_input_sets` without the measurement of rounding, so that the result can be sent to another process."""
     recording = cell_by_cell(recording)
     roles = {p.name: problem.array(p.name).role for p in recording.arrays}
     n_bytes = sum(a.nbytes for a in first.arrays.values())
@@ -214,7 +212,7 @@ def unrounded_input_sets(
                         f"with drawn values, {e}: no kernel may leave its arrays"
                     ) from e
                 continue
-            except AssertionError:  # what is asserted may depend on values, too
+            except AssertionError:  # assertions may depend on values, too
                 continue
             if is_huge or _n_lost(made) <= _n_lost(sets[0]):
                 sets.append(made)
@@ -223,14 +221,14 @@ def unrounded_input_sets(
 
 
 def _n_lost(made: InputSet) -> int:
-    """Wanted numbers that are none; those that nothing writes are among them, in every set alike."""
+    """The number of expected values that are NaN or infinite. Unwritten elements are among them, in every set alike."""
     floats = (e.want for e in made.expected.values() if e.want.dtype.kind == "f")
     return sum(int(a.size - np.count_nonzero(np.isfinite(a))) for a in floats)
 
 
 @dataclass(frozen=True)
 class _Variants:
-    """Other arguments of a sequence, with the shapes of the first."""
+    """Variants of a sequence's arguments, with the shapes of the first."""
 
     recording: Recording
     first: Arguments
@@ -239,7 +237,7 @@ class _Variants:
     rng: np.random.Generator
 
     def tries(self, fill: Callable[[Array, np.random.Generator], Array]) -> Iterator[Arguments]:
-        """From the freest to the nearest to what the caller gave."""
+        """Yields variants from the freest to the closest to the caller's arguments."""
         yield self._drawn(fill, self.flow.steering, _CHANGES[0])
         everything = frozenset((*self.first.arrays, *self.first.scalars))
         for change in _CHANGES:
@@ -281,7 +279,7 @@ class _Variants:
 
     @cached_property
     def structure(self) -> frozenset[str]:
-        """Arrays that say which cells of sparse fields are active, and where."""
+        """Arrays with the activity masks and positions of sparse fields."""
         return frozenset(
             name
             for used in self.recording.trees
@@ -290,20 +288,20 @@ class _Variants:
         )
 
     def _shuffled(self, given: Array) -> Array:
-        """Other integers of the same range."""
+        """Returns other integers of the same range."""
         low, high = _range(given)
         return _whole(low, high, given.shape, given.dtype, self.rng)
 
 
 def _scaled(x: Number, by: float, dtype: DType) -> float:
-    """A number times another; itself where the type has no such number."""
+    """Returns the product of two numbers; the first one where its type cannot hold the product."""
     with np.errstate(over="ignore"):
         scaled = float(dtype.numpy.type(x * by))
     return scaled if np.isfinite(scaled) else float(x)
 
 
 class _Maker:
-    """Input sets of one sequence with what must come out, by a reference in float64."""
+    """Makes input sets of one sequence, with expected results from a reference in float64."""
 
     def __init__(
         self,
@@ -321,16 +319,19 @@ class _Maker:
         self.flow = flow_of(recording)
 
     def unverified(self, given: Arguments) -> InputSet:
-        """Arguments to time on, and nothing to compare with."""
+        """Returns an input set for timing only, without expected results."""
         return InputSet(self._before(given), dict(given.scalars), {})
 
     def plain(self, given: Arguments) -> InputSet:
-        """Right is what lies within the rounding of the partial results."""
+        """Returns an input set whose results may differ within the rounding of the partial results."""
         arrays = self._before(given)
         return self._set(arrays, given, self._run(arrays, given))
 
     def later(self, given: Arguments, n: int) -> Iterator[InputSet]:
-        """What `n` runs in a row of a sequence on sparse fields leave; fewer where a tree that grows is full before."""
+        """Yields input sets whose arguments are the states after 1 to `n` successive runs of a sequence on sparse fields.
+
+        There are fewer where a growing tree is full before.
+        """
         for _ in range(n if self._recording.trees else 0):
             try:
                 found = self._reference.run(self._recording, self._before(given), given.scalars)
@@ -345,18 +346,18 @@ class _Maker:
             yield made
 
     def _run(self, arrays: Mapping[str, Array], given: Arguments) -> dict[str, Array]:
-        """What comes out, as it is compared."""
+        """Returns the reference results in canonical form, as they are compared."""
         found = self._reference.run(self._recording, arrays, given.scalars)
         return canonical(self._recording.trees, found)
 
     def _compared(self, found: Mapping[str, Array]) -> list[str]:
-        """The names of what is compared: arrays that are written, and how the trees are."""
+        """Names of the compared results: written arrays, and the states of trees."""
         recording = self._recording
         known = {p.name for p in (*recording.arrays, *recording.temps)}
         return [n for n in found if n not in known or self._roles.get(n, "input") != "input"]
 
     def exact(self, given: Arguments) -> InputSet:
-        """The same, but for integer results that are exact: hardly any error is allowed there."""
+        """Returns the set of `plain`; if all results are exact integers, with hardly any tolerance."""
         arrays = self._before(given)
         found = self._run(arrays, given)
         if not self._is_exact(found):
@@ -392,7 +393,7 @@ class _Maker:
         return Expected(want, factor, size * max(1.0, coarsest / own_eps))
 
     def _before(self, given: Arguments) -> dict[str, Array]:
-        """Outputs start as poison, in the reference as in every verified run."""
+        """Returns the arrays before the call. Outputs hold the poison value, in the reference as in every verified run."""
         return {
             # One element seen everywhere: it takes no memory.
             name: np.broadcast_to(
@@ -406,7 +407,7 @@ class _Maker:
 
     @cached_property
     def _has_sizes(self) -> bool:
-        """Whether a run on absolute values may say something; where all results feed themselves it may only cost time."""
+        """True if a run on absolute values may give magnitudes. If all results feed themselves, a compiled run only costs time."""
         written = {name for name, role in self._roles.items() if role != "input"}
         says_nothing = not self._recording.trees and self.flow.sensitive.issuperset(written)
         return not (says_nothing and self._reference.compiles(self._recording))
@@ -418,10 +419,10 @@ class _Maker:
     def _sizes(
         self, arrays: Mapping[str, Array], given: Arguments, found: Mapping[str, Array]
     ) -> dict[str, float]:
-        """The size of the partial results behind each array: a run on absolute values, or its own largest element.
+        """The magnitude of the partial results of each array: from a run on absolute values, or its own largest element.
 
-        What feeds itself, or comes from a division, may grow without limit there, which says nothing: then its own counts. A sum of
-        n numbers of mixed sign is about sqrt(n) times smaller than the sum of their sizes.
+        Results that feed themselves or come from a division may grow there without limit. Then their own largest element counts. A
+        sum of n numbers of mixed sign is about sqrt(n) times smaller than the sum of their magnitudes.
         """
         written = self._compared(found)
         own = {name: _largest(found[name]) for name in written}
@@ -447,9 +448,7 @@ class _Maker:
         return sizes
 
     def _is_exact(self, found: Mapping[str, Array]) -> bool:
-        """Whether all results are integers so small that partial sums of them are exact as well;
-        the inputs are.
-        """
+        """True if all results are integers so small that partial sums of them are exact as well; the inputs are."""
         for p in (*self._recording.arrays, *self._recording.temps):
             if p.dtype.is_float and self._roles.get(p.name) != "input":
                 limit = _WHOLE[p.dtype]
@@ -468,7 +467,7 @@ def _eps(dtype: DType) -> float:
 
 
 def _absolute(recording: Recording) -> Recording:
-    """The sequence without cancellation: differences made sums, constants made positive."""
+    """Returns the sequence without cancellation: differences become sums, constants become positive."""
 
     def change(x: Any) -> Any:
         match x:
@@ -485,7 +484,7 @@ def _absolute(recording: Recording) -> Recording:
 
 
 def _largest(array: Array) -> float:
-    """The largest finite size of an element; 0 where there is none."""
+    """The largest finite magnitude of an element; 0 where there is none."""
     if array.size == 0:
         return 0.0
     with np.errstate(invalid="ignore"):

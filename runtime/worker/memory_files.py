@@ -1,4 +1,4 @@
-"""Arrays handed to a child without a copy: files in memory, which vanish with the parent."""
+"""Zero-copy transfer of arrays to a child: memory-backed files, which are freed when the parent ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Array = NDArray[Any]
 
 
 class MemoryFiles:
-    """.npy files that have no name on any disk; others open them through /proc/PID/fd."""
+    """Anonymous .npy files in memory. Other processes open them through /proc/PID/fd."""
 
     def __init__(self) -> None:
         self._fds: list[int] = []
 
     def write(self, name: str, array: Array) -> str:
-        """A path that a child of this process can open while this is not closed."""
+        """Returns a path of the array's file. A child of this process can open it until this is closed."""
         fd = os.memfd_create(name)
         self._fds.append(fd)
         with open(fd, "wb", closefd=False) as f:
@@ -31,7 +31,7 @@ class MemoryFiles:
         return f"/proc/{os.getpid()}/fd/{fd}"
 
     def reserve(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-        """The same for an array of zeros, which takes no memory."""
+        """Returns a path of a file with an array of zeros, which takes no memory."""
         fd = os.memfd_create(name)
         self._fds.append(fd)
         with open(fd, "wb", closefd=False) as f:
@@ -41,14 +41,14 @@ class MemoryFiles:
         return f"/proc/{os.getpid()}/fd/{fd}"
 
     def close(self) -> None:
-        """Free them, once no child maps them any more."""
+        """Free the files, once no child maps them any more."""
         for fd in self._fds:
             os.close(fd)
         self._fds = []
 
 
 def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetFiles:
-    """The arrays of a set in such files."""
+    """Write the arrays of a set to memory files."""
     arrays = {
         name: files.reserve(name, a.shape, a.dtype)  # its contents are not used
         if roles[name] == "output"
@@ -62,7 +62,7 @@ def write_set(files: MemoryFiles, s: InputSet, roles: Mapping[str, str]) -> SetF
 def write_expected(
     files: MemoryFiles, expected: Mapping[str, Expected], wanted: Mapping[str, str]
 ) -> dict[str, ExpectedFiles]:
-    """The files of what is expected, whose values are in the files `wanted` already."""
+    """Write the expected results to memory files. Their values are in the files `wanted` already."""
     found = {}
     for name, e in expected.items():
         size, b = e.magnitude, e.branches
@@ -77,5 +77,5 @@ def write_expected(
 
 
 def _in_order(array: Array) -> Array:
-    """The same in C order; a scalar stays one, which NumPy's own function makes an array of."""
+    """Returns the array in C order. A scalar stays zero-dimensional, which NumPy's own function does not preserve."""
     return np.ascontiguousarray(array).reshape(array.shape)

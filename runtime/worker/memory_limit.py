@@ -1,4 +1,4 @@
-"""The private memory that generated code may have beside the arrays."""
+"""Limit on the private memory of generated code, beyond the arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def unlimited_memory() -> Iterator[None]:
-    """The probe's memory is no candidate's."""
+    """Lift the limit within this block: memory of the probe does not count for a candidate."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     try:
@@ -20,9 +20,7 @@ def unlimited_memory() -> Iterator[None]:
 
 
 def limit_memory(allowance_bytes: int | None) -> int:
-    """Limit private memory to what is used now plus the allowance (None: no limit); the limit in
-    bytes.
-    """
+    """Limit private memory to the current use plus the allowance (None: no limit). Returns the limit in bytes."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if allowance_bytes is None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

@@ -1,7 +1,7 @@
-"""What a worker and its child say to each other: one object a message, four bytes of length before it.
+"""Protocol between a worker and its child: one object a message, with its length in four bytes before it.
 
-Requests are MessagePack, since numbers of them may be infinite or NaN, which JSON has no words for. Replies are JSON: a handler of
-signals writes one of them (runtime/cpu/timer.c).
+Requests are MessagePack, since their numbers may be infinite or NaN, which JSON cannot express. Replies are JSON: a signal handler
+writes one of them (runtime/cpu/timer.c).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Evaluate(msgspec.Struct, tag=True, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What is looked at while candidates are timed in turn: memory, with arrays of so many distinct bytes."""
+    """Memory probe between the rounds of interleaved timing, with arrays of so many distinct bytes."""
 
     library: str
     read_bytes: float
@@ -91,9 +91,10 @@ Request = Prepare | Evaluate | Interleave | Probe | Calibrate | TimeFunction
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """Prepared (or started); `regions` are the address ranges of read-only inputs, to explain
-    faults; `shared` are those of what inactive cells of sparse fields share, with what a write there means.
-    `n_verified`: runs that verify a candidate.
+    """Reply: the child is prepared (or started).
+
+    `regions` are the address ranges of read-only inputs, to explain faults. `shared` are the ranges that inactive cells of sparse
+    fields share, with the meaning of a write there. `n_verified` is the number of runs that verify a candidate.
     """
 
     regions: list[tuple[str, int, int]]
@@ -103,13 +104,13 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """The request cannot be met for a reason that is no bug; one sentence."""
+    """Reply: the request cannot be served, for a reason other than a bug; one sentence."""
 
     why: str
 
 
 class Broken(msgspec.Struct, tag=True, frozen=True):
-    """A bug in the child's own code."""
+    """Reply: a bug in the child's own code."""
 
     traceback: str
 
@@ -132,7 +133,7 @@ class Rates(msgspec.Struct, tag=True, frozen=True):
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """Written by the signal handler, in place of a reply."""
+    """Reply of the signal handler: a fatal signal ended the request."""
 
     signal: int
     address: int
@@ -146,12 +147,12 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def encode_request(request: Request) -> bytes:
-    """The request with its length before it."""
+    """Returns the request with its length before it."""
     return _with_length(msgspec.msgpack.encode(request))
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The reply with its length before it."""
+    """Returns the reply with its length before it."""
     return _with_length(msgspec.json.encode(reply))
 
 
@@ -160,7 +161,7 @@ def _with_length(body: bytes) -> bytes:
 
 
 def decode_reply(body: bytes) -> Reply:
-    """Raises msgspec.DecodeError for anything that is no reply."""
+    """Returns the decoded reply. Raises msgspec.DecodeError for any other content."""
     return _replies.decode(body)
 
 

@@ -1,4 +1,4 @@
-"""Input sets in the memory of a device: one lies as a user's arrays do, the others so that what nobody may write is protected."""
+"""Placement of input sets in device memory: the timed one lies as a user's arrays do, the others protect read-only elements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _MOST_BYTES = 256 << 20  # of arrays that are there once more for each of these 
 
 @dataclass(frozen=True)
 class Kept:
-    """Of arrays, how many first elements of each row nobody may write. `row`: that of which they end with a page, so that all of
-    them can be protected: of others, those on pages of their own. Of an array with fewer rows it is counted on from its first one.
+    """Read-only elements at the beginning of each row: their number, by array.
+
+    `row` is the row in which they end with a page, so that all of them can be protected. In other rows, only those on whole pages
+    can. In an array with fewer rows, the count wraps around to its first row.
     """
 
     counts: Mapping[str, int]
@@ -41,8 +43,9 @@ class PlacedSet:
         kept: Kept | None = None,
         like: PlacedSet | None = None,
     ) -> None:
-        """`kept` None: the set that is timed, which lies as a user's arrays do, all of it free. `number` says which set it is;
-        `like` is the same one elsewhere, whose inputs it uses.
+        """Place one set. `kept` None: the timed set, which lies as a user's arrays do, without protection.
+
+        `number` is the number of the set. `like` is the same set at another place, whose inputs are reused.
         """
         as_numpy = kept is None
         self.number, self.scalars = number, files.scalars
@@ -86,9 +89,10 @@ def place_sets(
     files: Sequence[SetFiles],
     counts: Mapping[str, int],
 ) -> list[PlacedSet]:
-    """All sets, the timed one first; `counts` as in `Kept`. The others see that code is right on aligned arrays, too.
+    """Returns all sets, the timed one first; `counts` as in `Kept`. The other sets also verify code on aligned arrays.
 
-    Where something is kept, the timed set is there once more for each row, which then is protected, as far as memory is to be had.
+    If elements are kept, the timed set is placed again once for each row, in which they are then protected, as far as memory
+    suffices.
     """
     shared: dict[tuple[str, int], AbstractArray] = {}
     found = [

@@ -1,24 +1,24 @@
-"""How far a program carries rounding: what its results may differ by, and which of them lie on a branch.
+"""Rounding analysis by random perturbation: tolerances of results, and elements that lie on a branch.
 
-The tolerance of `verify.py` knows sums. A recurrence, a division or a difference may carry each rounding much farther, and a
-threshold makes of one unit in the last place another value. So where a candidate leaves that tolerance, the reference runs again:
-once in the types of the sequence, and several times with every result that was rounded moved by a unit in the last place, up or
-down at random (kernels/interpret/moved.py). That is done when it is first needed, and for one input set: most sequences never ask.
+The tolerance of `verify.py` covers sums. A recurrence, a division or a difference may amplify each rounding far more. A threshold
+turns one unit in the last place into another value. So where a candidate exceeds that tolerance, the reference runs again: once in
+the types of the sequence, and several times with every rounded result moved by a unit in the last place, up or down at random
+(kernels/interpret/moved.py). That is done on first need, and for one input set: most sequences never need it.
 
-Of an element the runs say two different things.
+The runs can show two different things for an element.
 
-They spread. Rounding is carried farther than sums carry it, and a candidate may lie `MARGIN` times as far from the reference as the
+They spread. Rounding is amplified more than by sums, and a candidate may lie `MARGIN` times as far from the reference as the
 farthest of the runs among 64 neighbours. With four samples of a normal distribution a factor of 8.3 covers 99 % of it with a
 confidence of 95 % (Howe, Two-sided tolerance limits for normal populations, 1969; Sohier et al., Confidence intervals for
-stochastic arithmetic, 2021, look at Monte Carlo arithmetic so), neighbours make it many more samples than four, and a unit in
-the last place is 3.5 times the standard deviation of a rounding.
+stochastic arithmetic, 2021, apply this to Monte Carlo arithmetic). Neighbours make it many more samples than four. A unit in the
+last place is 3.5 times the standard deviation of a rounding.
 
-They agree on a few values that lie far apart: it lies on a branch. It is undecided, either side is right, and a candidate has to
-have one of these values, within the tolerance of its neighbours. So is an integer that is not the same in all runs; where it takes
-many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as far from them as they do.
-What is undecided for a candidate may be `share` of an array, and one element in any case: more would be no verification.
+They agree on a few values that lie far apart: the element lies on a branch. It is undecided, either side is right, and a candidate
+must have one of these values, within the tolerance of its neighbours. The same holds for an integer that is not equal in all runs.
+Where it takes many values, as the steps of an orbit near the edge of a Mandelbrot set, it may lie `MARGIN` times as far from them
+as they do. A candidate may have a `share` of an array undecided, and one element in any case: more would be no verification.
 
-Where few elements are still wrong there are `_SAMPLES[1]` runs: whether a run takes the other side of a branch is left to chance.
+Where few elements are still wrong there are `_SAMPLES[1]` runs, since the branch that a run takes is left to chance.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .verify import Branches, Expected, allowed_error
 
 Array = NDArray[Any]
 Run = Callable[[int | None], Mapping[str, Array]]
-"""The results in the types of the sequence, moved by a seed or not. Raises Stopped, IndexError and AssertionError."""
+"""Computes the results in the types of the sequence, perturbed by a seed or not. Raises Stopped, IndexError and AssertionError."""
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
-_SAMPLES = (4, 16)  # runs that are moved, of each level
+_SAMPLES = (4, 16)  # perturbed runs of each level
 _NEIGHBOURS = (
     64  # elements that are looked at together: a few samples of one may lie near by chance
 )
@@ -54,7 +54,7 @@ _FEW = 1e-3  # share of wrong elements up to which more runs may show that they 
 
 @dataclass
 class Rounding:
-    """The effect of rounding on the results of one input set. `plain` is what is expected where nothing was measured."""
+    """The effect of rounding on the results of one input set. `plain` are the expected results without measurement."""
 
     plain: Mapping[str, Expected]
     run: Run
@@ -67,12 +67,12 @@ class Rounding:
         self._found: dict[int, Mapping[str, Expected]] = {0: self.plain}
 
     def is_worth(self, level: int, at: Disagreement) -> bool:
-        """True if a level may show that what differs at the one before is right."""
+        """True if this level may show that a disagreement at the previous level is no error."""
         is_few = at.n_wrong <= max(1.0, _FEW * at.n_elements)
         return level == 1 or (level <= len(_SAMPLES) and is_few)
 
     def expected(self, level: int) -> Mapping[str, Expected]:
-        """The expected values at a level: 0 without runs, each further one with more. Raises Stopped."""
+        """The expected values at a level. Level 0 has no perturbed runs, each further one has more. Raises Stopped."""
         if level not in self._found:
             self._take(_SAMPLES[level - 1])
             self._found[level] = {
@@ -82,7 +82,7 @@ class Rounding:
         return self._found[level]
 
     def _take(self, n: int) -> None:
-        """Runs until there were `n` that are moved; those that leave an array or do not end say nothing."""
+        """Run the reference plain, then perturbed, up to `n` perturbed runs. Runs that leave an array or do not end are skipped."""
         for k in range(self._n_run, n + 1):
             self._n_run = k + 1
             try:
@@ -102,7 +102,9 @@ class Rounding:
 
 
 class _Seen:
-    """The runs of one output: how far the farthest is from what is wanted, and where each of them leaves it."""
+    """Perturbed runs of one output: the largest distance from the expected value, and the elements where each run leaves its
+    tolerance.
+    """
 
     def __init__(self, plain: Expected, dtype: np.dtype[Any]) -> None:
         self._plain, self._dtype = plain, dtype
@@ -112,7 +114,7 @@ class _Seen:
         self._off: list[tuple[Array, Array]] = []  # of each run: places, values
 
     def add(self, sample: Array) -> None:
-        """One run more."""
+        """Add one run."""
         flat, places = sample.reshape(-1), []
         for start in range(0, flat.size, _CHUNK):
             part = slice(start, min(start + _CHUNK, flat.size))
@@ -122,7 +124,7 @@ class _Seen:
         self._off.append((at, flat[at]))
 
     def _look(self, sample: Array, part: slice) -> NDArray[np.bool_]:
-        """True for elements that are farther from what is wanted than is allowed anyway."""
+        """True for elements farther from the expected value than the plain tolerance allows."""
         want = self._want[part]
         with np.errstate(invalid="ignore", over="ignore"):
             far = np.abs(np.subtract(sample, want, dtype=np.float64))
@@ -134,7 +136,7 @@ class _Seen:
         return off
 
     def expected(self, share: float) -> Expected:
-        """The values that a candidate must hold; those expected without these runs where they say nothing new."""
+        """The values that a candidate must hold. They are the plain expected ones where the runs add nothing."""
         at, plain = np.zeros(0, np.int64), self._plain
         if not self._is_float:
             at = np.unique(np.concatenate([places for places, _ in self._off]))
@@ -149,7 +151,7 @@ class _Seen:
         return replace(plain, magnitude=allowed / scale, branches=self._branches(at, share))
 
     def _on_branches(self, base: Array) -> Array:
-        """The elements whose values are few and far apart, in order."""
+        """The indices, in order, of elements whose values are few and far apart."""
         at = np.flatnonzero(self._apart > _JUMP * base)
         if at.size == 0:
             return at
@@ -177,7 +179,9 @@ class _Seen:
         return Branches(at, values, reach, max(1, int(share * self._want.size)))
 
     def _values(self, at: Array) -> Array:
-        """The values of each run at some places, a row for each place: what is wanted where the run was near that."""
+        """Returns the values of each run at the given indices, a row for each index: the expected one where the run was close to
+        it.
+        """
         columns = []
         for places, values in self._off:
             column = self._want[at].astype(self._dtype)
@@ -189,7 +193,7 @@ class _Seen:
 
 
 def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:
-    """One sentence for each array of which elements lie on a branch."""
+    """One sentence for each array with elements on a branch."""
     found = []
     for name, e in expected.items():
         if e.branches is not None:
@@ -199,12 +203,12 @@ def branch_sentences(expected: Mapping[str, Expected]) -> tuple[str, ...]:
 
 
 def branch_notes(by_set: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """The same of several input sets, by their numbers."""
+    """The sentences of `branch_sentences` for several input sets, by their numbers."""
     return tuple(f"input set {k}: {s}" for k in sorted(by_set) for s in by_set[k])
 
 
 def _of_neighbours(apart: Array) -> Array:
-    """The largest finite number among neighbours, and the own."""
+    """Returns, by element, the larger of its own value and the largest finite one in its block."""
     starts = np.arange(0, apart.size, _NEIGHBOURS)
     most = np.maximum.reduceat(np.where(np.isfinite(apart), apart, 0.0), starts)
     found: Array = np.maximum(apart, np.repeat(most, np.diff(starts, append=apart.size)))
@@ -212,7 +216,7 @@ def _of_neighbours(apart: Array) -> Array:
 
 
 def _typical(apart: Array, at: Array) -> Array:
-    """The median of the neighbours of each of some places; 0 where they are too few."""
+    """The median over the neighbours of each index; 0 where they are too few."""
     blocks, inverse = np.unique(at // _NEIGHBOURS, return_inverse=True)
     found = np.zeros(blocks.size)
     for k, block in enumerate(blocks):

@@ -1,24 +1,21 @@
-"""Comparing what a candidate computed with a float64 reference.
+"""Verification of a candidate's results against a float64 reference.
 
 Tolerance. Element i of a floating-point output is right when
 
     |got[i] - want[i]| <= factor * eps(dtype of got) * magnitude[i]
 
-where `magnitude` is what the rounding of every partial result is relative to, or, where none is
-given, max |want| over the array. `runtime/worker/inputs.py` makes it from two things. One is the reference
-run on absolute values: on inputs of mixed sign a running sum only grows as sqrt(n), so relative to
-the sum of sizes (which grows as n) the error stays near one eps whatever n is. A constant factor
-suffices, and it still sees a lost tile; the classical worst case, n * eps * magnitude (Higham,
-Accuracy and Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in
-float32. Where few different values are summed, as those of whole numbers less their mean, roundings
-have one direction and errors do grow as n. So n is the factor where it is far from hiding one
-summand of n: in float64 up to a million of them. The other is measured where that is not enough
-(`runtime/worker/rounding.py`): how far the results move when every rounding of the same computation
-falls otherwise. Recurrences and divisions are judged by that.
+where `magnitude` is the reference size for the rounding of every partial result, or, where none is given, max |want| over the
+array. `runtime/worker/inputs.py` makes it from two things. One is the reference run on absolute values. On inputs of mixed sign a
+running sum only grows as sqrt(n). So relative to the sum of sizes (which grows as n) the error stays near one eps whatever n is. A
+constant factor suffices, and it still sees a lost tile. The classical worst case, n * eps * magnitude (Higham, Accuracy and
+Stability of Numerical Algorithms, section 3.1), would accept anything at n = 2^24 in float32. Where few different values are
+summed, as those of whole numbers less their mean, roundings have one direction and errors do grow as n. So n is the factor where it
+is far from hiding one summand of n: in float64 up to a million of them. The other is measured where that is not enough
+(`runtime/worker/rounding.py`): the change of the results when every rounding of the same computation falls otherwise. It decides
+about recurrences and divisions.
 
-NaN is right only where NaN is wanted, infinities must be equal, integers and booleans must be
-equal. An element that lies on a branch may instead have one of the values of its `Branches`.
-Different shapes are a bug of the caller and raise.
+NaN is right only where NaN is expected, infinities must be equal, integers and booleans must be equal. An element that lies on a
+branch may instead have one of the values of its `Branches`. Different shapes are a bug of the caller and raise.
 """
 
 from __future__ import annotations
@@ -37,8 +34,10 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 
 @dataclass(frozen=True)
 class Branches:
-    """Elements that lie on a branch: each may have any of its values. `at` has their places in the flat array, in order, `values`
-    a row for each, `reach` how far from a value it may be. A run may leave what is wanted at `n_allowed` of them.
+    """Elements that lie on a branch: each may have any of its values.
+
+    `at` has their indices in the flat array, in order. `values` has a row for each, and `reach` is the tolerance around a value. A
+    run may take other values than the expected ones at `n_allowed` of them.
     """
 
     at: Array
@@ -49,8 +48,9 @@ class Branches:
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output must hold after the run. `want` is float64 for floating-point outputs, or of
-    their own dtype where that is exact; exact for the others.
+    """Expected contents of an output after the run.
+
+    `want` is float64 for floating-point outputs, or of their own dtype where that is exact. For all others it is exact.
     """
 
     want: Array
@@ -84,7 +84,7 @@ class Mismatch:
 
 
 def tolerance_factor(stages: int, n_summands: int = 1, eps: float = 1.0) -> float:
-    """The factor of the tolerance for results of `stages` reductions in a row of up to so many summands in a type."""
+    """The tolerance factor for results of `stages` successive reductions of up to `n_summands` summands in a type of `eps`."""
     factor = 16.0 * max(1, stages)
     is_seen = float(n_summands) ** 2 * eps <= _SEEN
     return max(factor, float(n_summands)) if is_seen else factor
@@ -113,8 +113,9 @@ def find_mismatch(got: Array, expected: Expected) -> Mismatch | None:
 def allowed_error(
     expected: Expected, dtype: np.dtype[Any], part: slice | None = None
 ) -> Array | float:
-    """How far an element of a floating-point output may be from what is wanted, whose magnitude is given: one number for all, or
-    an array, of which `part` is of the flat one.
+    """The allowed error of an element of a floating-point output with a given magnitude.
+
+    Returns one number for all elements, or an array; then for `part` of the flat one.
     """
     magnitude = expected.magnitude
     assert magnitude is not None
@@ -130,7 +131,7 @@ def allowed_error(
 def _judged(
     got: Array, expected: Expected, wrong: NDArray[np.bool_], allowed: Array
 ) -> Mismatch | None:
-    """The mismatch that is left once elements on branches were looked at; None where there is none."""
+    """The mismatch that remains after elements on branches were examined; None without one."""
     branches, n_allowed = expected.branches, None
     if branches is not None:
         at = branches.at[wrong.reshape(-1)[branches.at]]
@@ -206,11 +207,9 @@ def _describe(got: Array, want: Array, wrong: Array) -> Mismatch | None:
 
 
 def poison_value(dtype: np.dtype[Any]) -> float | int | bool:
-    """What outputs hold before a verified run: NaN in floats, an unlikely number in integers,
-    True in booleans.
+    """Initial contents of outputs before a verified run: NaN in floats, an unlikely number in integers, True in booleans.
 
-    A reference run that starts from the same value leaves it where the sequence writes nothing,
-    and so agrees there.
+    A reference run that starts from the same value leaves it where the sequence writes nothing, and so agrees there.
     """
     if dtype.kind == "f":
         return float("nan")
@@ -235,7 +234,7 @@ def signed_like(array: Array, rng: np.random.Generator) -> Array:
 
 
 def near(array: Array, change: float, rng: np.random.Generator) -> Array:
-    """The same floats, each changed by up to this share of itself, at random; zeros stay, and what would leave the type."""
+    """Returns the floats, each changed at random by up to this share of itself. Zeros stay, as do values that would overflow."""
     factors = rng.uniform(-change, change, array.shape)
     with np.errstate(over="ignore"):
         changed: Array = (array * (1.0 + factors)).astype(array.dtype)

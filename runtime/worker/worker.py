@@ -1,8 +1,7 @@
-"""The worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
+"""Worker: one child process that runs candidates, killed and replaced when it crashes or hangs.
 
-The parent never loads generated code. Input arrays travel once, as .npy
-files in memory that a new child maps again; so a crash costs a restart (about 0.2 s) and one copy
-of the inputs. Files in memory vanish with the parent, also when it is killed.
+The parent never loads generated code. Input arrays are transferred once, as .npy files in memory that a new child maps again. So a
+crash costs a restart (about 0.2 s) and one copy of the inputs. Files in memory are freed with the parent, also when it is killed.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ from .rounding import branch_sentences
 from .verify import Expected
 
 Array = NDArray[Any]
-_TRIES = 3  # of what a child is asked that somebody kills
-_PROBE_S = 30.0  # for the memory that is looked at beside candidates, and the looks
+_TRIES = 3  # of a request, if other processes kill the child
+_PROBE_S = 30.0  # for the memory probes between candidates, and the allocation of their memory
 Outcome = Measurement | Failure
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """Limits on what runs in the child."""
+    """Resource limits of the child."""
 
     run_timeout_s: float | None = None  # None: from the cut, see `Worker.deadline_s`
     memory_bytes: int | None = None  # beyond the arrays; None: 512 MiB + twice the arrays
@@ -59,42 +58,44 @@ class WorkerOptions:
 
 
 class WorkerError(Exception):
-    """The child cannot do what it is for (no memory for the arrays, no interpreter): one
-    sentence.
-    """
+    """The child cannot work (no memory for the arrays, no interpreter). The message is one sentence."""
 
 
 class AbstractWorker(ABC):
-    """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that took the place of one that died."""
+    """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that replaced a dead one."""
 
     n_restarts: int = 0
 
     def __init__(self) -> None:
         self.branches: dict[int, tuple[str, ...]] = {}
-        """Sentences on elements that lie on a branch, by the number of the input set, where that was looked at."""
+        """Sentences on elements that lie on a branch, by the number of the input set, for the sets that were analysed."""
         self.on_measured: Callable[[int], None] = lambda number: None
-        """Told the number of an input set once it was measured how far rounding carries its results."""
+        """Called with the number of an input set once the effect of rounding on its results was measured."""
 
     def start(self) -> None:  # noqa: B027  # there may be nothing to start
-        """Begin to start what evaluates, without waiting: the caller has other work meanwhile."""
+        """Start the evaluating process in the background, since the caller has other work meanwhile."""
 
     @abstractmethod
     def prepare(self, input_sets: InputSets) -> None:
-        """Take over the arrays. Raises WorkerError when they do not fit."""
+        """Load the arrays. Raises WorkerError when they do not fit."""
 
     @abstractmethod
     def prepare_as(self, other: AbstractWorker) -> None:
-        """Take over what another worker of the same class was prepared with; that one is closed later. Raises WorkerError."""
+        """Reuse the preparation of another worker of the same class, which is closed later. Raises WorkerError."""
 
     @abstractmethod
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
-        """Verify, then time. Where the protocol says below which time anything is claimed, a candidate is verified on the timed
-        input set first, and on the others if it is that fast.
+        """Verify, then time.
+
+        Where the protocol has a limit below which a time is used for a claim, a candidate is verified on the timed input set first.
+        It is verified on the others only if it is that fast.
         """
 
     def evaluate_beside(self, artifact: Artifact, control: Artifact, protocol: Protocol) -> Outcome:
-        """Verify as `evaluate` does, then time in turn with a control, which was verified: its time is the ratio to that of the
-        control, times the `control_ns` of the protocol. A worker that cannot do so evaluates it alone.
+        """Verify as `evaluate`, then time in turn with a verified control.
+
+        The time is its ratio to that of the control, times the `control_ns` of the protocol. A worker without this ability
+        evaluates it alone.
         """
         return self.evaluate(artifact, replace(protocol, control_ns=None))
 
@@ -109,24 +110,28 @@ class AbstractWorker(ABC):
         read_bytes: float,
         written_bytes: float,
     ) -> tuple[list[Outcome], dict[str, list[float]]]:
-        """As `interleave`; and, from the same rounds, how many bytes a nanosecond each way of using memory moved with arrays of so
-        many distinct bytes, by its name in `Target.streams`. {} where no probe is known.
+        """Returns the outcomes of `interleave`, and memory rates from the same rounds.
+
+        The rates are bytes a nanosecond of each way of using memory, with arrays of so many distinct bytes, by its name in
+        `Target.streams`. {} where no probe is known.
         """
         return self.interleave(artifacts, protocol), {}
 
     @abstractmethod
     def probe(self) -> float:
-        """Bytes that memory delivers to all cores a nanosecond, right now."""
+        """Returns the current memory bandwidth of all cores, in bytes a nanosecond."""
 
     @abstractmethod
     def probe_state(self) -> dict[str, list[float]]:
-        """Samples of what changes while a machine runs, right now: the bytes a nanosecond of each way of reading and writing
-        memory, and the nanoseconds of a launch and of a barrier; {} where that is not known.
+        """Returns current samples of the machine's variable state; {} where it is not known.
+
+        These are the bytes a nanosecond of each way of reading and writing memory, and the nanoseconds of a launch and of a
+        barrier.
         """
 
     @abstractmethod
     def end_when(self, is_over: Callable[[], bool]) -> None:
-        """From now on whoever waits for an answer once `is_over` gets Stopped instead."""
+        """Raises Stopped in all later waits for an answer, once `is_over`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -167,7 +172,7 @@ class Worker(AbstractWorker):
         )
 
     def _library(self) -> Path | None:
-        """The library of the device's own part of a child, which is built where it is not there."""
+        """The library for the device's own part of a child; built if needed."""
         return self._device.runner.child_library() if self._options.runs_candidates else None
 
     def start(self) -> None:
@@ -188,7 +193,7 @@ class Worker(AbstractWorker):
         self._send_prepare()
 
     def prepare_as(self, other: AbstractWorker, n_sets: int | None = None) -> None:
-        """As promised, or with the first `n_sets` input sets only."""
+        """Prepare as the other worker, or with its first `n_sets` input sets only."""
         assert isinstance(other, Worker)
         assert other._prepare is not None, "the other is prepared first"
         if self._prepare is not None:
@@ -249,15 +254,16 @@ class Worker(AbstractWorker):
                 return self._all_of(artifacts, outcomes, protocol), rates
 
     def _measures_rounding(self, outcomes: Sequence[Outcome]) -> bool:
-        """True if results differ from the reference and it was measured now how far rounding may carry them: then they are to be
-        compared again. Raises Stopped.
+        """True if results differ from the reference and the effect of rounding was measured just now.
+
+        Then the results are to be compared again. Raises Stopped.
         """
         places = [o.at for o in outcomes if isinstance(o, Failure) and o.at is not None]
         places.sort(key=lambda at: at.n_wrong)
         return any(self._measure_rounding(at) for at in places)
 
     def _measure_rounding(self, at: Disagreement) -> bool:
-        """The next level of an input set that says anything new."""
+        """Measure the next level of an input set that adds information."""
         rounding = self._prepared.sets[at.input_set].rounding
         level = self._levels.get(at.input_set, 0) + 1
         while rounding is not None and rounding.is_worth(level, at):
@@ -270,7 +276,7 @@ class Worker(AbstractWorker):
         return False
 
     def _expect(self, number: int, expected: Mapping[str, Expected]) -> None:
-        """Compare the results of an input set with this from now on."""
+        """Compare the results of an input set with these from now on."""
         assert self._prepare is not None
         sets = list(self._prepare.sets)
         wanted = {name: e.want for name, e in sets[number].expected.items()}
@@ -301,12 +307,12 @@ class Worker(AbstractWorker):
         return max(self._rates(Probe(str(library)), 30.0)["memory_read"])
 
     def probe_state(self) -> dict[str, list[float]]:
-        """As promised, by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
+        """Returns samples by name (memory_read, memory_copy_nt, ..., launch_ns, barrier_ns); bytes as a program counts them."""
         library = self._device.machine.probe_library()
         return {} if library is None else self._rates(Probe(str(library), True), 30.0)
 
     def calibrate(self) -> dict[str, list[float]]:
-        """All samples of the facts by name (the probe.py of a backend gives them meaning); about 5 s."""
+        """Returns all calibration samples by name (the probe.py of a backend interprets them); takes about 5 s."""
         library = self._device.machine.probe_library()
         return self._rates(Calibrate(None if library is None else str(library)), 120.0)
 
@@ -332,9 +338,8 @@ class Worker(AbstractWorker):
     def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
         """Seconds after which an evaluation has failed.
 
-        The runs themselves may take ten times the cut each (at least a second together), or the
-        run timeout that was set; restoring and comparing what is written is allowed 4 ns a byte, far
-        above what it takes.
+        The runs themselves may take ten times the cut each (at least a second together), or the run timeout that was set. Restoring
+        and comparing written arrays is allowed 4 ns a byte, far above their actual cost.
         """
         n_bytes = self._prepared.written_bytes + workspace_bytes
         arrays_s = 4e-9 * n_bytes * (n_verified + protocol.max_samples // 4)
@@ -364,7 +369,7 @@ class Worker(AbstractWorker):
         return self._ask_child(request, deadline_s, self._revive)
 
     def _revive(self) -> None:
-        """Another child in place of one that has died, as far as that one was."""
+        """Start another child in place of a dead one, and bring it to the same state."""
         if not self._channel.is_alive:
             self.n_restarts += 1
             self._channel.library = self._library()  # somebody may have removed the folder
@@ -374,7 +379,7 @@ class Worker(AbstractWorker):
     def _ask_child(
         self, request: Request, deadline_s: float, before: Callable[[], None] = lambda: None
     ) -> Answer:
-        """The answer, by another child where somebody has killed one. Raises WorkerError where each of some was killed."""
+        """Returns the answer, by another child where somebody has killed one. Raises WorkerError after several were killed."""
         what = ""
         for _ in range(_TRIES):
             before()

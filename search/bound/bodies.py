@@ -1,7 +1,7 @@
-"""What a task with a body surely does: bytes of each array, and operations on floats.
+"""Guaranteed cost of a task with a body: bytes of each array, and floating-point operations.
 
-Without a profile only what runs whatever the arrays hold counts. With one (kernels/tasks/profile.py) it is what the task did on
-the arguments that were profiled, and the bound is one for these.
+Without a profile, only statements count that run for any contents of the arrays. With a profile (kernels/tasks/profile.py), the
+counts are those of the profiled arguments, and the bound holds for these arguments.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ SURE = 0.98
 def body_bytes(
     task: Task, array: ArrayInfo, profile: Profile | None, line: int = LINE_BYTES
 ) -> tuple[float, float]:
-    """Bytes of `array` that a task with a body surely reads, before it has written them, and writes; whole lines are read."""
+    """Guaranteed traffic of `array` in a task with a body, in bytes: reads before the task writes them, and writes.
+
+    Reads count whole lines.
+    """
     accesses = [x for x in sure_accesses(task) if x.access.array == array.name]
     read = max((_line_bytes(x, array, line) for x in _read_first(task, accesses)), default=0)
     size = array.dtype.size_bytes
@@ -57,7 +60,7 @@ def body_bytes(
         (distinct_elements(x.access, dict(x.loops)) * size for x in accesses if x.writes), default=0
     )
     seen = _touched(task, array, profile)
-    # Lines of the caches may begin elsewhere in an array than those that were counted: two of these may be in one.
+    # Cache lines may be aligned otherwise than the counted ones: two counted lines may lie in one.
     by_lines = ceil(seen.read_lines / 2) * line
     counted = SURE * max(seen.read_elements * size, by_lines)
     return max(float(read), counted), max(float(written), SURE * seen.written_elements * size)
@@ -74,7 +77,7 @@ def _line_bytes(x: SureAccess, array: ArrayInfo, line: int) -> int:
 
 
 def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
-    """The reads of one array that find what was there before the task."""
+    """Returns the reads of one array that see contents from before the task."""
     assert task.body is not None
     if not accesses:
         return []
@@ -94,7 +97,7 @@ def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
 
 
 class BodyOperations:
-    """Counts the operations of one body; what is in `seen` an earlier task computes."""
+    """Counts the operations of one body. Values in `seen` were computed by an earlier task and do not count again."""
 
     def __init__(self, task: Task, seen: set[str], profile: Profile | None) -> None:
         assert task.body is not None
@@ -105,15 +108,15 @@ class BodyOperations:
         self.where = _blocks_of_changes(self.blocks)
         self.extents = {loop.name: loop.extent for loop in task.loops}
         self.ties = self._ties()
-        # Of expressions of the body, by identity.
+        # Caches by identity of an expression.
         self.loops: dict[int, frozenset[str]] = {}
         self.told: dict[int, str] = {}
         self.texts: dict[str, str] = {}
-        for s in nested_statements(task.body.statements):  # what is set earlier is told earlier
+        for s in nested_statements(task.body.statements):  # texts refer to earlier ones
             self._text_of_local(local_changed(s))
 
     def count(self) -> tuple[float, float]:
-        """Surely executed operations on f32 and on f64 values."""
+        """The guaranteed number of f32 and of f64 operations."""
         assert self.task.body is not None
         sums = {4: 0.0, 8: 0.0, 2: 0.0}
         for n in needed(self.task.body.statements):
@@ -127,7 +130,7 @@ class BodyOperations:
     # --- how often a block runs
 
     def entered(self, block: int) -> float:
-        """How often a block surely runs in a run of the task."""
+        """The guaranteed number of executions of a block in a run of the task."""
         if self.profile is not None and block < len(self.profile.entered):
             exact = self._known(block)
             return SURE * self.profile.entered[block] if exact is None else exact
@@ -144,9 +147,10 @@ class BodyOperations:
         return n
 
     def runs(self, n: Needed, loops: frozenset[str], is_later: bool) -> float:
-        """How often what depends on these loops alone is surely computed by a statement: once for all iterations of others.
+        """The guaranteed number of times that a statement computes a value which depends on these loops alone.
 
-        `is_later`: not in the first iteration of the innermost loop around it, where constants may be in its place.
+        Iterations of all other loops share one computation. `is_later`: not in the first iteration of the innermost loop around it,
+        where constants may replace the value.
         """
         count = self.entered(n.block)
         block = self.blocks[n.block]
@@ -167,14 +171,14 @@ class BodyOperations:
         return count
 
     def _innermost(self, block: int) -> int | None:
-        """The block that the innermost loop around a block runs."""
+        """The body block of the innermost loop around a block."""
         around = self.blocks[block].around
         while block > 0 and self.blocks[self.blocks[block].parent].around == around:
             block = self.blocks[block].parent
         return block if block > 0 else None
 
     def _begun(self, block: int) -> float:
-        """How often the loop that runs a block begins, at most."""
+        """An upper bound on the number of times that the loop around a block is entered."""
         parent = self.blocks[block].parent
         if self.profile is not None and self._known(parent) is None:
             return self.profile.entered[parent] / SURE
@@ -184,7 +188,7 @@ class BodyOperations:
     # --- what a value depends on
 
     def _ties(self) -> dict[str, frozenset[str]]:
-        """Of each local the loops that its value depends on."""
+        """Returns, by local, the loops on which its value depends."""
         every = [(name, s) for name, statements in self.changes.items() for s in statements]
         reads = [frozenset(x for e in children(s) for x in locals_read(e)) for _, s in every]
         below: dict[str, set[str]] = {name: set() for name in self.changes}
@@ -220,7 +224,10 @@ class BodyOperations:
         return self.loops[id(e)]
 
     def is_sure(self, e: Expr, block: int) -> tuple[bool, bool]:
-        """Whether no local in `e` may be a known constant there, and whether that holds behind the first iteration only."""
+        """Returns (True, late) if no local in `e` may be a known constant at the block, else (False, False).
+
+        `late` is true if that holds only after the first iteration.
+        """
         late = False
         inner = self._innermost(block)
         for name in locals_read(e):
@@ -245,7 +252,7 @@ class BodyOperations:
     # --- counting
 
     def of(self, e: Expr, n: Needed) -> Iterator[tuple[int, float]]:
-        """(element size, operations) of all parts of an expression that are surely evaluated and new."""
+        """Yields (element size, operations) of all parts of an expression that are surely evaluated and new."""
         certain = {id(x) for x in surely(e)}
         yield from self._of(e, n, certain)
 
@@ -267,7 +274,7 @@ class BodyOperations:
                 yield from self._of(x, n, certain)
 
     def updates(self, n: Needed) -> Iterator[tuple[int, float]]:
-        """Of a statement that adds to something, one operation."""
+        """Yields one operation for a statement that accumulates into a local or an element."""
         s = n.statement
         if not isinstance(s, UpdateLocal | Update) or not s.value.dtype.is_float:
             return
@@ -283,8 +290,9 @@ class BodyOperations:
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
 
     def atomic_updates(self, array: str, dtype: DType) -> float:
-        """How many updates of an array are surely made one after the other where they are atomic, of those that a target may know:
-        any of floats, which exchange, and additions of integers.
+        """The guaranteed number of serialised updates of an array, where they are atomic.
+
+        Only updates that a target may support count: any update of floats (by exchange), and additions of integers.
         """
         assert self.task.body is not None
         total = 0.0
@@ -302,7 +310,7 @@ class BodyOperations:
         return True
 
     def text(self, e: Expr) -> str:
-        """Equal for expressions that a compiler could compute once for both; of long ones a hash."""
+        """Canonical text of an expression: equal where a compiler could compute both once. Long texts are replaced by a hash."""
         if id(e) not in self.told:
             self.told[id(e)] = self._text(e)
         return self.told[id(e)]
@@ -331,7 +339,7 @@ class BodyOperations:
 
 
 def _reached(names: frozenset[str], below: Mapping[str, set[str]]) -> set[str]:
-    """Locals that others depend on, these among them."""
+    """Returns the locals on which the given ones depend, the given ones included."""
     seen, left = set(names), list(names)
     while left:
         more = below.get(left.pop(), set()) - seen
@@ -345,12 +353,12 @@ def _name(loop: For | While, depth: int) -> str:
 
 
 def _is_fixed(e: Expr) -> bool:
-    """Whether a value is known to a compiler."""
+    """True if a compiler can know the value."""
     return not any(isinstance(x, Load | LoopIndex | Local | LocalElement) for x in walk(e))
 
 
 def _blocks_of_changes(blocks: Sequence[Block]) -> dict[int, tuple[int, frozenset[str]]]:
-    """Of each statement by identity its block, and the loop of the body that is nearest around it."""
+    """Returns, by identity of a statement, its block and the innermost loop of the body around it."""
     found = {}
     for block in blocks:
         depth = len(block.around) - 1

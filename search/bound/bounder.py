@@ -1,8 +1,8 @@
-"""A lower bound on the time of every completion of a candidate, in ns.
+"""Lower bound on the time of every completion of a candidate, in ns.
 
-The bound is admissible: it counts only what is sure, at rates that were never exceeded. It is what
-the sequence takes when it is called again and again, so caches may hold what the last call left. It
-is monotone once the parent's value is handed in, and it names the resource that limits.
+The bound is admissible: it counts guaranteed work only, at rates that were never exceeded. It holds for a sequence that is called
+repeatedly, so caches may hold data of the last call. It is monotone once the parent's value is passed in. It names the limiting
+resource.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Mask = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What the bound of a kind of target counts."""
+    """Terms of the bound for a kind of target."""
 
     names: tuple[str, ...]  # in the order of cpu.py or gpu.py
     has_levels: bool  # whether the target's levels of cache follow
-    gpu_tables: Callable[[Space], GpuTables] | None  # beside those that all kinds have
+    gpu_tables: Callable[[Space], GpuTables] | None  # in addition to the common tables
 
 
 _TERMS: Mapping[str, _Terms] = {
@@ -60,7 +60,7 @@ _TERMS: Mapping[str, _Terms] = {
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Tasks that may overlap in time, and the bytes of each array that they surely move."""
+    """Tasks that may overlap in time, with the guaranteed traffic in bytes of each array."""
 
     tasks: tuple[str, ...]
     read_bytes: tuple[tuple[str, float], ...]
@@ -70,9 +70,9 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`ns` is the bound; `terms` are the ns of each resource alone, `limiting` the largest of them.
+    """A lower bound: `ns` is its value, `terms` are the ns of each resource alone, `limiting` is the largest of them.
 
-    `ns` can exceed every term: phases that follow one another add up, whatever limits each.
+    `ns` can exceed every term: the times of successive phases add up, whatever limits each.
     """
 
     ns: float
@@ -83,7 +83,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Bytes that a wholly fused implementation moves with empty caches, and its operations."""
+    """Compulsory traffic of a wholly fused implementation with empty caches, in bytes, and its operations."""
 
     read_bytes: float
     written_bytes: float
@@ -95,14 +95,13 @@ class Roofline:
 
 
 class Bounder:
-    """Bounds the candidates of one space; not for several threads at once.
+    """Computes the bounds of candidates of one space. Not thread-safe.
 
-    Of bodies what they do on any arguments counts. Where the space has a profile, what they did on the arguments that are measured
-    does: the bound is then one for these.
+    Bodies count with the work that they do on any arguments. If the space has a profile, they count with the work on the measured
+    arguments, and the bound holds for these.
 
-    `compiler_vectorises`: on a CPU, whether the compiler may make vectors of loops that are not decided to be
-    vectors. It may not (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the
-    rate of scalar code.
+    `compiler_vectorises`: on a CPU, true if the compiler may vectorise loops that are not decided to be vectors. It may not
+    (runtime/cpu/compiler.py turns that off), so scalar code is bounded by the rate of scalar code.
     """
 
     def __init__(self, space: Space, *, compiler_vectorises: bool = False) -> None:
@@ -126,7 +125,7 @@ class Bounder:
     ) -> float:
         """Lower bound in ns, at least that of the parent.
 
-        `registers` ([n_tasks], on a GPU) are those of each thread of a task where its kernel is compiled, 0 where it is not.
+        `registers` ([n_tasks], on a GPU) are the registers of each thread of a task whose kernel is compiled, 0 for others.
         """
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         if self.gpu is None:
@@ -138,12 +137,12 @@ class Bounder:
         return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
 
     def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
-        """What the bound would be, on a GPU, if each thread that sums up had `base + slope * counted` registers."""
+        """Returns the bound on a GPU under a register model: each accumulating thread has `base + slope * counted` registers."""
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         return self._gpu_ns(domains, self._none_known, np.array([base, slope]))
 
     def registers(self, candidate: Candidate | Mask) -> tuple[int, ...]:
-        """[n_tasks] registers that the sums of a thread are counted with on a GPU, the least that is open; 0 without sums."""
+        """[n_tasks] counted registers of a thread's accumulators on a GPU: the least open value; 0 without accumulators."""
         assert self.gpu is not None
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate
         return tuple(int(n) for n in gf.registers_counted(self.gpu, domains))
@@ -170,7 +169,7 @@ class Bounder:
         return Bound(ns, tuple(terms), limiting, self._named_phases(domains))
 
     def roofline(self) -> Roofline:
-        """What the best fused implementation moves and computes, as people count."""
+        """Returns the roofline of the best fused implementation: compulsory traffic, and operations by the usual count."""
         read = written = 0.0
         for a in self.space.problem.arrays:
             if a.role == "temp":

@@ -1,4 +1,4 @@
-"""Tables of numbers for compiled functions, and the sizes that bits stand for."""
+"""Numeric tables for compiled functions, and the sizes that bits of size variables stand for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Table = Any  # an array of records: numba reads `table[k].column`, and type chec
 
 
 def table(rows: Iterable[tuple[float, ...]], integers: str, floats: str = "") -> Table:
-    """Rows of columns with names: first those of whole numbers, then those of others."""
+    """Returns rows with named columns: first the integer ones, then the floating-point ones."""
     return np.array(list(rows), _row(integers, floats))
 
 

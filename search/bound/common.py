@@ -1,6 +1,6 @@
-"""What the bounds of CPUs and of GPUs have in common, compiled: tasks in groups, and the bytes that each group moves.
+"""Common part of the CPU and GPU bounds, compiled: groups of tasks, and the bytes that each group moves.
 
-Nothing here allocates, and functions are given columns of arrays rather than arrays each: that is what numba compiles quickly.
+Nothing here allocates. Functions take columns of tables instead of one array each, since numba compiles that quickly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def join(phase: Ints, a: Int, b: Int) -> None:
 
 @jit_flat_internal
 def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
-    """Group tasks that may have a loop in common: phase[t] becomes the least task of its group."""
+    """Group the tasks that may share a loop: phase[t] becomes the least task of its group."""
     for t in range(phase.size):
         phase[t] = t
     for k in range(tables.merge.shape[0]):
@@ -49,10 +49,10 @@ def merged_tasks(tables: BoundTables, domains: Mask, phase: Ints) -> None:
 def array_traffic(
     tables: BoundTables, domains: Mask, phase: Ints, ends: Bools, array: int, moved: Floats
 ) -> None:
-    """Fill in distinct bytes of one array that each phase surely reads from outside it, and writes (of `moved`, [n, N_MOVED]).
+    """Fill in, for one array, the distinct bytes that each phase surely reads from outside it and writes (`moved`, [n, N_MOVED]).
 
-    What a task takes from one that surely ends before it (ends[first, second]) is in memory, or in copies as large. Where the
-    diagonal of `ends` is set, tasks of different phases have no loop in common.
+    A value from a task that surely ends earlier (ends[first, second]) is in memory, or in copies as large. Where the diagonal of
+    `ends` is set, tasks of different phases share no loop.
     """
     for p in range(phase.size):
         moved[p, ARRAY_READS], moved[p, ARRAY_WRITES], moved[p, IS_WRITTEN] = 0.0, 0.0, 0.0
@@ -66,7 +66,7 @@ def array_traffic(
                 producer, consumer = tables.flow[f].producer, tables.touch[k].task
                 in_memory = in_memory or ends[producer, consumer]
                 if space == APART:
-                    # Where groups are those that may share loops, two of different groups share none.
+                    # Groups hold the tasks that may share loops, so tasks of different groups share none.
                     is_apart = ends[consumer, consumer] and phase[producer] != p
                     in_memory = in_memory or is_apart
                 else:

@@ -1,6 +1,4 @@
-"""What cores take for the work of each phase of a CPU, compiled: operations, chains of dependent ones, loads of single elements,
-atomic updates.
-"""
+"""Core-bound cost of each phase on a CPU, compiled: operations, dependence chains, single-element loads, atomic updates."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _ATOMIC = 1 << ch.BY_ATOMICS
 def arithmetic(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
-    """ns of operations, and of the longest chain of dependent ones, by phase."""
+    """ns of operations, and of the longest dependence chain, by phase."""
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
@@ -60,7 +58,7 @@ def arithmetic(
 
 @jit_flat_internal
 def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> float:
-    """For how many iterations of loops `first` to `end` of load_spared one load may do, at most."""
+    """An upper bound on the iterations of loops `first` to `end` of load_spared that can share one load."""
     copies = 1.0
     for k in range(first, end):
         mids = np.int64(domains[tables.load_spared[k].mid_size])
@@ -83,7 +81,10 @@ def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> 
 
 @jit_flat_internal
 def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
-    """The same for one loop of decided sizes: a compiler may unroll short loops completely, and load once for all copies."""
+    """An upper bound on the iterations of one loop of decided sizes that can share one load.
+
+    A compiler may fully unroll short loops and load once for all register copies.
+    """
     trips = (extent + mid * inner - 1) // (mid * inner)
     copies = inner
     if mid <= MAX_PEELED:
@@ -97,7 +98,7 @@ def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
 def element_loads(
     tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
 ) -> None:
-    """ns of loads of one element each, by phase (see element_loads.py). Tasks may share what they load: the most of any of them."""
+    """ns of single-element loads, by phase (see element_loads.py). Tasks may share loads, so the maximum over tasks counts."""
     for t in range(phase.size):
         costs[t, LOADED], costs[t, LEAST] = 0.0, np.inf
     for k in range(tables.load_group.shape[0]):
@@ -121,9 +122,9 @@ def element_loads(
 
 @jit_flat_internal
 def atomic_updates(tables: BoundTables, domains: Mask, phase: Ints, costs: Floats) -> None:
-    """ns of updates that are surely atomic, by phase. All cores make them: those of one thread are not (families/scatter.py).
+    """ns of guaranteed atomic updates, by phase. All cores make them: updates of one thread are not atomic (families/scatter.py).
 
-    Each takes as long as one to a line that no other core wants, at least, and a core makes one after the other.
+    Each takes at least as long as one to a line that no other core uses. The updates of a core are serialised.
     """
     for t in range(phase.size):
         costs[t, UPDATED] = 0.0

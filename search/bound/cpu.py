@@ -1,9 +1,8 @@
-"""The bound of a CPU, compiled: from domains and tables to ns.
+"""CPU bound, compiled: from domains and tables to ns.
 
-Phases are groups of tasks; tasks of different phases surely do not run at the same time (but for
-the few iterations by which threads may be out of step). In a phase that touches F bytes, at least
-F - C bytes cross into caches that hold C: no more than C can be there when it begins, left over by
-the phase or the call before. Bytes written leave by the same argument at its end.
+Phases are groups of tasks; tasks of different phases surely do not run at the same time (but for the few iterations by which
+threads may be out of step). In a phase that touches F bytes, at least F - C bytes cross into caches that hold C: at most C can be
+cached when it begins, from the previous phase or call. Bytes written leave by the same argument at its end.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, ATOMICS, LAUNCHES, FIRST_
 
 
 class BoundScratch(NamedTuple):
-    """What a bound writes on its way, by task, or by phase (in the place of its least task)."""
+    """Scratch arrays of one bound evaluation, by task, or by phase (in the row of its least task)."""
 
     parallel: Ints  # [n_tasks] whether it may run on all cores, see MAYBE
     chosen: Ints  # [n_tasks]
@@ -69,7 +68,7 @@ class BoundScratch(NamedTuple):
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
-    """Room for the bounds of a space, one after the other."""
+    """Allocate scratch arrays that successive bounds of a space reuse."""
     n = tables.after.shape[0]
     return BoundScratch(
         parallel=np.zeros(n, np.int64),
@@ -86,7 +85,7 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
 
 @jit_flat_internal
 def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: BoundScratch) -> None:
-    """Bytes that each phase surely goes through once a call, by the columns of streams.py."""
+    """Fill in the guaranteed streaming traffic of each phase in a call, by the columns of streams.py."""
     moved, through = scratch.moved, scratch.through
     for p in range(phase.size):
         for column in range(N_COLUMNS):
@@ -112,7 +111,10 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
 
 @jit_flat_internal
 def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> None:
-    """ns of each phase alone: of each resource (`parts`), of all and of what each core does alone (`costs`); after the others."""
+    """Fill in the ns of each phase alone: of each resource (`parts`), of all, and of each core's own work (`costs`).
+
+    Runs after the other costs are known.
+    """
     n, n_levels = phase.size, tables.rate.size - 1
     parallel, costs, parts = scratch.parallel, scratch.costs, scratch.parts
     cached = tables.capacity[n_levels]
@@ -169,7 +171,7 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
 
 @jit_flat_internal
 def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, float]:
-    """Each of `terms` becomes the larger of what it is and of the sum over the phases; the sums of all, and of each core alone."""
+    """Raise each of `terms` to its sum over the phases. Returns the sums of all work, and of each core's own work."""
     all_ns, core_ns = 0.0, 0.0
     for p in range(scratch.costs.shape[0]):
         all_ns += scratch.costs[p, ALL]
@@ -184,7 +186,7 @@ def _add(scratch: BoundScratch, scale: float, terms: Floats) -> tuple[float, flo
 
 @jit_flat_internal
 def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
-    """ns of tasks that surely run one after the other: of all that they do, and of what each core does alone."""
+    """Returns the ns of the longest chain of tasks that surely run in sequence: of all their work, and of each core's own."""
     costs, before = scratch.costs, scratch.before
     last, most_core = 0, 0.0
     for t in range(before.size):
@@ -214,21 +216,21 @@ def _longest_path(scratch: BoundScratch, terms: Floats) -> tuple[float, float]:
 def lower_bound(
     tables: BoundTables, scratch: BoundScratch, domains: Mask, phase: Ints, terms: Floats
 ) -> float:
-    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each)."""
+    """Returns a lower bound in ns on every completion; fills `phase` ([n_tasks]) and `terms` (ns each)."""
     n = phase.size
     for k in range(terms.size):
         terms[k] = 0.0
     threads(tables, domains, scratch.parallel)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
-    # Tasks apart, with those before them; everything as one phase, because what caches keep is then subtracted once only; phases.
-    # Of repeats what runs in one step is a phase, again in each step: whatever caches hold when a step begins is subtracted again.
+    # Three bounds: chains of separate tasks; one single phase, so that cached bytes are subtracted only once; and phases.
+    # In a time loop each iteration is a phase of its own: the bytes cached at its beginning are subtracted again.
     for way in range(3):
         for u in range(n):
             phase[u] = u if way == 0 else tables.step[u]
             for t in range(n):
                 scratch.ends[u, t] = way > 0 and u == t
         if way == 0 and (n <= 2 or not ends_before(tables, domains, scratch.ends)):
-            continue  # of two the phases below say as much
+            continue  # with two tasks the phases below give the same bound
         if way == 2:
             in_step = phases(tables, domains, scratch.parallel, phase)
             if not has_phases(phase):

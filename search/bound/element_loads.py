@@ -1,12 +1,12 @@
-"""Loads of one element each: what a vector takes whose lanes lie in lines of their own.
+"""Cost of strided vector loads: one load for each lane, where the lanes lie in different lines.
 
-Where a loop is surely in vectors, a read that is far apart along it takes a load for each lane: no wider load covers two of
-them, and a core starts only so many in a cycle. A value is loaded once for all copies of a register tile that share it, and
-outside of the innermost loops that do not change it. So each loop is taken for the innermost one: the reads that depend on it
-are made anew in each of its iterations, and the loop that needs the fewest loads gives the bound.
+Where a loop is surely in vectors, a read with large strides along it takes a load for each lane: no wider load covers two of them,
+and a core starts only so many in a cycle. A value is loaded once for all register copies that share it, and outside of the
+innermost loops that do not change it. So each loop is assumed to be innermost in turn: the reads that depend on it are repeated in
+each of its iterations. The loop that needs the fewest loads gives the bound.
 
-What a compiler may find in another read's registers does not count: arrays that a task reads in two places, or writes, and those
-that a task reads whose loops may become the same.
+Values that a compiler may find in another read's registers do not count. These are arrays that a task reads in two places, or
+writes, and arrays of tasks whose loops may be fused with its own.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .traffic import sure_loads
 
 @dataclass(frozen=True)
 class _Read:
-    """A read of a task that takes a load for each lane."""
+    """A read of a task that needs a load for each lane."""
 
     access: Access
-    staged: int  # variable of where it is read; -1: from where it lies
+    staged: int  # variable of its staging; -1: not staged
     loops: frozenset[str]  # that it depends on
 
 
 def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
-    """The tables of `BoundTables` on such loads; empty ones where nothing is known of the rate."""
+    """The tables of `BoundTables` for such loads; empty where the load rate is unknown."""
     groups: list[tuple[int, ...]] = []
     rows: list[tuple[float, ...]] = []
     spared: list[tuple[int, ...]] = []
@@ -62,11 +62,11 @@ def element_loads(space: Space, universe: Universes) -> dict[str, Any]:
 
 
 def _far_apart(space: Space, t: int, vector: str) -> Iterator[_Read]:
-    """Reads of a task whose neighbours along a loop no load covers together, each once."""
+    """Yields, once each, the reads of a task whose neighbours along a loop no single load covers."""
     task, v, tasks = space.problem.tasks[t], space.variables, space.problem.tasks
     if not task.is_structured or task.is_guarded:
         return
-    # A value that another task hands over may lie in a buffer of another layout.
+    # A value from another task may lie in a buffer of another layout.
     doubtful = {f.array for f in v.mem_space if f.consumer == t} | set(arrays_written(task))
     for m in space.backbone.merges:
         if t in (m.a, m.b):

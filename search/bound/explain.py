@@ -1,4 +1,4 @@
-"""A bound in words: for every resource, how long it is busy and with what."""
+"""Explanation of a bound in text: for every resource its busy time and its load."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from .operations import SureOperations
 
 
 class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a resource is surely used for: `amount` of `unit` ("B", "flop", "instructions", "additions in a row"; ""
-    where nothing is counted), and the `ns` that this takes alone.
+    """Guaranteed use of a resource.
+
+    `amount` is in `unit`: "B", "flop", "instructions", "additions in a row", or "" where nothing is counted. `ns` is the time of
+    this use alone.
     """
 
     resource: str
@@ -24,7 +26,7 @@ class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def explain(bound: Bound, space: Space) -> list[str]:
-    """One sentence a resource, the limiting one first, then one a phase."""
+    """Returns one sentence a resource, the limiting one first, then one a phase."""
     rates = rate_texts(space)
     lines = [f"at least {time_text(bound.ns)}, limited by {bound.limiting}"]
     lines += [f"{name}: {time_text(ns)}, {rates[name]}" for name, ns in bound.terms]
@@ -32,7 +34,7 @@ def explain(bound: Bound, space: Space) -> list[str]:
 
 
 def explain_phases(bound: Bound, space: Space) -> list[str]:
-    """What the caches may hold, and one sentence a phase on the bytes of each array."""
+    """Sentences on the possible cache contents, then one a phase on the bytes of each array."""
     if not bound.phases:
         return []
     return [_KEPT[space.target.kind](space.target), *map(_phase, bound.phases)]
@@ -47,7 +49,7 @@ def _kept_by_caches(target: Target) -> str:
 
 
 def _kept_by_l2(target: Target) -> str:
-    """What is nearer is empty when a launch begins."""
+    """Sentence on the possible contents of L2. Levels closer to the multiprocessors are empty when a launch begins."""
     held = size_text(float(target.levels[-1].capacity_bytes))
     return f"L2 may hold {held} of each launch from before"
 
@@ -56,7 +58,7 @@ _KEPT = {CPU: _kept_by_caches, GPU: _kept_by_l2}
 
 
 def rate_texts(space: Space) -> dict[str, str]:
-    """For every resource, at which rate its work is counted."""
+    """Returns the rate assumed for each resource, as text."""
     target = space.target
     rates = {
         "memory read": f"at {target.memory_read_bytes_per_ns:.1f} GB/s",
@@ -100,9 +102,9 @@ _RATES_OF_KIND = {CPU: _rates_of_teams, GPU: _rates_of_warps}
 
 
 def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
-    """The terms of a bound that `bounder` gave with what they count, largest first.
+    """The terms of a bound from `bounder` with their amounts, largest first.
 
-    Bytes are the distinct ones of each phase that nothing closer can have held before.
+    Bytes are the distinct ones of each phase that no closer level can have held before.
     """
     return tuple(Use(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms)
 
@@ -139,7 +141,10 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
 
 
 def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
-    """What keeps a resource busy for so long at its full rate, idle multiprocessors and parts of sectors included."""
+    """Returns the amount that keeps a resource busy for `ns` at its full rate, and its unit.
+
+    Idle multiprocessors and unused parts of sectors are included.
+    """
     target, tables = bounder.space.target, bounder.tables
     if name == "issue":
         return ns * target.instructions_per_ns, "instructions"
@@ -155,7 +160,7 @@ def _moved_on_gpu(bounder: Bounder, name: str, ns: float) -> tuple[float, str]:
 
 
 def _crossing(bound: Bound, name: str, held_bytes: float) -> float:
-    """Bytes of all phases beyond what may have been held when each began."""
+    """Bytes of all phases beyond the bytes that may be cached when each begins."""
     total = 0.0
     for phase in bound.phases:
         read = sum(n for _, n in phase.read_bytes) if name != "memory write" else 0.0
@@ -189,7 +194,7 @@ def _arrays(amounts: tuple[tuple[str, float], ...]) -> str:
 
 
 def size_text(n: float) -> str:
-    """Bytes for people."""
+    """Returns a readable text for a number of bytes."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if n >= scale:
             return f"{n / scale:.1f} {unit}"
@@ -197,7 +202,7 @@ def size_text(n: float) -> str:
 
 
 def time_text(ns: float) -> str:
-    """Nanoseconds for people."""
+    """Returns a readable text for nanoseconds."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= scale:
             return f"{ns / scale:.3g} {unit}"

@@ -1,12 +1,12 @@
-"""The bound of a GPU, compiled: from domains and tables to ns.
+"""GPU bound, compiled: from domains and tables to ns.
 
-A phase is what certainly runs before or after the others: launches follow one another, and inside a launch of one block so do tasks
-between which a value passes. Inside a phase resources overlap, so the busiest of them counts (Telamon, section 4.4); phases add up.
-What a launch finds in registers and L1 is of no use to it: only L2 holds what the launches before left there.
+Phases certainly do not overlap: launches follow one another, and so do dependent tasks in a launch of one block. Inside a phase
+resources overlap, so the busiest of them counts (Telamon, section 4.4); phases add up. A launch finds registers and L1 empty: only
+L2 holds data of the launches before.
 
-Whatever is open is taken at its best: how threads follow one another in a warp, sizes, kinds, staging. The mistakes of Telamon's
-model (its sections 4 and 8) are avoided so: memory and L2 have terms of their own, f64 and f32 are different pipes, blocks that
-differ in size are not taken for equal ones, and what a thread may still have in a register is not loaded again.
+Open choices are taken at their best: the order of threads in a warp, sizes, kinds, staging. The mistakes of Telamon's model (its
+sections 4 and 8) are avoided so. Memory and L2 have terms of their own. f64 and f32 are different pipes. Blocks that differ in size
+are not taken for equal ones. A value that a thread may still have in a register is not loaded again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _REGISTER, _SHARED, _GLOBAL = 1 << ch.REGISTER, 1 << ch.SHARED, 1 << ch.GLOBAL
 
 @jit_internal
 def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
-    """How many threads, one beside the other or in different blocks, load each element."""
+    """The number of threads, neighbours in a block or in different blocks, that load each element."""
     n = 1.0
     for at in range(gpu.access[row].first_loop, gpu.access[row].end_loop):
         if gpu.along[at].how:
@@ -86,10 +86,11 @@ def _copies_of_loads(gpu: GpuTables, row: Int, facts: Floats) -> float:
 
 @jit_internal
 def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, float]:
-    """Elements that one request of a warp takes from one sector at most, lanes that may want one element, and the widest vector.
+    """Coalescing of an access: the most elements of one sector in a request of a warp, lanes that may share an element, the widest
+    vector.
 
-    Loops that walk from element to element lie in one sector as far as they reach; loops with strides beyond all that smaller
-    strides reach are in others. Which of them vary inside a warp is open: the best order counts (Telamon, section 4.3).
+    Loops that walk from element to element lie in one sector as far as they reach. Loops with strides beyond the reach of all
+    smaller strides lie in others. The loops that vary inside a warp are open: the best order counts (Telamon, section 4.3).
     """
     size = np.int64(gpu.access[row].element_bytes)
     same, near, reach, widest, step = 1.0, 1.0, 0, 1.0, 0
@@ -114,7 +115,7 @@ def _sharing(gpu: GpuTables, row: Int, facts: Floats) -> tuple[float, float, flo
 
 @jit_internal
 def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
-    """Whether an access surely goes to memory, surely to shared memory, surely to either."""
+    """Returns whether an access surely goes to memory, surely to shared memory, and surely to either."""
     choice = gpu.access[row].choice
     if gpu.access[row].is_store:
         is_kept = choice < 0 or domains[choice] == _KEEP
@@ -135,11 +136,10 @@ def _where(gpu: GpuTables, domains: Mask, row: Int) -> tuple[bool, bool, bool]:
 def _requests(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, phase: Ints, costs: Floats
 ) -> None:
-    """ns of L1, of shared memory and of issue that loads and stores take, by phase; `costs` is [n_tasks, N_TERMS].
+    """Add the ns of loads and stores in L1, in shared memory and in issue, by phase; `costs` is [n_tasks, N_TERMS].
 
-    Notes in `tasks` which of them surely wait for a load.
-
-    Of the accesses of one phase to one array only the dearest counts: what one task has loaded the other may still have.
+    Marks in `tasks` the tasks that surely wait for a load. Among the accesses of a phase to one array only the most expensive
+    counts: data that one task has loaded another may still have.
     """
     n = phase.size
     dearest = np.zeros((n, N_COUNTED))
@@ -197,7 +197,7 @@ def _add_requests(costs: Floats, dearest: Floats, stores: Floats) -> None:
 
 @jit_internal
 def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> None:
-    """Group the tasks (phase[t] is the least task of its group); whether a phase surely begins with a launch."""
+    """Group the tasks (phase[t] is the least task of its group), and mark the phases that surely begin with a launch."""
     merged_tasks(tables, domains, phase)
     for k in range(tables.pair.shape[0]):
         a, b = tables.pair[k].a, tables.pair[k].b
@@ -216,7 +216,7 @@ def _phases(tables: BoundTables, domains: Mask, phase: Ints, is_first: Ints) -> 
 def _memory(
     tables: BoundTables, gpu: GpuTables, read: float, write: float, held: float, ports: float
 ) -> tuple[float, float, float, float]:
-    """ns of reads, of writes, of both, and of what crosses into the multiprocessors. `held` bytes may be inside them already."""
+    """ns of reads, of writes, of both, and of traffic into the multiprocessors. `held` bytes may be inside them already."""
     last = tables.rate.size - 1
     cached = gpu.l2_bytes + held
     reads = max(0.0, read - cached) / tables.rate[last]
@@ -232,8 +232,9 @@ def _memory(
 
 @jit_internal
 def _launches(tables: BoundTables, gpu: GpuTables, domains: Mask, n: int) -> float:
-    """Launches that are surely there, as often as they run: of tasks that surely share none, conversions, and one for what blocks
-    leave to be combined.
+    """The guaranteed number of launches, repetitions included.
+
+    These are the launches of tasks that surely share none, conversions, and one launch that combines partial results of blocks.
     """
     chosen = np.ones(n, np.bool_)
     count = 0.0
@@ -257,7 +258,7 @@ def _compute(gpu: GpuTables, tasks: Floats, phase: Ints, is_first: Ints, costs: 
     for t in range(phase.size):
         p = phase[t]
         factor = tasks[t, ISSUE_FACTOR]
-        finishing = 1.0 if tasks[t, SPLITS] else factor  # another launch may finish what is split
+        finishing = 1.0 if tasks[t, SPLITS] else factor  # another launch may finish these
         costs[p, OPERATIONS] += gpu.task[t].work_ns * factor + gpu.task[t].finish_ns * finishing
         if gpu.issue_rate > 0:
             costs[p, ISSUE] += (
@@ -281,9 +282,9 @@ def lower_bound(
     registers: Floats,
     line: Floats,
 ) -> float:
-    """ns that every completion takes at least; fills `phase` ([n_tasks]) and `terms` (ns each).
+    """Returns a lower bound in ns on every completion; fills `phase` ([n_tasks]) and `terms` (ns each).
 
-    For `registers` and `line` see `task_facts`; with a line it is no bound but a guess.
+    For `registers` and `line` see `task_facts`. With a line the result is an estimate, not a bound.
     """
     n = phase.size
     terms[:] = 0.0

@@ -1,6 +1,6 @@
-"""What is sure of each loop and each task of a GPU's candidate: sizes, blocks, threads, chains, shares of multiprocessors.
+"""Guaranteed facts of each loop and task of a GPU candidate: sizes, blocks, threads, chains, shares of multiprocessors.
 
-Every loop has a row of facts and every task another; what is open is taken at its best for time.
+Every loop has a row of facts, and every task another. Open choices take the value that is best for time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _extremes(universe: Ints, at: Int, domain: Int) -> tuple[int, int]:
 
 @jit_internal
 def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
-    """The facts of every loop."""
+    """Fill in the facts of every loop: tile sizes, and whether it may or must be a loop of blocks, threads or vectors."""
     for k in range(gpu.loop.shape[0]):
         outer = np.int64(domains[gpu.loop[k].outer_kind])
         mid = np.int64(domains[gpu.loop[k].mid_kind])
@@ -72,7 +72,7 @@ def tilings(gpu: GpuTables, domains: Mask, facts: Floats) -> None:
 
 @jit_internal
 def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
-    """Iterations of one thread along a loop, one after the other, at least."""
+    """A lower bound on the sequential iterations of one thread along a loop."""
     extent = gpu.loop[k].extent
     if facts[k, IS_LOOP] == 2:
         threads = facts[k, MID_MOST] if facts[k, IS_THREAD] else 1.0
@@ -86,7 +86,7 @@ def _steps(gpu: GpuTables, k: Int, facts: Floats) -> float:
 
 @jit_internal
 def count_registers(gpu: GpuTables, domains: Mask, facts: Floats, t: Int) -> float:
-    """Registers that the sums of a thread of a task take, as the space counts them: the least that is still open."""
+    """Registers of a thread's accumulators in a task, as the space counts them: the least open value."""
     n = float(gpu.task[t].words)
     for k in range(gpu.loop_start[t], gpu.loop_start[t + 1]):
         lanes = gpu.loop[k].lanes
@@ -110,10 +110,10 @@ def registers_counted(gpu: GpuTables, domains: Mask) -> Floats:
 def task_facts(
     gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats, registers: Floats, line: Floats
 ) -> None:
-    """Blocks, threads, chains and shares of multiprocessors, task by task.
+    """Fill in blocks, threads, chains and shares of multiprocessors, task by task.
 
-    `registers` ([n_tasks]) are those that each thread of a task is known to have, 0 where nothing is known. `line` ([2], zeros for
-    none) is what a thread is taken to have for the registers that its sums are counted with.
+    `registers` ([n_tasks]) are the known registers of each thread of a task, 0 if unknown. `line` ([2], zeros for none) is a linear
+    model: intercept and slope of a thread's registers over its counted accumulators.
     """
     for t in range(tasks.shape[0]):
         most, full, share, is_open, splits = 1.0, 1.0, 1.0, False, 0.0
@@ -161,7 +161,7 @@ def task_facts(
 
 @jit_internal
 def is_copied(staging: Int) -> bool:
-    """Whether an operand surely has a block in shared memory, or several in turn."""
+    """True if an operand is surely staged in shared memory, in one block or in several in turn."""
     return not staging & _DIRECT
 
 
@@ -169,7 +169,7 @@ def is_copied(staging: Int) -> bool:
 def _resident(
     gpu: GpuTables, domains: Mask, facts: Floats, t: int, threads: float, kept: float
 ) -> float:
-    """Blocks that a multiprocessor holds at once, at most. `kept` are registers that every thread needs."""
+    """An upper bound on the resident blocks of a multiprocessor. `kept` are registers that every thread needs."""
     if gpu.threads_per_core == 0:
         return 1e18
     threads = max(threads, WARP)
@@ -193,7 +193,10 @@ def _resident(
 
 @jit_internal
 def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> None:
-    """A copied block is waited for in every iteration of the loops around it."""
+    """Bound the chain of each task from below by its barriers.
+
+    Threads synchronise on a copied block in every iteration of the loops around it.
+    """
     for row in range(gpu.copy.shape[0]):
         if is_copied(np.int64(domains[gpu.copy[row].staging])):
             n = 1.0
@@ -203,5 +206,5 @@ def meetings(gpu: GpuTables, domains: Mask, facts: Floats, tasks: Floats) -> Non
                     tile = facts[k, MID_MOST] * facts[k, INNER_MOST]
                     n *= np.ceil(gpu.loop[k].extent / tile)
             t = gpu.copy[row].task
-            if tasks[t, THREADS_LEAST] > WARP:  # one warp alone may meet for nothing
+            if tasks[t, THREADS_LEAST] > WARP:  # the barrier of a single warp may be free
                 tasks[t, CHAIN] = max(tasks[t, CHAIN], n * gpu.barrier_ns)

@@ -1,4 +1,4 @@
-"""What the bound of a GPU reads beside `BoundTables`: the machine, tilings, and what each task loads and stores."""
+"""GPU tables of the bound, in addition to `BoundTables`: the machine, tilings, and the loads and stores of each task."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _accesses(space: Space, row_of: dict[tuple[int, str], int]) -> dict[str, Any
     along: list[tuple[int, int, int]] = []
 
     def add(k: int, t: int, access: Access | None, store: int, first_flow: int) -> None:
-        """A row; of no access: something is written somewhere, so that reads that follow need no load."""
+        """Add a row. Without an access, it marks a write to an unknown place, so that later reads need no load."""
         array, first = problem.arrays[k], len(along)
         is_known = access is not None and all(a is not None for a in access.axes)
         elements = 0

@@ -1,8 +1,8 @@
-"""Floating-point operations of tasks: how many are surely executed, and how many people count.
+"""Floating-point operation counts of tasks: the guaranteed number, and the usual number.
 
-The sure count survives what a compiler may do without changing the result much: an operation runs
-once for each iteration of the loops that its operands depend on, chains of one operator may be
-regrouped so that invariant operands meet first, and what two tasks have in common is computed once.
+The guaranteed count remains valid under compiler optimisations that hardly change the result. An operation runs once for each
+iteration of the loops on which its operands depend. Chains of one operator may be regrouped so that invariant operands are combined
+first. Values common to two tasks are computed once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTLY = "in some iterations: "
 
 
 def named_flops(task: Task) -> float:
-    """Operations as people count: every node once an iteration, a step of a reduction as one."""
+    """Operations by the usual count: every node once an iteration, a step of a reduction as one."""
     if not task.is_structured:
         return 0.0
     outputs = points(task, [loop.name for loop in task.loops if not loop.is_reduction])
@@ -45,7 +45,7 @@ def named_flops(task: Task) -> float:
 
 
 class SureOperations:
-    """Counts task by task; what an earlier task computes is not counted again."""
+    """Counts operations task by task. Values that an earlier task computes are not counted again."""
 
     def __init__(self, profile: Profile | None = None) -> None:
         self._profile = profile
@@ -53,7 +53,7 @@ class SureOperations:
         self._residues: dict[str, set[int]] = {}
 
     def count(self, task: Task) -> tuple[float, float]:
-        """Surely executed operations of `task` on f32 and on f64 values."""
+        """The guaranteed number of f32 and of f64 operations of `task`."""
         shown = followed(task)
         if not shown.is_structured:
             return BodyOperations(shown, self._seen, self._profile).count()
@@ -77,8 +77,9 @@ class SureOperations:
         return sums[4], sums[8]
 
     def _apart(self, task: Task, counter: _TaskOperations) -> None:
-        """What is computed for one residue is computed for no other one of the same modulus; where residues are of different kinds,
-        only the first kind counts.
+        """Separates the counts of residue classes: values of one residue are computed for no other residue of the same modulus.
+
+        Where residues are of different kinds, only the first kind counts.
         """
         part = task.guard.residues[0]
         kind = counter.text_of(part.affine, part.modulus)
@@ -104,7 +105,7 @@ class _TaskOperations:
         return float(points(self.task) - outputs)
 
     def iterations(self, loops: frozenset[str]) -> int:
-        """How often what depends on these loops alone is surely computed."""
+        """The guaranteed number of computations of a value that depends on these loops alone."""
         if self.is_cut:
             return points(self.task, loops)
         return prod(self.wanted[loop] for loop in loops)
@@ -119,7 +120,7 @@ class _TaskOperations:
         return not is_partly_known
 
     def of(self, e: Expr) -> Iterator[tuple[int, float]]:
-        """(element size, operations) of every node that is new."""
+        """Yields (element size, operations) of every node that is new."""
         nodes, leaves = chain(e)
         loops = self.loops(e)
         new = [x for x in nodes if self.is_new(self.text(x))]
@@ -136,7 +137,7 @@ class _TaskOperations:
                 yield from self.of(leaf)
 
     def loops(self, e: Expr) -> frozenset[str]:
-        """Loops whose index the value depends on."""
+        """The loops on whose index the value depends."""
         match e:
             case LoopIndex():
                 return frozenset([e.loop])
@@ -146,7 +147,7 @@ class _TaskOperations:
                 return frozenset[str]().union(*(self.loops(x) for x in operands(e)))
 
     def text(self, e: Expr) -> str:
-        """Equal for expressions that a compiler could compute once for both."""
+        """Canonical text of an expression: equal where a compiler could compute both once."""
         match e:
             case LoopIndex():
                 return f"<{self.names[e.loop]}>"

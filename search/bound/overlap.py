@@ -1,4 +1,4 @@
-"""Which tasks of a CPU may run at the same time, compiled: what threads share, phases, launches, and meetings of threads."""
+"""Overlap of tasks on a CPU, compiled: shared threads, phases, launches and barriers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
 
 @jit_flat_internal
 def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> float:
-    """Group the tasks (phase[t] is the least task of its group); the share of a phase in step."""
+    """Group the tasks that may overlap (phase[t] is the least task of its group). Returns the share of a phase that is in step."""
     merged_tasks(tables, domains, phase)
     in_step = 1.0
     for k in range(tables.pair.shape[0]):
@@ -75,7 +75,7 @@ def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> f
         if not (parallel[a] | parallel[b]) & MAYBE:
             continue  # one thread runs one after the other
         if tables.after[a, b]:
-            continue  # a value passes through memory between separate loops: threads meet first
+            continue  # a value passes through memory between separate loops: threads synchronise first
         if both & BALANCED:
             in_step = IN_STEP
         else:
@@ -85,7 +85,7 @@ def phases(tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints) -> f
 
 @jit_flat_internal
 def has_phases(phase: Ints) -> bool:
-    """Whether there is more than one; they stand for their least tasks, so one is the first task's."""
+    """True if there is more than one phase. A phase is named by its least task, so the first one is 0."""
     most = 0
     for t in range(phase.size):
         most = max(most, phase[t])
@@ -94,11 +94,10 @@ def has_phases(phase: Ints) -> bool:
 
 @jit_flat_internal
 def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
-    """ends[u, t]: whether task u is surely complete before task t begins; whether any is.
+    """ends[u, t]: true if task u surely completes before task t begins. Returns whether any such pair exists.
 
-    So it is where one needs what the other computes, and the two have no loop in common: threads meet between them, or a launch
-    ends. That a task between them may share loops with either does not matter: one loop nest has one outermost loop, which all its
-    tasks share.
+    That holds where t needs the result of u and the two have no loop in common: threads synchronise between them, or a launch ends.
+    Shared loops with a task between them do not matter: a loop nest has one outermost loop, which all its tasks share.
     """
     n = ends.shape[0]
     for u in range(n):
@@ -117,7 +116,7 @@ def ends_before(tables: BoundTables, domains: Mask, ends: Bools) -> bool:
 
 @jit_flat_internal
 def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -> float:
-    """Number of launches of a team that are surely there: tasks that surely share none, as often as they run, and conversions."""
+    """The guaranteed number of launches of a team: tasks that surely share none, as often as they run, and conversions."""
     count = 0.0
     for k in range(tables.converted.shape[0]):
         if not domains[tables.converted[k].layout] & _AS_IT_IS:
@@ -134,7 +133,7 @@ def launches(tables: BoundTables, domains: Mask, parallel: Ints, chosen: Ints) -
 
 @jit_flat_internal
 def barriers(tables: BoundTables, domains: Mask, parallel: Ints) -> float:
-    """How often partial results of threads surely meet inside a launch, for other threads to read."""
+    """The guaranteed number of barriers inside a launch after which threads read partial results of others."""
     most = 0.0
     for k in range(tables.barrier.shape[0]):
         surely = domains[tables.barrier[k].kind] == _PARALLEL

@@ -1,9 +1,9 @@
-"""Data that a sequence goes through once a call, the same way every time: how long that takes at least.
+"""Streaming bound: minimal time of data that a sequence passes through once a call, in the same order every time.
 
-Loops only ever count upwards, and threads take the same tiles in every call. So between two uses of an element of such an array all
-others pass through the caches, and what is left of them is what a machine showed that read arrays of that size again and again
-(`Target.streams`). Of several ways of reading and writing none is faster than the best mix of those that were measured
-(a roofline with several slopes): rates of a way are those with the largest arrays that are no larger than ours.
+Loops only ever count upwards, and threads take the same tiles in every call. So all other elements pass through the caches between
+two uses of an element of such an array. The remaining cache hits are those that a machine showed when arrays of that size were read
+repeatedly (`Target.streams`). Among several ways of reading and writing, none is faster than the best mix of the measured ones (a
+roofline with several slopes). The rate of a way is that of the largest measured arrays no larger than ours.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .traffic import distinct_elements
 
 Int = int | np.int64
 
-# How a sequence goes through an array: some elements are used more than once by a task; one task uses each element at one moment
-# of the call; several tasks do so.
+# Access pattern of a sequence on an array. ANYHOW: a task uses some elements more than once. ONCE: one task uses each element at
+# one moment of the call. BY_EACH: several tasks do so.
 ANYHOW, ONCE, BY_EACH = 0, 1, 2
-# Columns of what a phase goes through, in bytes: read by one task, by several; the same of what is written; and of it what is
-# written to lines that nothing has read.
+# Columns of the streaming traffic of a phase, in bytes: read by one task, by several; written likewise; and written likewise to
+# lines that nothing has read.
 READ_ONCE, READ_BY_EACH, WRITTEN_ONCE, WRITTEN_BY_EACH, FRESH_ONCE, FRESH_BY_EACH = range(6)
 N_COLUMNS = 6
 READ, WRITTEN = range(2)  # rows of rates, in bytes a ns
@@ -35,7 +35,7 @@ _UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
 
 
 def passes(problem: Problem) -> Ints:
-    """[n_arrays] how each array is gone through."""
+    """[n_arrays] the way in which a sequence passes through each array."""
     found = []
     for array in problem.arrays:
         touching = [t for t in problem.tasks if _touches(t, array.name)]
@@ -45,7 +45,7 @@ def passes(problem: Problem) -> Ints:
 
 
 def is_fresh(problem: Problem, t: int, array: str) -> bool:
-    """Whether task t writes the array before any task of a call reads it, itself included."""
+    """True if task t writes the array before any task of a call reads it, task t included."""
     readers = (access.array for task in problem.tasks[: t + 1] for access, _ in task_reads(task))
     return array not in readers
 
@@ -56,7 +56,7 @@ def _touches(task: Task, array: str) -> bool:
 
 
 def _goes_through(task: Task, array: str) -> bool:
-    """Whether every iteration of the task touches an element of its own."""
+    """True if every iteration of the task accesses a distinct element of the array."""
     reads = {(access, is_late) for access, is_late in task_reads(task) if access.array == array}
     accesses = {access for access, _ in reads} | {w for w in task_writes(task) if w.array == array}
     # What a reduction adds to, and what it is finished with, may be touched in any iteration.
@@ -74,7 +74,7 @@ def _goes_through(task: Task, array: str) -> bool:
 
 
 def stream_tables(target: Target) -> dict[str, Any]:
-    """The tables of `BoundTables` on curves."""
+    """The tables of `BoundTables` for streaming curves."""
     kinds: list[tuple[int, ...]] = []
     points: list[tuple[float, float, float, float]] = []
     for curve, rates in at_best(target):
@@ -91,10 +91,10 @@ def stream_tables(target: Target) -> dict[str, Any]:
 
 
 def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
-    """Each curve of a target with bytes a ns as bounds count them, point by point.
+    """Yields each curve of a target with optimistic rates, in bytes a ns, point by point.
 
-    A curve is measured in a state of the machine that may be a slow one. What of its time is spent on memory counts as if memory
-    delivered the most that it was ever seen to; and what holds for an array holds for a smaller one.
+    A curve may have been measured in a slow state of the machine. Its share of time spent on memory counts as if memory delivered
+    its highest rate ever seen. A rate for an array holds for smaller ones, too.
     """
     boost = _boost(target)
     for curve in target.streams:
@@ -103,7 +103,7 @@ def at_best(target: Target) -> Iterator[tuple[StreamCurve, Floats]]:
 
 
 def _boost(target: Target) -> float:
-    """How many times as fast as at the far end of the curves memory was seen to be."""
+    """Ratio of the best memory rates ever seen to the rates at the far end of the curves; at least 1."""
     most_cores = max((c.cores for c in target.streams), default=0)  # a call may have fewer
     far = {c.kind: c.bytes_per_ns[-1] for c in target.streams if c.cores == most_cores}
     writes = [rate for kind, rate in far.items() if kind in ("write", "write_nt")]
@@ -116,7 +116,7 @@ def _boost(target: Target) -> float:
 
 
 def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
-    """Bytes a ns of the curve where memory is `boost` times as fast."""
+    """Returns the rates of the curve, in bytes a ns, if memory were `boost` times as fast."""
     rates = np.array(curve.bytes_per_ns, np.float64)
     if curve.kind.endswith("_nt"):  # stores around the caches go to memory, whatever the size
         return rates * boost
@@ -134,7 +134,7 @@ def _boosted(curve: StreamCurve, boost: float, last_cache_bytes: int) -> Floats:
 
 @jit_flat
 def least_time(rates: Floats, n: int, read: float, written: float) -> float:
-    """ns until a mix of n ways has read and written so much, at least."""
+    """A lower bound on the ns in which a mix of n ways reads and writes so many bytes."""
     least = np.inf
     for k in range(n):
         x, y = rates[READ, k], rates[WRITTEN, k]
@@ -156,7 +156,7 @@ def least_time(rates: Floats, n: int, read: float, written: float) -> float:
 def _rates(
     kinds: Table, points: Table, cores: Int, read: float, written: float, rates: Floats
 ) -> int:
-    """Fill bytes a ns of each kind, and of reading and of writing alone behind them; the number of kinds, 0 without any."""
+    """Fill in the bytes a ns of each kind, then of reading and of writing alone. Returns the number of kinds, 0 without any."""
     most_x, most_y = 0.0, 0.0
     n = 0
     for k in range(kinds.shape[0]):
@@ -200,10 +200,10 @@ def streaming_ns(
     leaving: float,
     rates: Floats,
 ) -> float:
-    """ns that the bytes in the columns of `through` take at least on so many cores.
+    """A lower bound on the ns for the bytes in the columns of `through`, on so many cores.
 
-    `held` are the bytes that caches and registers hold, `leaving` those of what is written that may leave them later; `rates`
-    ([2, n_kinds + 2]) is room to work in.
+    `held` are the bytes that caches and registers hold. `leaving` are the written bytes that may leave them later. `rates` ([2,
+    n_kinds + 2]) is scratch space.
     """
     # What several tasks go through is used by all of them while it is near, or by each in a pass of its own; then
     # each pass misses all but `held` bytes. Near means that at most half of what the caches hold lies between.

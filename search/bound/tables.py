@@ -1,4 +1,4 @@
-"""What the bound reads: the facts of a space and its target, flattened once into arrays."""
+"""Input tables of the bound: the facts of a space and its target, flattened once into arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APART = -2  # in place of the variable of a flow
 
 
 class BoundTables(NamedTuple):
-    """Positions of variables, bytes and ns. A variable of -1 stands for "there is none"."""
+    """Tables of the bound: positions of variables, bytes and ns. A variable of -1 stands for "there is none"."""
 
     # the machine
     cores: float
@@ -46,8 +46,8 @@ class BoundTables(NamedTuple):
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
     pair: Table  # a b, the tasks; fused; is_dependent: one depends on the other
-    wave: Table  # task; waves, compaction: what is in order, but for values that threads share
-    after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, whatever is between
+    wave: Table  # task; waves, compaction: choice of serial order, except for values that threads share
+    after: Ints  # [n_tasks, n_tasks] 1 where the second depends on the first, directly or not
     # repeats
     runs: Floats  # [n_tasks] how often a call runs each task
     step: (
@@ -240,13 +240,15 @@ def _touches(space: Space) -> dict[str, Any]:
 
 
 def sources_of_reads(space: Space) -> dict[tuple[int, str], list[tuple[int, int]]]:
-    """By task and array: mem_space of each flow, -1 where it comes through memory from another launch, APART where it does so if
-    the two surely have no loop in common; and its producer.
+    """Returns, by task and array, the sources of its reads: one (mem_space variable, producer) for each flow.
+
+    The variable is -1 where the value comes through memory from another launch. It is APART where that holds if the two tasks
+    surely have no loop in common.
     """
     found: dict[tuple[int, str], list[tuple[int, int]]] = {}
     tasks = space.problem.tasks
     for f, var in space.variables.mem_space.items():
-        # Bodies that become one body hand values on without a choice that says so.
+        # Fused bodies pass values on without a choice for it.
         is_open = tasks[f.producer].is_structured and tasks[f.consumer].is_structured
         found.setdefault((f.consumer, f.array), []).append((var if is_open else APART, f.producer))
     for f in space.backbone.far_flows:
@@ -269,7 +271,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
 
 
 def _atomics(space: Space) -> Table:
-    """Updates that threads may make at once, where the machine has been asked what an atomic one takes at least."""
+    """Atomic updates that several threads may make at once, where the machine's minimal cost of one was measured."""
     target, rows = space.target, []
     rates = {
         DType.f32: target.atomic_f32_per_ns,
@@ -285,10 +287,10 @@ def _atomics(space: Space) -> Table:
 
 
 def _scalar_slowdown(target: Target, task: Task, operations: float) -> float:
-    """How much longer the operations of a task take when nothing in it is a vector.
+    """Slowdown factor of a task's operations when none of them is vectorised.
 
-    What finishes a reduction does not count: loops over results in memory are written apart from the
-    task's register tiles, and ask the compiler for vectors themselves. Of floats of two sizes those count that have fewer lanes.
+    Operations that finish a reduction do not count: loops over results in memory are written outside the task's register tiles and
+    request vectors themselves. With floats of two sizes, the size with fewer lanes counts.
     """
     outputs = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     finishing = min(operations, outputs * expression_weight(task.finish))
@@ -302,14 +304,14 @@ def _chains(space: Space, universe: Universes) -> Table:
     for t, task in enumerate(space.problem.tasks):
         for d in space.backbone.dims_of(t) if _chain_steps(task) else ():
             if d.level != OUTER:
-                # Copies in a row may be added up as a tree before they meet the accumulator.
+                # Adjacent register copies may be added up as a tree before they reach the accumulator.
                 most = MAX_PEELED if d.level == MID else 1 << 30
                 rows.append((t, space.variables.size[d], universe.at(d), most))
     return table(rows, "task dim_size at most")
 
 
 def _chain_steps(task: Task) -> int:
-    """Dependent steps of a task that reduces all to one number; others overlap their results."""
+    """The length of the dependence chain in a task that reduces all to one number. Other tasks overlap their results."""
     if not task.is_structured or not task.is_reduction or not task.dtype.is_float:
         return 0
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):

@@ -1,7 +1,7 @@
-"""How much of an array an access surely touches: the static half of the memory bound.
+"""Guaranteed footprint of an access: the static half of the memory bound.
 
-Everything here errs to the low side. A load under a condition is not counted, nor is anything that
-a body touches, since its control flow may depend on what the arrays hold.
+All counts err to the low side. Conditional loads do not count, nor do accesses of a body, since its control flow may depend on
+array contents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...space.targets.target import LINE_BYTES
 
 
 def sure_loads(e: Expr | None) -> Iterator[Load]:
-    """Loads that happen whatever the conditions in `e` turn out to be."""
+    """Unconditional loads of `e`: they are executed for any outcome of its conditions."""
     match e:
         case Load():
             yield e
@@ -36,7 +36,7 @@ def sure_loads(e: Expr | None) -> Iterator[Load]:
 
 
 def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
-    """Bytes of whole cache lines of `array` that the task surely reads; `line` bytes each."""
+    """The guaranteed bytes of whole cache lines of `array` that the task reads; `line` bytes each."""
     if not task.is_structured:
         return 0
     if cuts_of(task):
@@ -50,10 +50,10 @@ def read_bytes(task: Task, array: ArrayInfo, line: int = LINE_BYTES) -> int:
 
 
 def wanted_iterations(task: Task) -> list[dict[str, int]]:
-    """Extents of a task's loops with which they have no more iterations than those in which it surely assigns; [] where nothing is
-    known, several where more than one loop can be meant.
+    """Reduced loop extents: with them a task has at most the iterations in which it surely assigns.
 
-    A residue leaves every modulus-th iteration of a loop that it names with coefficient 1 or -1, whatever the others are at.
+    Returns [] where nothing is known, several where more than one loop may be the reduced one. A residue leaves every modulus-th
+    iteration of a loop that it names with coefficient 1 or -1, whatever the others are at.
     """
     loops, guard = extents(task), task.guard
     if not task.is_guarded:
@@ -67,7 +67,7 @@ def wanted_iterations(task: Task) -> list[dict[str, int]]:
 
 
 def _read_bytes_within(task: Task, array: ArrayInfo) -> int:
-    """Bytes of `array` that a task reads in the iterations within its cuts, which may lie in lines anyhow."""
+    """A lower bound on the bytes of `array` that a task reads within its iteration-domain constraints. Lines are not considered."""
     if task.is_guarded and not branch_cuts(task):
         return 0  # values decide
     loads = sure_loads(taken(task)) if branch_cuts(task) else sure_loads(task.value)
@@ -82,7 +82,7 @@ def _read_bytes_within(task: Task, array: ArrayInfo) -> int:
 
 
 def _elements_within(task: Task, access: Access) -> int:
-    """Number of different elements that an access touches within cuts, at least: of axes that are a loop each."""
+    """A lower bound on the distinct elements of an access within iteration-domain constraints; 0 unless each axis is one loop."""
     names: list[str] = []
     for axis in access.axes:
         match axis:
@@ -113,7 +113,7 @@ def _guarded_read_bytes(task: Task, array: ArrayInfo, accesses: set[Access], lin
 
 
 def written_bytes(task: Task, array: ArrayInfo) -> int:
-    """Bytes of `array` that the task surely writes (elements: a line may be written in part)."""
+    """The guaranteed bytes of `array` that the task writes (elements: a line may be written in part)."""
     if not task.is_structured or task.target.array != array.name:
         return 0
     if cuts_of(task):
@@ -128,7 +128,7 @@ def written_bytes(task: Task, array: ArrayInfo) -> int:
 def line_bytes(
     access: Access, loops: Mapping[str, int], array: ArrayInfo, line: int = LINE_BYTES
 ) -> int:
-    """Bytes of the distinct cache lines that an access touches, at least; any alignment."""
+    """A lower bound on the bytes of distinct cache lines that an access touches, for any alignment."""
     size = array.dtype.size_bytes
     elements = distinct_elements(access, loops)
     strides = flat_strides(access, array)
@@ -138,7 +138,7 @@ def line_bytes(
 
 
 def distinct_elements(access: Access, loops: Mapping[str, int]) -> int:
-    """Number of different elements that an access touches, at least."""
+    """A lower bound on the number of distinct elements that an access touches."""
     groups: list[tuple[set[str], int]] = []  # of axes that share loops: these loops, elements
     for axis in access.axes:
         if axis is None:

@@ -1,4 +1,4 @@
-"""Operations of expressions: of one node, of all, and of chains of one operator."""
+"""Operation counts of expressions: of one node, of all, and of chains of one operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FREE = {("mul", 1), ("mul", -1), ("div", 1), ("add", 0), ("sub", 0)}
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions of a node; the indices of a load are no arithmetic on values."""
+    """The direct sub-expressions of a node. Indices of a load are excluded, since they are no arithmetic on values."""
     match e:
         case Unary() | Cast() | Bitcast():
             return (e.x,)
@@ -26,7 +26,9 @@ def operands(e: Expr) -> tuple[Expr, ...]:
 
 
 def told(e: Expr, parts: Sequence[str]) -> str:
-    """A node in words, of its parts in words: equal for those that a compiler could compute once for both. Of long ones a hash."""
+    """Canonical text of a node, from the texts of its operands: equal where a compiler could compute both once. Long texts are
+    hashed.
+    """
     name = getattr(e, "op", type(e).__name__)
     parts = sorted(parts) if isinstance(e, Binary) and is_reduction(e.op) else parts
     text = f"({name} {e.dtype.name} {' '.join(parts)})"
@@ -34,7 +36,7 @@ def told(e: Expr, parts: Sequence[str]) -> str:
 
 
 def weight(e: Expr) -> float:
-    """Operations of one node, its operands not included."""
+    """The operations of one node, its operands not included."""
     match e:
         case Binary() if e.dtype.is_float:
             constant = e.b.value if isinstance(e.b, Const) else None
@@ -48,12 +50,12 @@ def weight(e: Expr) -> float:
 
 
 def expression_weight(e: Expr | None) -> float:
-    """Operations of a whole expression, every node once."""
+    """The operations of a whole expression, every node once."""
     return 0.0 if e is None else weight(e) + sum(expression_weight(x) for x in operands(e))
 
 
 def chain(e: Expr) -> tuple[list[Expr], list[Expr]]:
-    """The nodes of the chain of one operator that ends in `e`, and what the chain combines."""
+    """Returns the nodes of the chain of one operator that ends in `e`, and the operands that the chain combines."""
     if not isinstance(e, Binary) or e.op not in _CHAINS or not e.dtype.is_float:
         return [e], list(operands(e))
     nodes: list[Expr] = [e]

@@ -1,7 +1,7 @@
-"""Neighbours of a good implementation: one or two of its decisions changed, the others kept as far as the constraints allow.
+"""Neighbourhood search: changes one or two decisions of a good implementation, and retains the others as far as possible.
 
-What MIP solvers do around an incumbent (relaxation-induced neighbourhoods, local branching) in its simplest form. The tree finds
-regions; this walks inside them, and it needs no bound to do so.
+The constraints decide how far that is. This is the simplest form of what MIP solvers do around an incumbent (relaxation-induced
+neighbourhoods, local branching). The tree finds regions; this searches inside them, and needs no bound to do so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Neighbourhood:
         self._values = max((len(c.values) for c in space.choices), default=1)
 
     def __call__(self, centre: Candidate, rng: np.random.Generator) -> Candidate | DeadEnd | None:
-        """A complete candidate near `centre`; None where the space has nothing to change."""
+        """Returns a complete candidate near `centre`, or a dead end; None if the space has nothing to change."""
         if not self._open or not isinstance(self._root, Candidate):
             return None
         n_changes = 2 if len(self._open) > 1 and rng.random() < SHARE_OF_PAIRS else 1
@@ -50,12 +50,12 @@ class Neighbourhood:
 
     @staticmethod
     def _near(value: int, others: list[int], rng: np.random.Generator) -> int:
-        """One of the other values, near ones more often: sizes are in order."""
+        """Returns one of the other values, near ones more often: sizes are in order."""
         weights = np.array([1.0 / abs(v - value) for v in others])
         return int(others[int(rng.choice(len(others), p=weights / weights.sum()))])
 
     def preference(self, centre: Candidate) -> npt.NDArray[np.uint8]:
-        """[n_choices, n_values] the centre's value first, then the others by distance."""
+        """[n_choices, n_values]: preferred values of each choice, the centre's first, then the others by distance."""
         values = np.arange(self._values)
         held = np.log2(centre.domains.astype(np.float64)).astype(np.int64)
         distance = np.abs(values[None, :] - held[:, None])

@@ -1,4 +1,4 @@
-"""Registers of a GPU's threads: what compilers reported, beside what the space counts, and what to expect of the next kernel."""
+"""Register model of a GPU's threads: relates compilers' reports to the counts of the space, and predicts the next kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...space.values import REGISTER_ROOMS
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel that was compiled; everything but `counted` is the compiler's word, per thread."""
+    """A compiled kernel. All fields but `counted` are the compiler's report, per thread."""
 
     counted: int  # registers of its sums, as the space counts them; 0: it sums nothing up
     registers: int
@@ -21,14 +21,15 @@ class Compiled:
 
     @property
     def needed(self) -> int:
-        """Registers with which nothing would have been spilled, if each spilled value is stored once."""
+        """The registers without any spill, if each spilled value is stored once."""
         return self.registers + -(-self.spill_bytes // REGISTER_BYTES)
 
 
 class RegisterModel:
-    """What registers counted come to, learned from the kernels of a run. Equal reports in any order give equal answers.
+    """Regression of registers needed on registers counted, learned from the kernels of a run.
 
-    Kernels without sums say nothing: the space does not count their registers. Without reports a count is taken at its word.
+    Equal reports in any order give equal predictions. Kernels without sums are ignored: the space does not count their registers.
+    Without reports a prediction equals the count.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class RegisterModel:
         self.n_reports = 0
 
     def note(self, kernels: Iterable[Compiled]) -> None:
-        """Learn from kernels."""
+        """Learns from compiled kernels."""
         for k in kernels:
             if k.counted <= 0:
                 continue
@@ -51,23 +52,25 @@ class RegisterModel:
 
     @property
     def room(self) -> int:
-        """How many times the registers that there are may be counted, so that nothing is cut that the compiler may fit by what was
-        seen: 1 / `least_ratio`, doubled up from 1, because each step begins another tree.
+        """The factor by which the available registers may be counted, so that no kernel is cut that the compiler may fit.
+
+        The reports give 1 / `least_ratio`, doubled up from 1, because each step begins another tree.
         """
         wanted = 1 / self.least_ratio
         return next((room for room in REGISTER_ROOMS if room >= wanted), REGISTER_ROOMS[-1])
 
     @property
     def line(self) -> tuple[float, float]:
-        """(base, slope) of registers needed over registers counted: Theil's line through the medians of equal counts, which a
-        share of wild reports does not move. (0, 1) without reports.
+        """(base, slope) of registers needed over registers counted; (0, 1) without reports.
+
+        Theil's line through the medians of equal counts, which a share of wild reports does not move.
         """
         if self._line is None:
             self._line = self._fit()
         return self._line
 
     def expected(self, counted: int) -> float:
-        """Registers that a thread will need, by what was seen; at least one."""
+        """The expected number of registers of a thread, from the reports; at least one."""
         base, slope = self.line
         return max(1.0, base + slope * counted)
 

@@ -1,8 +1,8 @@
-"""A surrogate: what a candidate may take, guessed from what measured ones took. It chooses what is built next and prunes nothing.
+"""Surrogate model: predicts times of candidates from measured ones. It chooses the next builds and prunes nothing.
 
-A bound says which resources are surely busy, not how well code uses them: most candidates below the cut are several times slower
-than the best, and compiling them is what a search of small kernels spends its time on. What decisions cost alone and in pairs,
-learned from a few hundred measurements, tells many of them apart: how many is in experiments/results/surrogate.md.
+A bound counts surely busy resources, not how well code uses them. Most candidates below the cut are several times slower than the
+best, and a search of small kernels spends its time on compiling them. The costs of single decisions and of pairs tell many of them
+apart. They are learned from a few hundred measurements: results are in experiments/results/surrogate.md.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ class Surrogate:
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough is known for anything to be expected."""
+        """True if there are enough measurements for a prediction."""
         if self._new:
             self._fit()
         return self._pull is not None
 
     def learn(self, candidate: Candidate, time_ns: float | None) -> None:
-        """Take in the time of a complete candidate, None where it failed."""
+        """Adds the time of a complete candidate; None if it failed."""
         self._take(candidate.domains[self._choices], time_ns)
 
     def recall(
         self, root: Candidate, decisions: Sequence[tuple[str, str]], time_ns: float | None
     ) -> None:
-        """Take in what an earlier session measured, by names; what this space does not know is passed over."""
+        """Adds a measurement of an earlier session, by names. It is ignored if this space lacks one of them."""
         decided = root.domains[self._choices]
         for name, value in decisions:
             place = self._place.get(name)
@@ -87,7 +87,7 @@ class Surrogate:
             self._new = [self._new[k] for k in kept]
 
     def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
-        """[n] logarithms of the times that candidates are expected to take, up to a constant; None while too little is known."""
+        """Returns [n] expected logarithms of the candidates' times, up to a constant; None with too few measurements."""
         if not self.is_ready:
             return None
         assert self._pull is not None
@@ -121,9 +121,9 @@ class Surrogate:
             self._pull = np.linalg.solve(system, logs - self._mean)
 
     def _shared(self, candidates: Sequence[Candidate]) -> Floats:
-        """[n candidates, n] weight of the decisions that each shares with each measured one.
+        """Returns [n candidates, n]: the weight of the decisions that each shares with each measured one.
 
-        Candidates that are asked about one after another are siblings, or parents and children: mostly the same.
+        Consecutive candidates are siblings, or parents and children, and so mostly the same.
         """
         domains = np.stack([c.domains[self._choices] for c in candidates])
         shared = np.empty((len(domains), len(self._times)))
@@ -144,8 +144,10 @@ def _share(
     last_shared: Floats,
     shared: Floats,
 ) -> None:
-    """Fill shared[k, j] with the weight of the decisions that candidate k shares with measured one j: each choice's, shared out
-    among the values that are left. What the candidate before shares, `last_shared`, is kept up to date.
+    """Fills shared[k, j] with the weight of the decisions that candidate k shares with measured one j.
+
+    The weight of each choice is shared out among the values that are left. `last_shared`, the shares of the candidate before, is
+    kept up to date.
     """
     n_choices, n_measured = decided.shape
     for k in range(domains.shape[0]):
@@ -166,7 +168,7 @@ def _share(
 
 
 def _kept(times: Floats) -> npt.NDArray[np.int64]:
-    """Places of those that are kept, increasing: the fastest half and of the others the latest."""
+    """Returns the positions of the measurements to keep, increasing: the fastest half, and the latest of the others."""
     fastest = np.argsort(times, kind="stable")[: KEPT // 2]
     latest = np.setdiff1d(np.arange(len(times)), fastest)[-(KEPT // 2) :]
     return np.union1d(fastest, latest)
@@ -177,7 +179,10 @@ _turn = Lock()  # of what is the whole process's
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """NumPy's BLAS has one thread: others go on spinning after their work, on cores where compilers are about to begin."""
+    """Limits NumPy's BLAS to one thread.
+
+    Further threads spin after their work, on cores where compilers are about to begin.
+    """
     with _turn, _blas().limit(limits=1, user_api="blas"):
         yield
 

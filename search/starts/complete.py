@@ -1,7 +1,7 @@
-"""First incumbents: the default implementation of each task by itself, and those of sketches of fused ones.
+"""First incumbents: the default implementation of each task by itself, and completions of sketches of fused ones.
 
-A candidate is made by guided completion, so whatever it cannot have is left to propagation: a
-`Sketch` says what is wanted, a `preference` names the wanted values of every choice.
+A candidate is made by guided completion: propagation decides all values that it cannot have. A `Sketch` describes the
+implementation, a `preference` lists the preferred values of every choice.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ CPSAT_SECONDS = 2.0
 
 
 def default_preference(space: Space) -> Preference:
-    """The values of the baseline."""
+    """Preferred values of the baseline."""
     return preference(space, default_sketch(space))
 
 
 def greedy_preference(space: Space) -> Preference:
-    """As much in one loop as is legal."""
+    """Preferred values of the greedy sketch: maximal fusion, as far as it is legal."""
     return preference(space, greedy_sketch(space))
 
 
 def first_candidates(
     space: Space, *, limit: int = 24, cpsat_seconds: float = CPSAT_SECONDS
 ) -> list[tuple[str, Candidate]]:
-    """Complete candidates with the words of their sketches, ("default", ...) first; [] for an empty space."""
+    """Complete candidates with the text of their sketches, ("default", ...) first; [] for an empty space."""
     found = sketched_candidates(space, limit=limit)
     solved = solved_candidates(space, found, limit=limit, seconds=cpsat_seconds)
     default = default_sketch(space)
@@ -68,7 +68,10 @@ def first_candidates(
 
 
 def sketched_candidates(space: Space, *, limit: int = 24) -> list[tuple[Sketch, Candidate]]:
-    """Those of the sketches, the default's first: milliseconds each, so that compilers may begin. Of equal ones the first."""
+    """Candidates of the sketches, the default's first; among equal ones the first.
+
+    Each takes milliseconds, so that compilers may start early.
+    """
     root = space.root()
     if not isinstance(root, Candidate):
         return []
@@ -91,7 +94,10 @@ def solved_candidates(
     limit: int = 24,
     seconds: float = CPSAT_SECONDS,
 ) -> Iterator[Candidate]:
-    """What CP-SAT completes where sketches gave few, in a small space. Only here OR-tools are loaded, which takes a second."""
+    """Yields the completion found by CP-SAT, in a small space where sketches gave fewer than `limit` candidates.
+
+    OR-tools are imported only here, which takes a second.
+    """
     root = space.root()
     is_small = len(space.backbone.order_names) <= MAX_CPSAT_OBJECTS
     if not isinstance(root, Candidate) or len(found) >= limit or not is_small:
@@ -102,7 +108,7 @@ def solved_candidates(
 
 
 def complete_sketch(root: Candidate, sketch: Sketch) -> Candidate | None:
-    """The completion of `root` that comes closest to a sketch, or None where the search gives up."""
+    """The completion of `root` that is closest to a sketch, or None where the search gives up."""
     space = root.space
     wanted = _Wanted(space, sketch)
     made = root.complete(wanted.table, wanted.first_choices(), MAX_BACKTRACKS)
@@ -110,7 +116,7 @@ def complete_sketch(root: Candidate, sketch: Sketch) -> Candidate | None:
 
 
 def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate | None:
-    """The completion with the most wanted values that CP-SAT finds in the time given."""
+    """The completion with the most preferred values that CP-SAT finds in the given time."""
     space = root.space
     wanted = preference(space, sketch)
     weights = {}
@@ -118,7 +124,7 @@ def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate
         for value in root.values(var):
             ranks = np.flatnonzero(wanted[var] == value)
             weights[var, value] = float(ranks[0] if len(ranks) else wanted.shape[1])
-    from ...space.engine.cpsat import complete  # OR-tools are slow to load: only who asks for them
+    from ...space.engine.cpsat import complete  # imported here, since OR-tools are slow to load
 
     domains = complete(space.model, root.domains, weights, seconds)
     made = space.candidate(domains) if domains is not None else None
@@ -129,7 +135,7 @@ def complete_cpsat(root: Candidate, sketch: Sketch, seconds: float) -> Candidate
 
 
 def preference(space: Space, sketch: Sketch) -> Preference:
-    """[n_choices, 8] values in the order in which they are wanted, filled up with NO_VALUE."""
+    """[n_choices, 8] values by preference, padded with NO_VALUE."""
     return _Wanted(space, sketch).table
 
 
@@ -164,7 +170,7 @@ class _Wanted:
         self.table[var, : len(values)] = values
 
     def first_choices(self) -> npt.NDArray[np.int32]:
-        """Launches, then what may merge, outermost loops first: any other order could forbid it."""
+        """The order of decisions: launches, then loop fusions, outermost first. Any other order could forbid fusions."""
         b, model = self.space.backbone, self.space.model
         outer = []
         for m in b.merges:
@@ -185,7 +191,7 @@ class _Wanted:
             self.want(var, first, second)
 
     def orders(self) -> None:
-        """Loops of a task by their rank, outer dims around mid dims; tasks in program order."""
+        """Sets the preferred loop order: loops of a task by their rank, outer dims around mid dims; tasks in program order."""
         b = self.space.backbone
         apart: tuple[int, ...] = (ch.BEFORE, ch.OUTSIDE, ch.INSIDE, ch.AFTER)
         together = (ch.MERGED, *apart)
@@ -212,8 +218,9 @@ class _Wanted:
                 self.want(var, *around)
 
     def are_together(self, m: Merge) -> bool:
-        """Whether sums of which one waits for another share a loop: all loops of results are around it then, which blocks of an
-        operand and panels are not for, and no threads share it.
+        """True if dependent reductions share a loop.
+
+        All result loops are then around it. That excludes blocks of an operand and panels, and no threads divide it.
         """
         tasks, is_along = self.space.problem.tasks, self.threads.axis is Axis.CONTIGUOUS
         is_in_rows = not (is_along or self.tile.blocks or self.tile.block > 1)
@@ -221,14 +228,14 @@ class _Wanted:
         return self.fusion.sums and is_in_rows and has_rows
 
     def may_merge(self, t: int, u: int) -> bool:
-        """Whether two tasks are to have loops in common."""
+        """True if the sketch lets two tasks share loops."""
         in_one_pass = not self.fusion.in_sweeps or self.sweeps[t] == self.sweeps[u]
         return self.fusion.loops and in_one_pass
 
     def rank(self, d: Dim) -> tuple[int, int]:
         """Position in the nest: smaller is further out."""
         loop = self.roles.rank[d.task, d.loop.name]
-        if self.is_in_blocks:  # results are around what is summed
+        if self.is_in_blocks:  # result loops are around reduction loops
             return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
         # A panel keeps its outer dim outside and walks its mid dim innermost.
         is_panel = self.tile.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
@@ -283,7 +290,7 @@ class _Wanted:
         self.size(d, n // self.inner_size(d))
 
     def tile_size(self, d: Dim) -> int:
-        """Iterations of a loop in a mid tile."""
+        """The number of iterations of a loop in a mid tile."""
         assert self.tile.blocks is not None
         rows, columns, depth = self.tile.blocks
         if self.roles.vector.get(d.task) == d.loop.name:
@@ -293,7 +300,7 @@ class _Wanted:
         return depth if d.loop.is_reduction else 1
 
     def mid_of_block(self, d: Dim, var: int) -> None:
-        """Threads of a block along two loops of each task; what a product sums up is staged by blocks."""
+        """Prefers threads of a block along two loops of each task. The reduction loop of a product is staged by blocks."""
         n, kind = 1, ch.THREAD
         if self.roles.vector.get(d.task) == d.loop.name:
             n = self.block.contiguous
@@ -307,7 +314,7 @@ class _Wanted:
         self.size(d, n)
 
     def thread_levels(self) -> None:
-        """Neighbouring threads are along the contiguous loop, else along the last one."""
+        """Prefers neighbouring threads along the contiguous loop, else along the last one."""
         for (d, _), var in self.v.thread_level.items():
             order = (ch.FASTER, ch.SLOWER)
             if self.roles.vector.get(d.task) != d.loop.name:
@@ -328,7 +335,7 @@ class _Wanted:
         self.size(d, n)
 
     def is_in_lanes(self, d: Dim) -> bool:
-        """Whether the sketch wants iterations of a body to run several at once."""
+        """True if the sketch vectorises a body's iterations (SPMD)."""
         task = self.space.problem.tasks[d.task]
         is_last = task.body is not None and d.loop == task.loops[-1]
         shares = any(t == d.task for t, _ in self.v.scatter)
@@ -358,7 +365,7 @@ class _Wanted:
         self.want(self.v.size[part], *reversed(fitting[-8:]))
 
     def values(self) -> None:
-        """Where values are, and how they are stored."""
+        """Sets the preferred storage of values: memory spaces, kinds of stores and loads, guards, prefetch."""
         sketch, launch = self.sketch, self.fusion.launch
         is_streamed = sketch.stores == ch.STREAM
         on_chip = (ch.REGISTER, ch.SHARED, ch.GLOBAL)
@@ -437,14 +444,14 @@ class _Wanted:
             self.want(var, *first, ch.SEQUENTIAL)
 
     def blocks_pay(self, t: int) -> bool:
-        """Whether asking for the blocks that a task's list names is likely to save time."""
+        """True if prefetching the blocks of a task's index list is likely to save time."""
         task = self.space.problem.tasks[t]
         assert task.body is not None
         found = blocks_in(self.space.problem, task, task.body)
         return found is not None and found.pay
 
     def copies(self, o: Operand) -> tuple[int, ...]:
-        """Where an operand is wanted to be read from."""
+        """Returns the preferred sources of an operand: packed copies or direct access."""
         packing = self.packing
         if packing is None or not self.pays(o, packing.every):
             return (ch.DIRECT, ch.COPY)
@@ -452,28 +459,29 @@ class _Wanted:
         return _first_of(packing.stages if is_ahead else ch.COPY, ch.COPY, ch.DIRECT)
 
     def tile_site(self, t: int, name: str) -> TileSite:
-        """What a loop over the cells of leaves reads around them."""
+        """Returns the tile site `name`: a field of which a loop over the cells of leaves reads neighbours."""
         body = self.space.problem.tasks[t].body
         assert body is not None
         return next(x for x in body.trees.tiles if x.name == name)
 
     def is_read_once(self, t: int, array: str) -> bool:
-        """Whether a task reads each element of an array once: every loop takes part in the access."""
+        """True if a task reads each element of an array once: every loop occurs in the access."""
         task = self.space.problem.tasks[t]
         reads = [a for a, _ in task_reads(task) if a.array == array]
         loops = {loop.name for loop in task.loops}
         return len(reads) == 1 and index_loops(reads[0]) >= loops
 
     def pays(self, o: Operand, every: bool) -> bool:
-        """Pack what the vector loop walks: the other operand is read a scalar at a time.
+        """True if packing the operand is expected to pay: the vector loop walks it, while the other operand is read a scalar at a
+        time.
 
-        A vector, or what is around an element, is in a cache as it is: whether a copy is better is for the search to find out.
+        A vector, or a neighbourhood of an element, is in a cache as it is. The search finds out whether a copy is better.
         """
         return is_panel(o) and (every or self.roles.vector.get(o.task) in o.loops)
 
 
 def _first_of(wanted: int, *values: int) -> tuple[int, ...]:
-    """The value that is wanted, then the others."""
+    """Returns the preferred value, then the others."""
     return tuple(dict.fromkeys((wanted, *values)))
 
 

@@ -1,5 +1,6 @@
-"""Which tasks of a sequence are worth a team of threads, and how threads make updates that they share: as it is decided for kernels
-that are called by themselves (kernels/tasks/work.py).
+"""Profitability of thread teams: tasks that are worth one, and the strategy for shared updates.
+
+The rules are those for kernels called standalone (kernels/tasks/work.py).
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from ...space.candidate import Space
 
 @dataclass(frozen=True)
 class Paying:
-    """`tasks` are worth a team; `scatters` are the values of the choice, by task and array."""
+    """Profitable parallelism: `tasks` are worth a team; `scatters` are the values of the choice, by task and array."""
 
     tasks: frozenset[int]
     scatters: dict[tuple[int, str], int]
 
 
 def what_pays(space: Space, *, are_merged: bool) -> Paying:
-    """Tasks that have loops in common wherever they may (`are_merged`) are judged together: a loop is shared out or not."""
+    """Returns the tasks that are worth a team, and the strategies for shared updates.
+
+    With `are_merged`, tasks that may share loops are judged together, since a loop is either parallel or not.
+    """
     tasks, groups = space.problem.tasks, list(range(len(space.problem.tasks)))
     for m in space.backbone.merges if are_merged else ():
         low, high = sorted((groups[m.a], groups[m.b]))
@@ -39,7 +43,7 @@ def what_pays(space: Space, *, are_merged: bool) -> Paying:
 
 
 def _way(space: Space, t: int, array: str, time_ns: float) -> int:
-    """How updates of an array are made; by one thread where that is sooner done."""
+    """Returns the strategy for updates of an array; serial where one thread finishes sooner."""
     task, info = space.problem.tasks[t], space.problem.array(array)
     assert task.body is not None
     body, values = task.body.statements, space.model.initial[space.variables.scatter[t, array]]
@@ -52,6 +56,6 @@ def _way(space: Space, t: int, array: str, time_ns: float) -> int:
 
 
 def _iterations(task: Task, space: Space) -> float:
-    """Of the outermost loop."""
+    """The number of iterations of the outermost loop."""
     known = None if space.profile is None else space.profile.about(task)
     return known.entered[0] if known is not None else float(task.loops[0].extent)

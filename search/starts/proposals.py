@@ -1,4 +1,4 @@
-"""The sketches that are worth a measurement, on a CPU and on a GPU: which come first decides what a short search finds."""
+"""Sketches that are worth a measurement, on a CPU and on a GPU. Their order decides the result of a short search."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ BLOCK_THREADS = 256  # of a GPU, where nothing is known better
 
 
 def default_sketch(space: Space) -> Sketch:
-    """Every task by itself, as a plain compiler would make it: the baseline."""
+    """Baseline sketch: every task by itself, as a plain compiler would make it."""
     fusion = Fusion(launch=False, loops=False)
     return Sketch(fusion=fusion, threads=PROPOSALS[space.target.kind].threads)
 
 
 def greedy_sketch(space: Space) -> Sketch:
-    """As much in one loop as is legal."""
+    """Sketch with maximal fusion, as far as it is legal."""
     return PROPOSALS[space.target.kind].greedy(space)
 
 
@@ -99,8 +99,9 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """All ways of updates that threads share. Of those that sort by blocks the middle sizes come first: small blocks take a longer
-    sort, large ones leave the first cache.
+    """Yields all strategies for shared updates. Block sizes of sorting strategies start from the middle.
+
+    Small blocks take a longer sort, large ones leave the first cache.
     """
     v = space.variables
     if not v.scatter:
@@ -119,8 +120,9 @@ def _scatters(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Threads as kernels have them that are called by themselves, in launches of their own and together; where that is what the
-    greedy sketch has for all tasks, others come later.
+    """Yields sketches with the thread counts of standalone kernels, in separate launches and fused.
+
+    None is yielded where the greedy sketch has the same threads already and there are no shared updates.
     """
     assert isinstance(greedy.threads, Along)
     with_loops = {t for t, task in enumerate(space.problem.tasks) if task.loops}
@@ -133,14 +135,14 @@ def _where_threads_pay(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _has_uneven(space: Space) -> bool:
-    """Whether there are sweeps, or loops of bodies with uneven iterations that can be shared out in several ways."""
+    """True if there are sweeps, or body loops with uneven iterations whose work partition is a choice."""
     return bool(space.variables.waves) or any(
         not space.problem.tasks[d.task].is_structured for d in space.variables.schedule
     )
 
 
 def _leaves_lanes(space: Space) -> bool:
-    """Whether bodies could run in lanes that have no loop along memory: what lanes compute may be worth what they gather."""
+    """True if a body without a contiguous loop could be vectorised: the vector arithmetic may outweigh the gathers."""
     v, backbone = space.variables, space.backbone
     shared = {t for t, _ in v.scatter}
     vector = find_roles(space, merge=True).vector
@@ -154,8 +156,9 @@ def _leaves_lanes(space: Space) -> bool:
 
 
 def _stores_around_pay(space: Space) -> bool:
-    """Whether memory takes what the cores' own caches do not hold faster than the last cache, which reads lines before they are
-    written over and writes them back later.
+    """True if streaming stores pay: arrays exceed the private caches, and memory takes stores faster than the last cache.
+
+    The last cache reads lines before they are overwritten and writes them back later.
     """
     target = space.target
     if not target.own_cache_bytes:
@@ -168,14 +171,15 @@ def _stores_around_pay(space: Space) -> bool:
 
 
 def _sweep_rows(target: Target) -> int:
-    """Rows of which registers hold both a sum and a factor, besides three vectors: one of a row, one that all rows are multiplied
-    by and one that they are added to.
+    """The number of rows whose sums and factors fit into registers, besides three vectors.
+
+    These are a vector of a row, one that all rows are multiplied by and one that they are added to.
     """
     return next((rows for rows in (8, 6, 4) if 2 * rows + 3 <= target.vector_registers), 2)
 
 
 def _in_sweeps(target: Target, greedy: Sketch) -> Iterator[Sketch]:
-    """Rows of whole tasks at a time, one task after another where one needs all of another's sums."""
+    """Yields sketches with rows of whole tasks at a time, in sequence where a task needs all of another's sums."""
     fusion = replace(greedy.fusion, in_sweeps=True)
     for tile in (Tile(_sweep_rows(target), 1), Tile(4, 2), Tile(2, 2)):
         yield replace(greedy, fusion=fusion, tile=tile, stores=ch.CACHED)
@@ -197,10 +201,10 @@ def _along_columns(sketch: Sketch) -> Sketch:
 
 
 def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
-    """Each thread takes panels of its own from the first task to the last.
+    """Yields sketches in which each thread takes panels of its own from the first task to the last.
 
-    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not drive one another out of its cache. Where
-    one task waits for the result of another, it is late: memory is busy with the next panel meanwhile.
+    A thread's copy of a panel is contiguous, so rows that lie a power of two apart do not evict one another from its cache. Where
+    one task depends on the result of another, it is retimed: memory loads the next panel meanwhile.
     """
     own = replace(_along_columns(greedy), reuse=CopyInputs())
     late = replace(own, shift=ch.LATE)
@@ -215,8 +219,9 @@ def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
-    """A panel that every row passes through stays in cache until the next task reads it: the wider, the longer the runs of
-    contiguous memory; the narrower, the more rows fit.
+    """Yields sketches with a panel that stays in cache between tasks, while every row passes through it.
+
+    Wider panels have longer runs of contiguous memory, narrower ones room for more rows.
     """
     wide = replace(greedy, tile=replace(greedy.tile, panel=512))
     yield _along_columns(wide)
@@ -226,7 +231,7 @@ def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Products in tiles that fit the caches."""
+    """Yields sketches of products in tiles that fit the caches."""
     apart = not is_in_results(space)
     if apart:  # the loop that most tasks share is one that the product sums over
         greedy = replace(greedy, fusion=Fusion(loops=False, sums_inside=True))
@@ -243,7 +248,7 @@ def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     yield replace(every, tile=replace(every.tile, blocks=best.deep))
     yield once
     if space.variables.prefetch_accumulators:
-        # With each block of what is summed all sums pass by.
+        # All sums are loaded and stored with each block of the reduction.
         tile = replace(once.tile, blocks=best.by_depth_deep)
         yield replace(once, tile=tile, packing=replace(deep, prefetched=True))
     # Meeting before and behind each block costs small products more than packing panels twice.
@@ -275,7 +280,7 @@ def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
 
 
 def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Products of which a triangle is wanted, without packed blocks; other tasks have rows of their own."""
+    """Yields sketches of products with a triangular result, without packed blocks. Other tasks have rows of their own."""
     if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
         apart = Fusion(loops=False, sums_inside=True)
         for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):
@@ -284,7 +289,10 @@ def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
-    """Products of rows by rows: vectors run along both, and a tile of results takes its sums out of their lanes at the end."""
+    """Yields sketches of products of rows by rows: both are read in vectors along the reduction.
+
+    The sums of a tile of results are reduced across their lanes at the end.
+    """
     roles, tasks = find_roles(space, merge=True), space.problem.tasks
     along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
     if any(loop.is_reduction for loop in along):
@@ -302,7 +310,7 @@ def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:
 
 
 def has_gaps(space: Space, o: Operand) -> bool:
-    """Whether no elements of an operand are neighbours: a CPU packs these ahead, since its prefetchers do not follow them."""
+    """True if the operand has no unit-stride access. Hardware prefetchers do not follow it, so CPUs pack it in advance."""
     strides = flat_strides(o.access, space.problem.array(o.access.array))
     return not o.is_window and all(abs(strides[name]) > 1 for name in o.loops)
 
@@ -343,7 +351,7 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 
 @dataclass(frozen=True, slots=True)
 class _Proposals:
-    """What is proposed for a kind of target: the threads of the baseline, the greedy sketch, and all that are made from it."""
+    """Sketches for a kind of target: the threads of the baseline, the greedy sketch, and all variants of it."""
 
     threads: Along | Block
     greedy: Callable[[Space], Sketch]

@@ -1,6 +1,6 @@
-"""What each loop is good for: threads, vectors, rows of a register tile, and its place in the nest.
+"""Roles of loops: threads, vectors, rows of a register tile, and the position in the nest.
 
-Loops that may become one loop are judged together, so that the tasks of one loop agree.
+Loops that may be fused are judged together, so that tasks in one loop agree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Score = Callable[[TaskLoop], tuple[float, ...] | None]
 
 @dataclass(frozen=True)
 class Roles:
-    """Loop names by task; a task may lack each. `rank` is the place in the nest from outside."""
+    """Roles of loops: loop names by task; a task may lack each. `rank` is the position in the nest from outside."""
 
     parallel: dict[int, str]
     vector: dict[int, str]
@@ -37,21 +37,21 @@ def find_roles(
     sums_inside: bool = False,
     packed: bool = False,
 ) -> Roles:
-    """Roles of all loops; with `merge`, loops that may merge count as one.
+    """Roles of all loops; with `merge`, loops that may be fused count as one.
 
-    `columns`: whether the loop of vectors is preferred for threads, too. With `merge` or `sums_inside`, the loops that products sum
-    over are innermost. Where blocks of operands are `packed`, it does not matter how these lie in memory.
+    `columns`: true if threads prefer the vector loop, too. With `merge` or `sums_inside`, the reduction loops of products are
+    innermost. Where blocks of operands are `packed`, their layout in memory does not matter.
     """
     return _RoleFinder(space, merge, columns, merge or sums_inside, packed).roles()
 
 
 def is_panel(o: Operand) -> bool:
-    """Whether products gain by packed blocks of an operand: a vector, or what is around an element, is in a cache as it is."""
+    """True if products gain from packed blocks of an operand. Vectors and neighbourhoods of an element are in a cache unpacked."""
     return len(o.loops) > 1 and not o.is_window
 
 
 def sweeps(space: Space, roles: Roles) -> tuple[int, ...]:
-    """Which pass each task belongs to: one that uses what another sums up over its outermost loop comes after the end of it."""
+    """Returns the pass of each task. A task that uses another's reduction over its outermost loop is in a later pass."""
     found: list[int] = []
     for t in range(len(space.problem.tasks)):
         sources = {f.producer for f in space.backbone.flows if f.consumer == t and not f.is_read}
@@ -99,7 +99,7 @@ class _RoleFinder:
         return Roles(parallel, vector, rows, rank)
 
     def _best(self, score: _Score) -> dict[int, str]:
-        """Of each task, the loop of the highest score; the earlier one of equals."""
+        """Returns, by task, the loop of the highest score; the earlier one among ties."""
         best = {}
         for t, task in enumerate(self.tasks):
             scored = [(score((t, loop.name)), loop.name) for loop in task.loops]
@@ -113,13 +113,13 @@ class _RoleFinder:
         return bool(int(self.space.model.initial[self.space.variables.kind[d]]) >> kind & 1)
 
     def _loop(self, key: TaskLoop) -> tuple[bool, int, int]:
-        """Whether it is a reduction, its extent, its position in the source."""
+        """Returns (true for a reduction, extent, position in the source) of a loop."""
         names = [loop.name for loop in self.tasks[key[0]].loops]
         loop = self.tasks[key[0]].loops[names.index(key[1])]
         return loop.is_reduction, loop.extent, names.index(key[1])
 
     def _vector_score(self, key: TaskLoop) -> tuple[float, ...] | None:
-        """Elements walked contiguously less those walked in strides, in all tasks of the loop."""
+        """Contiguous accesses minus strided ones, in all tasks of the loop."""
         lanes = self.space.target.lanes(self.tasks[key[0]].lane_bytes)
         if not self._may(key, INNER, ch.VECTOR) or self._loop(key)[1] < lanes:
             return None

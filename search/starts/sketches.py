@@ -1,4 +1,4 @@
-"""Sketches: what a first implementation should look like, composed from the roles that loops have."""
+"""Sketches: descriptions of first implementations, composed from the roles of loops."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from .tiles import Blocks
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """What tasks have in common.
+    """Fusion of tasks: shared launches and shared loops.
 
-    Tasks of which one needs the sums of another only to finish its own sum up in one loop where `sums` are together. Where loops
-    are apart, those that products sum over are innermost if `sums_inside`.
+    With `sums`, tasks share a loop for reductions of which one needs another's result only to finish its own. In separate loop
+    nests, the reduction loops of products are innermost if `sums_inside`.
     """
 
     launch: bool = True  # one launch
     loops: bool = True  # one loop for tasks that walk the same elements
-    in_sweeps: bool = (
-        False  # of them only for those that need no other nest than each has by itself
-    )
+    in_sweeps: bool = False  # fuse only tasks of one pass, each with its own loop order
     sums: bool = False
     sums_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`vectors` vector registers (0: no vectors) along the contiguous loop by `rows` copies of a second one make the register tile.
+    """Tile sizes. The register tile is `vectors` vector registers (0: no vectors) on the contiguous loop, by `rows` copies of a
+    second one.
 
-    `panel` iterations of the contiguous loop, `block` of all loops, are a mid tile. With `blocks` those of the loops of rows, of
-    vectors and of what is summed are, and the rows of the tile pass by each panel of vectors. `columns`: copies of the other loops
-    of a result where vectors run along what is summed.
+    A mid tile has `panel` iterations of the contiguous loop, or `block` iterations of all loops. With `blocks` it has those of the
+    loops of rows, of vectors and of the reduction, and the rows of the tile pass by each panel of vectors. `columns`: copies of the
+    other result loops where vectors run along the reduction.
     """
 
     rows: int = 1
@@ -46,7 +45,7 @@ class Tile:
 
 
 class Axis(Enum):
-    """A loop by what it is to the tasks."""
+    """Role of a loop in the tasks."""
 
     COMMON = "the loop that most tasks share"
     CONTIGUOUS = "the loop that walks along memory"
@@ -54,13 +53,12 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """Threads of a CPU: they share out this loop, so that tasks can meet along it, each one part or (CYCLIC) tile by tile.
+    """Threads of a CPU: the work partition of one loop, along which tasks can share it, in one part each or (CYCLIC) tile by tile.
 
-    Without a `team` there is one thread, and nests are the same. Updates of elements that iterations share are made by `scatter`,
-    in blocks of at least `cells`; the loops around them are those of one thread where it says SERIAL. `by_work`: iterations of
-    which only a run knows how long they take are shared out by their work, or part by part.
-    With `lanes` iterations of bodies run several at once, be there anything side by side or not. `where_pays`: tasks have
-    a team, and ways of updates, as they would if each was called by itself: small ones have one thread.
+    Without a `team` there is one thread, with the same nests. Updates of elements that iterations share use strategy `scatter`, in
+    blocks of at least `cells`; with SERIAL the loops around them have one thread. `by_work`: iterations whose cost only a run can
+    tell are partitioned by their work, or part by part. With `lanes` the iterations of bodies are vectorised, contiguous or not.
+    `where_pays`: tasks have a team, and update strategies, as in standalone calls: small ones have one thread.
     """
 
     axis: Axis = Axis.COMMON
@@ -74,7 +72,7 @@ class Along:
 
 
 class Sums(Enum):
-    """How reductions are shared out to the blocks of a GPU."""
+    """Distribution of reductions over the blocks of a GPU."""
 
     WHOLE = "each by one block"
     PARTIALS = "blocks leave partial results"
@@ -92,13 +90,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Copies of what is read in vectors, or of `every` operand, outside of the loop of vectors, so that each is packed once for a
-    block of rows.
+    """Packed copies of the operands read in vectors, or of `every` operand, made outside of the vector loop.
 
-    Where it is `depth_first`, blocks of what is summed are outermost, so that what is read in vectors is packed once for all rows
-    of a thread, and of all threads where it is packed `by_team`; sums are in memory then, and asked for before what is added to
-    them is computed where they are `prefetched`. Copies have `stages`: where nothing copies asynchronously, those whose elements
-    are far apart.
+    So each is packed once for a block of rows. With `depth_first`, blocks of the reduction are outermost. Then the operand read in
+    vectors is packed once for all rows of a thread, or of all threads if packed `by_team`. Sums are in memory then; if
+    `prefetched`, they are prefetched before their addends are computed. Copies have `stages`: without asynchronous copies, only
+    copies of operands without unit stride.
     """
 
     every: bool = False
@@ -110,12 +107,12 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class CopyInputs:
-    """A thread copies what it reads for a later task that reads it again."""
+    """A thread copies its inputs for a later task that reads them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What an implementation should look like, as far as it can: values of `shift`, `prefetch` and `stores` are those of choices.
+    """Partial description of an implementation. Values of `shift`, `prefetch` and `stores` are those of choices.
 
     >>> Sketch(tile=Tile(vectors=8), threads=Along(Axis.CONTIGUOUS, ch.CYCLIC), reuse=CopyInputs(), shift=ch.LATE)
     """
@@ -130,7 +127,7 @@ class Sketch:
     stores: int = ch.CACHED
 
     def __str__(self) -> str:
-        """The parts that are not the simplest: no two sketches have the same words."""
+        """Text of the non-default parts. No two sketches have the same text."""
         return ", ".join(self._words())
 
     def _words(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Tiles of products on a CPU, from the sizes of its caches: which block of which operand stays where (Goto and van de Geijn 2008).
+"""Tile sizes of products on a CPU, from its cache sizes: blocks of operands that stay in each cache (Goto and van de Geijn 2008).
 
-A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it. What
-stays in the cache that a core has to itself depends on which blocks are outermost (see `ProductTile`).
+A panel of the vector operand, as wide as the register tile, stays in the first cache while all rows of a block pass by it. The
+contents of a core's private cache depend on the blocks that are outermost (see `ProductTile`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .roles import Roles, find_roles
 
 _FIRST_CACHE_SHARE = 3 / 4  # the rest is for what passes by
 _OWN_CACHE_SHARE = _LAST_CACHE_SHARE = 2 / 3
-_TILES_AHEAD = 8  # register tiles at least, while a block is packed: the lines of what is packed with the first were not asked for
+_TILES_AHEAD = 8  # least register tiles while a block is packed: the lines packed with the first one were not prefetched
 _BLOCKS_OF_TRIANGLE = 8  # for each thread: what the last one has more is 1/8 of its work at most
 _ROWS = (12, 8, 6, 4)  # of a register tile
 _VECTORS = (4, 2)
 
 
 class RegisterTile(NamedTuple):
-    """Rows by vector registers of sums."""
+    """Register tile of accumulators: rows by vector registers."""
 
     rows: int
     vectors: int
 
     @property
     def loads(self) -> float:
-        """Loads for each multiplication: each step reads a number for each row, and the vectors of a row of the other operand."""
+        """Loads for each multiplication. Each step reads a number for each row, and the vectors of a row of the other operand."""
         return (self.rows + self.vectors) / (self.rows * self.vectors)
 
 
 class Blocks(NamedTuple):
-    """Iterations of the loops of rows, of vectors and of what is summed in a block."""
+    """Block sizes: iterations of the loops of rows, of vectors and of the reduction."""
 
     rows: int
     columns: int
@@ -49,13 +49,15 @@ class Blocks(NamedTuple):
 class ProductTile:
     """The register tile of a product, and iterations of the mid tile around it.
 
-    The tile `by_rows` is for blocks of rows that are outermost: panels and sums of a block are in a core's own cache. With
-    `deep` they are as well, but each register tile reads its panel out of that cache, and sums are taken up and put down half as
-    often. The tile `by_depth` is for blocks of what is summed that are outermost: only packed rows are in that cache, and panels
-    in the last, where `by_team` all threads have them in common. With `by_depth_deep` all sums pass by a quarter as often, for
-    which panels are read out of a core's own cache. The first block of those that are packed ahead is not, so that in
-    `by_rows_ahead` and `by_depth_ahead` each is a small part of what a thread packs: in the latter one register tile of rows, or as
-    many as it takes for a number of register tiles to pass while a block is packed.
+    `by_rows`: blocks of rows are outermost; panels and sums of a block are in a core's private cache. `deep`: as well, but each
+    register tile reads its panel out of that cache, and sums are loaded and stored half as often.
+
+    `by_depth`: blocks of the reduction are outermost; only packed rows are in the private cache, and panels in the last. With
+    `by_team` all threads share the panels. `by_depth_deep`: all sums pass by a quarter as often, and panels are read out of a
+    private cache.
+
+    `by_rows_ahead`, `by_depth_ahead`: blocks are packed ahead, except the first. So each is a small part of a thread's packing. In
+    the latter it is one register tile of rows, or as many as let a number of register tiles pass while a block is packed.
     """
 
     registers: RegisterTile
@@ -69,8 +71,9 @@ class ProductTile:
 
 
 def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | None:
-    """The roles of loops where operands are packed, and the largest product of three loops or more, all of different roles; None
-    where there is none. `apart`: other tasks have loops of their own.
+    """Returns loop roles with packed operands, and the largest product of three loops or more with distinct roles.
+
+    None if there is none. `apart`: other tasks have loops of their own.
     """
     roles = find_roles(space, merge=not apart, sums_inside=True, packed=True)
     tasks = space.problem.tasks
@@ -81,7 +84,7 @@ def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | N
 
 
 def is_in_results(space: Space) -> bool:
-    """Whether rows of the largest product's register tile are rows of results, where loops of other tasks agree with its own."""
+    """True if rows of the largest product's register tile are rows of results, where loops of other tasks agree with its own."""
     found = product_roles(space)
     if found is None:
         return True
@@ -95,8 +98,8 @@ def product_tile(
 ) -> ProductTile | None:
     """The tile for the largest product (see `product_roles`).
 
-    None where there is none, where nothing is known of a cache of a core's own, or where the operand that is read in vectors fits
-    into a core's first cache as it is.
+    None where there is none, where a core's private cache is unknown, or where the operand read in vectors fits into a core's first
+    cache unpacked.
     """
     found, target = product_roles(space, apart=apart), space.target
     if found is None or not target.own_cache_bytes:
@@ -126,7 +129,7 @@ def product_tile(
     n_panels = ceil(extents[roles.vector[t]] / width)
 
     def blocks_by_depth(depth: int, sharers: int) -> Blocks:
-        """Rows that a core's own cache holds, and panels that the last one does: each thread has its own, or some share them."""
+        """Blocks with rows that fit a core's private cache, and panels that fit the last one, which `sharers` threads share."""
         in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
         panels = min(n_panels, in_last_cache * sharers / target.cores)
         return Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
@@ -157,7 +160,7 @@ def register_tiles(target: Target) -> list[RegisterTile]:
 
 
 def _row_block(own_rows: int, rows: int, most_rows: float) -> int:
-    """Rows of a block, so that a thread packs panels least often for those of its own."""
+    """Rows of a block with the fewest packings of panels for a thread's own rows."""
     blocks = [n * rows for n in CPU_KIND.mid_sizes]
     fitting = takewhile(lambda block: block == rows or block <= most_rows, blocks)
     return min(fitting, key=lambda block: ceil(own_rows / block))

@@ -1,6 +1,4 @@
-"""Strategies to compare with: random, bound-first, beam, exhaustive. Same steps, same events, same
-statuses as mcts.
-"""
+"""Baseline strategies: random, bound-first, beam, exhaustive. Same steps, same events, same statuses as mcts."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from .exploration import AbstractStrategy, Exploration
 
 
 class RandomSampling(AbstractStrategy):
-    """Independent random completions of the root, each implementation once. Proves nothing."""
+    """Random search: independent random completions of the root, each implementation once. Proves nothing."""
 
     def __init__(self) -> None:
         self._n_fruitless = 0
@@ -43,8 +41,9 @@ class RandomSampling(AbstractStrategy):
 
 
 class BoundFirst(AbstractStrategy):
-    """Always the open node of least bound: no strategy proves an optimum with fewer expansions,
-    none finds good times later.
+    """Best-first search: always opens the node of least bound.
+
+    No strategy proves an optimum with fewer expansions, and none finds good times later.
     """
 
     def step(self, exploration: Exploration) -> bool:
@@ -56,9 +55,7 @@ class BoundFirst(AbstractStrategy):
 
 
 class Exhaustive(AbstractStrategy):
-    """Depth first through the whole tree, least bound first among siblings; with `prune` below the
-    cut only.
-    """
+    """Depth-first search through the whole tree, least bound first among siblings. With `prune`, below the cut only."""
 
     def __init__(self) -> None:
         self._stack: list[Node] = []
@@ -84,10 +81,9 @@ class Exhaustive(AbstractStrategy):
 
 
 class Beam(AbstractStrategy):
-    """Level by level, the `beam_width` candidates of least bound, ties at random; each pass doubles
-    the width.
+    """Beam search: level by level, the `beam_width` candidates of least bound, ties at random.
 
-    A pass that dropped nothing has seen all there is and closes the tree.
+    Each pass doubles the width. A pass that dropped nothing has explored everything, and closes the tree.
     """
 
     def __init__(self) -> None:
@@ -137,7 +133,7 @@ class Beam(AbstractStrategy):
 
 
 def _visit(exploration: Exploration, node: Node, tag: Tag) -> list[Node]:
-    """Settle a complete node or open the children of another."""
+    """Submits a complete node, or opens the children of another."""
     if exploration.tree.candidate(node).is_complete:
         exploration.submit_leaf(node, tag)
         return []

@@ -1,4 +1,4 @@
-"""Size of a space by Knuth's estimator, from random descents (Telamon, section 5.3).
+"""Knuth's estimator of the size of a space, from random descents (Telamon, section 5.3).
 
 It counts the leaves of the tree that `next_choice` spans, without bias: the number of complete candidates.
 """
@@ -47,10 +47,9 @@ def estimate_knuth(
     n_descents: int = 1000,
     keep: Callable[[SearchCandidate], bool] | None = None,
 ) -> SpaceEstimate:
-    """Product of the branching factors along a random descent; zero where it ends dead (Knuth
-    1975).
+    """Estimates the size of a space: the mean product of branching factors along random descents (Knuth 1975).
 
-    `keep` leaves out candidates, for instance those whose bound exceeds a cut.
+    The product is zero if a descent ends dead. `keep` leaves out candidates, for instance those whose bound exceeds a cut.
     """
     products = np.empty(n_descents)
     n_dead = 0
@@ -76,7 +75,7 @@ def live_children(
     choice: int,
     keep: Callable[[SearchCandidate], bool] | None,
 ) -> list[SearchCandidate]:
-    """The candidates that a choice leads to: no dead ends, and none that `keep` leaves out."""
+    """Returns the candidates to which a choice leads, without dead ends and without those that `keep` leaves out."""
     return [
         child
         for _, child in candidate.expand(choice)
@@ -85,14 +84,14 @@ def live_children(
 
 
 def interval(samples: np.ndarray) -> Interval:
-    """The mean of independent samples, none of them below zero."""
+    """Returns the mean of independent samples with its interval. No sample is below zero."""
     mean = float(samples.mean())
     error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else mean
     return Interval(mean, max(0.0, mean - NORMAL_95 * error), mean + NORMAL_95 * error)
 
 
 def _share(hits: int, n: int) -> Interval:
-    """Wilson's interval, which does not collapse at shares of zero and one."""
+    """Returns Wilson's interval of a share, which does not collapse at shares of zero and one."""
     z2 = NORMAL_95**2
     share = hits / n
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)

@@ -1,4 +1,4 @@
-"""Children: propagated, bounded and sifted, in the tree and below it."""
+"""Node expansion: propagates, bounds and prunes children, in the tree and below it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Live:
 def live_children(
     exploration: Exploration, candidate: SearchCandidate, bound_ns: float, limit: int | None = None
 ) -> Live:
-    """Bounded children of a candidate outside the tree; the closed are counted and left out.
+    """Returns the bounded children of a candidate outside the tree. Closed ones are counted and left out.
 
     With a `limit`, that many values are tried, and more only while none of them is live.
     """
@@ -83,16 +83,14 @@ def _sift(
 
 
 def _price_ns(exploration: Exploration, child: SearchCandidate, bound_ns: float) -> float:
-    """What is expected of a child; half way to the cut at most, because a guess shall rule nothing out."""
+    """Returns the expected time of a child, at most half way from its bound to the cut: a guess must exclude nothing."""
     assert exploration.guidance.expected is not None
     dear_ns = 0.5 * (bound_ns + exploration.cut_ns)
     return max(bound_ns, min(exploration.guidance.expected(child), dear_ns))
 
 
 def expand(exploration: Exploration, node: Node, tag: ev.Tag) -> list[Node]:
-    """Open the children of a frontier node of the tree; it closes if none is live. Returns the
-    live ones.
-    """
+    """Opens the children of a frontier node of the tree, and returns the live ones. The node closes if none is live."""
     candidate = exploration.tree.candidate(node)
     choice = exploration.guidance.next_choice(candidate)
     opened: list[tuple[int, float, SearchCandidate, int]] = []

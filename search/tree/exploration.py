@@ -1,6 +1,4 @@
-"""The state that all strategies share: what is known, what waits, what happened; and the operations
-that keep it consistent.
-"""
+"""Shared state of all strategies (results, pending requests, events), and the operations that keep it consistent."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ _ROW_EVERY_S = 1.0  # a line of the log is due
 
 
 class AbstractStrategy(ABC):
-    """What to do next, one step at a time."""
+    """A search strategy: performs one step at a time."""
 
     @abstractmethod
     def step(self, exploration: Exploration) -> bool:
-        """Work a little; False when there is nothing left to do but wait for what is in flight."""
+        """Performs one step. False if nothing is left to do except for evaluations in flight."""
 
 
 class Exploration:
@@ -78,7 +76,7 @@ class Exploration:
         )
 
     def begin_again(self, root: SearchCandidate) -> None:
-        """Take the root of a wider space: the tree is another one, what was measured stays. Nothing waits to be measured."""
+        """Restarts with the root of a wider space: the tree is another one, measurements stay. No measurement may be pending."""
         self._plant(root)
         self.pruning.refresh()
         self.events.append(ev.Widened(self.root_bound_ns * self.pruning.factor))
@@ -91,7 +89,7 @@ class Exploration:
 
     @property
     def cut_ns(self) -> float:
-        """Only what has a (stored) bound below this is worth a look."""
+        """The cut: only candidates with a (stored) bound below it can be worth exploring."""
         return self.pruning.cut_ns
 
     @property
@@ -143,9 +141,7 @@ class Exploration:
         )
 
     def claimed_bound_ns(self) -> float | None:
-        """The global bound while it may be believed, None after an alarm and where nothing is left
-        to bound.
-        """
+        """Returns the global bound while it is valid; None after an alarm, and if nothing is left to bound."""
         bound_ns = self.bound_ns
         return None if self.incumbent.alarms or math.isinf(bound_ns) else bound_ns
 
@@ -165,7 +161,10 @@ class Exploration:
         is_leaf: bool = False,
         parent: bytes = b"",
     ) -> bool:
-        """Ask for the outcome of a complete candidate; True if it has to be measured. `parent` is the key of what it is near."""
+        """Requests the outcome of a complete candidate; True if it has to be measured.
+
+        `parent` is the key of the implementation of which it is a neighbour.
+        """
         self.last_tag = tag
         key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
         answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf))
@@ -187,8 +186,9 @@ class Exploration:
 
     @property
     def batch(self) -> int:
-        """How many are measured at once. What a batch shows comes too late for the rest of it: that matters less once much was
-        measured, and more where each takes long.
+        """The number of candidates that are measured at once.
+
+        Results of a batch come too late for the rest of it. That matters less after many measurements, and more if each takes long.
         """
         o, n = self.options.batches, self.tally.evaluations
         if n == 0:
@@ -198,11 +198,11 @@ class Exploration:
         return max(o.size, min(o.largest or o.size, n // _KNOWN_FOR_EACH, in_time))
 
     def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
-        """Ask for the outcome of a complete candidate of the tree; True if it has to be measured."""
+        """Requests the outcome of a complete candidate of the tree; True if it has to be measured."""
         return self.submit(self.tree.candidate(node), node.bound_ns, tag, node, is_leaf=True)
 
     def flush(self) -> None:
-        """Measure all that waits, but for what the cut has overtaken."""
+        """Measures all pending candidates, except for those that the cut has overtaken."""
         for request in self.ledger.withdraw(self.cut_ns):
             self.tally.overtaken += 1
             if request.is_leaf and request.node is not None:
@@ -259,7 +259,7 @@ class Exploration:
             self.rank(outcome, request.key, request.tag, request.candidate, node_id)
 
     def check_admissible(self, outcome: ev.Outcome, bound_ns: float, key: bytes) -> None:
-        """Raise the alarm over a measured time below a (scaled) bound, once an implementation, and lower the scale of all."""
+        """Raises an alarm if a measured time is below a (scaled) bound, once per implementation, and lowers the scale of all."""
         time_ns = outcome.time_ns
         assert time_ns is not None
         if outcome.is_by_ratio or time_ns >= bound_ns * (1 - RELATIVE_SLACK):
@@ -280,7 +280,7 @@ class Exploration:
         candidate: SearchCandidate | None,
         node_id: int,
     ) -> None:
-        """Offer a measured time to the incumbent and draw the consequences."""
+        """Offers a measured time to the incumbent. A new best updates the cut, and is reported."""
         assert outcome.time_ns is not None
         previous_ns = self.incumbent.best_ns
         ranked = ev.Ranked(outcome.time_ns, outcome.spread, key, tag, outcome, candidate)
@@ -297,14 +297,14 @@ class Exploration:
     # ------------------------------------------------------------------ telling
 
     def _candidate_at(self, bound_ns: float) -> SearchCandidate | None:
-        """The candidate of the open node that sets this global bound, None where no open node does."""
+        """Returns the candidate of the open node that sets this global bound; None if no open node does."""
         node = self.tree.least_open()
         if node is None or node.bound_ns * self.pruning.factor > bound_ns * (1 + RELATIVE_SLACK):
             return None
         return self.tree.candidate(node)
 
     def after_step(self) -> None:
-        """Tell a bound that moved, and a row when one is due."""
+        """Reports a bound that moved, and a row when one is due."""
         bound_ns = self.bound_ns
         if (
             not self.incumbent.alarms

@@ -22,8 +22,9 @@ from .policies import POLICIES, pick_by_bound
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """Every `period`-th step (0: never) dives for the bound, over at most `n_nodes` nodes of least
-    bound. After `patience` evaluations by dives (0: for ever) in which the bound did not move they become rarer.
+    """Frequency of bound dives: every `period`-th step (0: never) dives over at most `n_nodes` nodes of least bound.
+
+    They become rarer after `patience` evaluations by dives (0: for ever) in which the bound did not move.
     """
 
     period: int
@@ -37,8 +38,10 @@ FOCUS = {"best": Focus(0, 0, 0), "balanced": Focus(4, 16, 8), "bound": Focus(2, 
 
 
 class Pace:
-    """How often something is done that ends in evaluations of the given tags: every `period`-th step (0: never); half as often
-    after `patience` evaluations in vain (0: it stays so), and so on down to an eighth; as in the beginning once it was worth it.
+    """Adaptive frequency of an action that ends in evaluations of the given tags: every `period`-th step (0: never).
+
+    After `patience` evaluations in vain (0: never) it becomes half as frequent, and so on down to an eighth. A success restores the
+    first period.
     """
 
     def __init__(self, tags: str, period: int, patience: int) -> None:
@@ -51,11 +54,11 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """What part of the steps does it."""
+        """The share of steps that perform the action."""
         return 1 / self.period if self.period else 0.0
 
     def is_due(self) -> bool:
-        """Asked once a step; it stays due until it is `done`."""
+        """True if the action is due. Called once per step; it stays due until it is `done`."""
         self._credit = min(1.0, self._credit + self.share)
         return self._credit > 1 - 1e-9
 
@@ -63,14 +66,14 @@ class Pace:
         self._credit = 0.0
 
     def is_over(self, tally: Tally) -> bool:
-        """Whether its evaluations took more than its share of the time of all since the period changed, and a second."""
+        """True if its evaluations took more than its share of all time since the period changed, and more than a second."""
         some_s, all_s = tally.spent_by(self._tags)
         return some_s - self._spent_s[0] > max(
             LEAST_SPENT_S, self.share * (all_s - self._spent_s[1])
         )
 
     def was_in_vain(self, tally: Tally) -> None:
-        """One more evaluation, which may turn out to have been worth it."""
+        """Counts one more evaluation, which may still turn out a success."""
         self._n_in_vain += 1
         if self._patience and self._n_in_vain >= self._patience:
             self._set(min(2 * self.period, 8 * self._first), tally)
@@ -147,7 +150,7 @@ class Mcts(AbstractStrategy):
         return True
 
     def _look_back(self, exploration: Exploration) -> None:
-        """Dives were worth it when the bound has moved, descents when they have found one of the best."""
+        """Updates the paces: dives succeed when the bound has moved, descents when they have found one of the best."""
         bound_ns = exploration.bound_ns / exploration.pruning.factor
         if bound_ns > self._bound_ns * (1 + RELATIVE_SLACK):
             self._bound_ns = bound_ns
@@ -159,7 +162,7 @@ class Mcts(AbstractStrategy):
             self._descents.was_worth_it(exploration.tally)
 
     def _step_near(self, exploration: Exploration) -> bool:
-        """Submit a new neighbour of one of the best; False where none is found."""
+        """Submits a new neighbour of one of the best implementations. False if none is found."""
         best = [r for r in exploration.incumbent.top(N_CENTRES) if r.candidate is not None]
         if exploration.guidance.neighbour is None or not best:
             return False
@@ -187,7 +190,7 @@ class Mcts(AbstractStrategy):
     def _odds(
         exploration: Exploration, candidates: Sequence[SearchCandidate]
     ) -> list[float] | None:
-        """What a rollout weighs siblings by, beside their bounds."""
+        """Returns the weights of siblings in a rollout, in addition to those of their bounds; None without a prediction."""
         expected = None
         if exploration.guidance.surrogate is not None and len(candidates) > 1:
             expected = exploration.guidance.surrogate.expected(candidates)
@@ -198,7 +201,7 @@ class Mcts(AbstractStrategy):
 
     @staticmethod
     def _by_promise(exploration: Exploration, drawn: Sequence[Draw]) -> list[int]:
-        """Places of draws, the most expected first; as they were drawn where nothing is expected."""
+        """Returns the positions of draws, the most promising first; in the order of drawing without a prediction."""
         expected = None
         if exploration.guidance.surrogate is not None and len(drawn) > 1:
             expected = exploration.guidance.surrogate.expected(
@@ -210,7 +213,7 @@ class Mcts(AbstractStrategy):
 
     @staticmethod
     def _draw_near(exploration: Exploration, best: Sequence[Ranked]) -> Iterator[Draw]:
-        """New neighbours that may beat the cut, with their bounds; not many tries are made."""
+        """Yields new neighbours that may beat the cut, with their bounds, from a limited number of tries."""
         neighbour = exploration.guidance.neighbour
         assert neighbour is not None
         drawn: set[bytes] = set()
@@ -234,7 +237,7 @@ class Mcts(AbstractStrategy):
                 yield candidate, bound_ns, centre.key
 
     def _dive(self, exploration: Exploration) -> bool:
-        """Open nodes of least bound; False where that leads to a candidate and there is no time for one, by its share."""
+        """Opens nodes of least bound. False if that leads to a candidate, and the dives' share of time is used up."""
         for _ in range(self._focus.n_nodes):
             node = exploration.tree.least_open()
             if node is None:
@@ -290,7 +293,7 @@ class Mcts(AbstractStrategy):
         return path
 
     def _roll_out(self, exploration: Exploration, node: Node) -> None:
-        """Go down at random to complete candidates, and submit the one that most is expected of."""
+        """Descends at random to complete candidates, and submits the most promising one."""
         drawn: dict[bytes, Draw] = {}
         n_draws = self._n_draws(exploration)
         for _ in range(n_draws):
@@ -309,7 +312,7 @@ class Mcts(AbstractStrategy):
             self._descents.was_in_vain(exploration.tally)
 
     def _draw_below(self, exploration: Exploration, node: Node, *, is_blind: bool) -> Draw | None:
-        """A complete candidate below a node, and its bound; backs out of a few dead ends on the way."""
+        """Returns a random complete candidate below a node, and its bound, after backing out of a few dead ends; else None."""
         exploration.tally.rollouts += 1
         candidate: SearchCandidate = exploration.tree.candidate(node)
         bound_ns = node.bound_ns

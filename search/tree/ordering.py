@@ -1,4 +1,4 @@
-"""In which order choices are decided: by the kind of choice and the tile level that it is about."""
+"""Decision order of choices: by the kind of the choice and its tile level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ORDERS", "NextChoice", "decision_order", "open_in_order"]
 
 Priorities = npt.NDArray[np.int32]
 
-# What is named first is decided first, and what is not named last.
+# Choices are decided in this order, unnamed ones last.
 _DEFAULT = (
     "fused",
     "order of tasks",  # outer dims and bodies of different tasks
@@ -118,7 +118,7 @@ def _group_of_variable(kind: str, objects: Sequence[str], dims: dict[str, Dim]) 
 
 
 def open_in_order(space: Space, name: str = "default") -> npt.NDArray[np.int32]:
-    """The searchable choices in the order in which they are decided (ties by position)."""
+    """Returns the searchable choices in decision order (ties by position)."""
     searchable = space.searchable
     priority = decision_order(space, name)[searchable]
     return searchable[np.argsort(priority, kind="stable")]

@@ -1,4 +1,4 @@
-"""Which child a descent takes: policies of one signature over the statistics of siblings."""
+"""Selection policies of a descent: one signature over the statistics of siblings."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class AbstractPolicy(ABC):
         cut_ns: float,
         rng: np.random.Generator,
     ) -> int:
-        """An element of `live`, which indexes `arms` (all children, closed ones included) and is
-        not empty.
+        """Returns an element of `live`, which indexes `arms` (all children, closed ones included) and is not empty.
 
         `cut_ns` is on the scale of the bounds of the arms; every live bound is below it.
         """
@@ -54,10 +53,9 @@ def pick_by_bound(
     rng: np.random.Generator,
     odds: Sequence[float] | None = None,
 ) -> int:
-    """Index drawn with probability ~ max(cut - bound, 0), or ~ 1 / bound before there is a cut
-    (Telamon, section 5.1), times `odds`.
+    """Returns an index drawn with probability ~ max(cut - bound, 0), or ~ 1 / bound without a cut, times `odds`.
 
-    Uniform where all weights vanish, so that something is always drawn.
+    Source: Telamon, section 5.1. Uniform if all weights vanish, so that an index is always drawn.
     """
     n = len(bounds_ns)
     if n == 1:
@@ -84,11 +82,10 @@ def pick_by_bound(
 
 
 def threshold_ascent_score(s: int, n: int, total: int, live: int, delta: float) -> float:
-    """(s + a + sqrt(2 s a + a^2)) / n with a = ln(2 N K / d) >= 0 (Streeter and Smith 2006; Telamon
-    section 5.1).
+    """Returns (s + a + sqrt(2 s a + a^2)) / n with a = ln(2 N K / d) >= 0.
 
-    `s` of the `n` visits of this child gave a time at or below the threshold; `total` = N visits of
-    all `live` = K children.
+    Source: Streeter and Smith 2006; Telamon section 5.1. `s` of the `n` visits of this child gave a time at or below the threshold;
+    `total` = N visits of all `live` = K children.
     """
     a = max(0.0, math.log(2.0 * total * live / delta))
     return (s + a + math.sqrt(2.0 * s * a + a * a)) / n
@@ -153,7 +150,7 @@ class Uct(AbstractPolicy):
 
 
 class ByBound(AbstractPolicy):
-    """Children with probability ~ max(cut - bound, 0)."""
+    """Live children with probability ~ max(cut - bound, 0)."""
 
     def select(
         self, arms: Sequence[Arm], live: Sequence[int], cut_ns: float, rng: np.random.Generator
@@ -162,7 +159,7 @@ class ByBound(AbstractPolicy):
 
 
 class Uniform(AbstractPolicy):
-    """All live children alike."""
+    """Every live child with the same probability."""
 
     def select(
         self, arms: Sequence[Arm], live: Sequence[int], cut_ns: float, rng: np.random.Generator

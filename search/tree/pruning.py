@@ -1,6 +1,4 @@
-"""What is closed without being looked at: the cut on the scale of stored bounds, and the way back
-when the scale is lowered.
-"""
+"""Pruning: closes nodes at or above the cut, on the scale of stored bounds, and reopens them when the scale is lowered."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from .tree import Tree
 
 
 class Pruning:
-    """Closes what cannot beat the cut, and remembers how good it might have been.
+    """Closes nodes that cannot beat the cut, and records the least of their bounds.
 
-    `cut_ns` and all bounds taken here are as stored; times `factor` they are what may be claimed.
+    `cut_ns` and all bounds taken here are as stored. Multiplied by `factor` they are the bounds that the search claims.
     """
 
     def __init__(
@@ -39,7 +37,7 @@ class Pruning:
         self._pruned: list[tuple[float, Node]] = []
 
     def note(self, bound_ns: float, node: Node | None) -> None:
-        """What has this least bound will not be looked at (under `node`, if it is of the tree)."""
+        """Records that candidates of this least bound are not explored (under `node`, if it is in the tree)."""
         self.floor_ns = min(self.floor_ns, bound_ns)
         if node is None:
             self._lost_ns = min(self._lost_ns, bound_ns)
@@ -47,19 +45,19 @@ class Pruning:
             self._pruned.append((bound_ns, node))
 
     def close_above(self, node: Node, bound_ns: float) -> None:
-        """Close a node of the tree below which nothing has less than this bound."""
+        """Closes a node of the tree below which no candidate has less than this bound."""
         self.note(bound_ns, node)
         self._close(node, CLOSED_BOUND)
 
     def close_explored(self, node: Node, cut_floor_ns: float) -> None:
-        """A rollout saw all below `node`; what was no dead end had at least this bound."""
+        """Closes a node that a rollout explored completely: all but dead ends had at least this bound."""
         if cut_floor_ns < math.inf:
             self.close_above(node, cut_floor_ns)
         else:
             self._close(node, CLOSED_CONSTRAINT)
 
     def refresh(self) -> None:
-        """Take over cut and scale: close what is not below, reopen what is again."""
+        """Adopts the current cut and scale: closes nodes not below the cut, and reopens nodes that are below it again."""
         factor = 1.0 if self._scale is None else self._scale.factor
         is_lowered = factor < self.factor
         self.factor = factor

@@ -1,4 +1,4 @@
-"""The backbone: what choices are made about. `objects` says what there is, `build` finds it, `patterns` what of it pays."""
+"""Backbone: the objects of all choices. `objects` defines them, `build` finds them, `patterns` selects the profitable ones."""
 
 from .build import build_backbone
 from .objects import (

@@ -15,7 +15,7 @@ from .patterns import operands, prefetches, rereads, shifts
 
 
 def build_backbone(problem: Problem) -> Backbone:
-    """The backbone of `problem`; depends on nothing about the machine."""
+    """Returns the backbone of `problem`. It does not depend on the machine."""
     found = dependences(problem)
     flows = _flows(problem, found)
     merges = _merges(problem, found, flows)
@@ -60,11 +60,10 @@ def _components(
     merges: tuple[Merge, ...],
     flows: tuple[Flow, ...],
 ) -> tuple[range, ...]:
-    """Runs of tasks that merges or values on chip connect. What is between two tasks of a component is in it: it may have to
-    come before or after both.
+    """Returns the components: runs of tasks that possible merges or on-chip values connect.
 
-    Two tasks share no loop if a third one has to run between them that can share none with one of them: a loop in which both
-    are has the third one inside.
+    A task between two tasks of a component belongs to it, since it may have to run before or after both. Two tasks share no loop if
+    a third task has to run between them and can share no loop with one of them. The shared loop would contain the third task.
     """
     tasks = problem.tasks
     n_tasks = len(tasks)
@@ -99,7 +98,7 @@ def _components(
 
 
 def _steps(tasks: tuple[Task, ...]) -> tuple[range, ...]:
-    """Runs of tasks between which no repeat begins or ends."""
+    """Returns the runs of tasks between which no repeat (outer time loop) begins or ends."""
     runs, begin = [], 0
     for t in range(1, len(tasks) + 1):
         if t == len(tasks) or tasks[t].repeats != tasks[begin].repeats:
@@ -117,7 +116,7 @@ def _carried(problem: Problem, d: Dependence) -> Flow:
 def _objects(
     problem: Problem, components: tuple[range, ...]
 ) -> tuple[tuple[Dim, ...], tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
-    """Dims, names and tasks of the objects that have an order, bodies among them."""
+    """Returns dims, names and tasks of the objects that have an order, and the ids of the bodies."""
     dims: list[Dim] = []
     names: list[str] = []
     owners: list[int] = []
@@ -163,9 +162,9 @@ def _flows(problem: Problem, found: tuple[Dependence, ...]) -> tuple[Flow, ...]:
 
 
 def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
-    """True when every read of the value is, under the mapped loops, exactly the element that was written.
+    """True if every read of the value is, under the mapped loops, exactly the element that was written.
 
-    Reads that never meet the producer's writes count too: in a register they would find its value.
+    Reads that never alias the producer's writes count too: a register would give them its value.
     """
     reads = [a for a, _ in task_reads(consumer) if a.array == d.array]
     writes_it = consumer.target.array == d.array
@@ -178,7 +177,7 @@ def _is_pointwise(producer: Task, consumer: Task, d: Dependence) -> bool:
 
 
 def _stores_once(task: Task) -> bool:
-    """Whether no element is stored in two iterations."""
+    """True if no element is stored in two iterations."""
     along = {loop.name for loop in task.loops if not loop.is_reduction}
     return along <= index_loops(task.target)
 
@@ -194,7 +193,10 @@ def _same_element(write: Access, read: Access, mapped: dict[str, str]) -> bool:
 
 
 def _covers(producer: Task) -> bool:
-    """A value that the producer writes only in part must be read from memory: other elements came from elsewhere."""
+    """True if each axis of the producer's store follows at most one loop.
+
+    A value that the producer writes only in part must be read from memory, since other elements come from elsewhere.
+    """
     axes = producer.target.axes
     return all(a is not None and len(a.terms) <= 1 for a in axes)
 
@@ -202,8 +204,10 @@ def _covers(producer: Task) -> bool:
 def _merges(
     problem: Problem, found: tuple[Dependence, ...], flows: tuple[Flow, ...]
 ) -> tuple[Merge, ...]:
-    """Loop pairs, of tasks near enough for one launch, that may become one loop: mapped by every dependence between their tasks, or
-    reading the same elements where there is no dependence, or none before the second task finishes its sums.
+    """Returns pairs of loops that may become one loop, of tasks near enough for one launch.
+
+    Every dependence between the two tasks must map the loops to each other. Without a dependence, the loops must read the same
+    elements. Reduction loops that read the same elements may also merge if the second task needs the first only to finish its sums.
     """
     pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
     between: dict[tuple[int, int], list[Dependence]] = {}
@@ -234,8 +238,9 @@ def _merges(
 
 
 def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
-    """What further pairs of loops may become one because a task between shares a loop with both, of tasks with no dependence
-    between them (`free`): three steps of a chain are one loop only if the first and the last may be.
+    """Returns further mergeable loops of independent tasks (`free`): a task between them shares a loop with both.
+
+    Three steps of a chain are one loop only if the first and the last may be.
     """
     pairs: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for m in merges:
@@ -258,7 +263,7 @@ def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
 
 
 def _looking_up(a: Task, b: Task) -> set[tuple[str, str]]:
-    """The loops of two bodies of statements, one by one, where both look up elements of one array at indices that they compute."""
+    """Returns the loop pairs, by position, of two bodies of statements that read one array at computed indices."""
     if a.is_structured or b.is_structured:
         return set()
     computed = [
@@ -275,6 +280,6 @@ def _summed(task: Task) -> list[str]:
 
 
 def _waits_to_finish(problem: Problem, d: Dependence) -> bool:
-    """Whether all that the sink of a dependence has to wait for is a value that it finishes its sums with."""
+    """True if the sink of a dependence needs the value only to finish its sums."""
     reads = task_reads(problem.tasks[d.sink])
     return d.kind == "flow" and all(in_finish for a, in_finish in reads if a.array == d.array)

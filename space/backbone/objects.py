@@ -1,4 +1,4 @@
-"""The backbone: the objects that choices are made about, common to all candidates and free of facts about the machine.
+"""Backbone: the objects of all choices, common to all candidates and free of facts about the machine.
 
 Telamon (paper section 3.1) gives every instruction its own loop nest and orders the nests pairwise. Here one perfect band per
 *task* suffices, because a task is one assignment: where a reduction is initialised and finished follows from the band's order
@@ -13,13 +13,13 @@ Every loop is strip-mined into three levels:
 Only outer and mid dims and the bodies of tasks have an order. The register tiles of all loops of a task form one grid of
 straight-line code at its body, so nothing can be ordered inside it.
 
-Two tasks may share a launch if they are in one component, less than LAUNCH_TASKS apart, or in one with few objects. A component is
-a run of tasks, in program order, that possible merges and values on chip connect; a sequence that fits into a launch is one
-component. What tasks that
-cannot share a launch have between them is no choice: program order. So objects and constraints grow linearly with the tasks.
+Two tasks may share a launch if they are in one component and less than LAUNCH_TASKS apart, or in a component with few objects. A
+component is a run of tasks, in program order, that possible merges and values on chip connect. A sequence that fits into a launch
+is one component. Tasks that cannot share a launch run in program order, which is no choice. So objects and constraints grow
+linearly with the tasks.
 
-What runs several times, one step after the other, is there once (kernels/ir/repeats.py). No component reaches over the begin or
-the end of a repeat, so each step ends all of its launches, and what a later step reads of it is in memory.
+A repeat (outer time loop) has its tasks once (kernels/ir/repeats.py). No component extends over the begin or the end of a repeat.
+So each iteration of a repeat ends all of its launches, and a later iteration reads its values from memory.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Dim:
 
 @dataclass(frozen=True)
 class Flow:
-    """A value that `consumer` reads from the array that `producer` wrote; where `is_read`, an input that `producer` read before.
+    """Dataflow: a value that `consumer` reads from the array that `producer` wrote.
 
-    `pairs` are the loops (of producer, of consumer) that the value maps point to point; `is_pointwise` says that all loops
-    which index the value are among them, so that it can stay in a register. `axes` say which element the producer has, in
-    terms of its loops.
+    With `is_read`, it is an input that `producer` read before. `pairs` are the loops (of producer, of consumer) that the value maps
+    point to point. `is_pointwise` means that all loops which index the value are among them, so that it can stay in a register.
+    `axes` give the producer's element in terms of its loops.
     """
 
     producer: int
@@ -85,10 +85,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class Operand:
-    """A read of a task with reuse, so that a copy of a block of its array can pay: some loop does not index it, or several reads
-    are of neighbours. A product of an array by itself has two operands.
+    """A read with reuse, so that a copy of a block of its array can pay.
 
-    Of neighbours `access` is the one whose constants are least, and `halo` says of each loop how far beyond it the others reach.
+    Either some loop does not index it, or several reads are of neighbours. A product of an array by itself has two operands.
+    `access` is the neighbour with the least constants. `halo` gives, for each loop, how far the others reach beyond it.
     """
 
     task: int
@@ -100,21 +100,22 @@ class Operand:
 
     @property
     def is_window(self) -> bool:
-        """Whether it is read at several places around the own one: a block of it has a border."""
+        """True if the array is read at several places around the current element: its blocks have a border (halo)."""
         return bool(self.halo)
 
     def holds(self, access: Access) -> bool:
-        """Whether a block of it has what an access of its task reads."""
+        """True if a block of this operand contains the elements of an access of its task."""
         here = self.access
         return access.array == here.array if self.is_window else access == here
 
     def reach(self, loop: str) -> int:
-        """How many elements along a loop a block has beyond one for each iteration."""
+        """Returns the width of the halo along a loop: elements of a block beyond one per iteration."""
         return dict(self.halo).get(loop, 0)
 
     def inside(self, shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
-        """Of a window, from which index of each loop to which the array has the first element that an iteration reads: where a
-        guard leaves reads out, a border may reach beyond its ends.
+        """Returns, for each loop of a window, the index range in which the first read element is inside the array.
+
+        If a guard leaves reads out, a border may extend beyond the ends of the array.
         """
         return {
             loop: (-axis.const, n - axis.const)
@@ -124,14 +125,14 @@ class Operand:
         }
 
     def leaves(self, loop: Loop, shape: tuple[int, ...]) -> bool:
-        """Whether the border along a loop reaches beyond an end of the array."""
+        """True if the border along a loop extends beyond an end of the array."""
         first, end = self.inside(shape)[loop.name]
         return first > 0 or loop.extent + self.reach(loop.name) > end
 
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A read of an input that memory may be asked for ahead: contiguous `along` one loop, from line to line along `ahead`."""
+    """A read of an input that may be prefetched: contiguous `along` one loop, from line to line along `ahead`."""
 
     task: int
     access: Access
@@ -142,10 +143,10 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class Shift:
-    """Two matrix tasks that may meet in both loops if the consumer is one iteration of the shared loop late (loop shifting).
+    """Loop shifting: two matrix tasks share both loops if the consumer runs one iteration of the shared loop late.
 
-    The producer reduces along the loop that they would share besides, so its result is whole only when that loop has ended:
-    in step, the consumer has to run it again. `shared` and `inside` are loops (of producer, of consumer).
+    The producer reduces along the second loop, so its result is complete only when that loop has ended. In step, the consumer has
+    to run that loop again. `shared` and `inside` are loops (of producer, of consumer).
     """
 
     producer: int
@@ -159,8 +160,8 @@ class Shift:
 class Merge:
     """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop.
 
-    Where it is `before_finish`, both are summed over, and the second task needs the results of the first not for its terms, only
-    to finish its sums.
+    With `before_finish`, both are reduction loops. The second task then needs the results of the first only to finish its sums, not
+    for its terms.
     """
 
     a: int
@@ -172,8 +173,9 @@ class Merge:
 
 @dataclass(frozen=True)
 class Backbone:
-    """All objects. `order_names[k]` names object k of the order algebra, of task `order_tasks[k]`: component by component the outer
-    and mid dims task by task, then the bodies.
+    """All objects of a problem. `order_names[k]` names object k of the order algebra, of task `order_tasks[k]`.
+
+    The objects of a component follow one another: the outer and mid dims task by task, then the bodies.
     """
 
     problem: Problem
@@ -208,7 +210,7 @@ class Backbone:
 
     @cached_property
     def neighbours(self) -> tuple[range, ...]:
-        """Of each task the tasks with which it may share a launch, itself among them."""
+        """For each task, the range of tasks with which it may share a launch, itself included."""
         widths = [(c, launch_width(self.problem.tasks[c.start : c.stop])) for c in self.components]
         return tuple(
             range(max(c.start, t - width + 1), min(c.stop, t + width))
@@ -220,7 +222,7 @@ class Backbone:
         return u in self.neighbours[t]
 
     def launch_pairs(self) -> Iterator[tuple[int, int]]:
-        """Tasks t < u that may share a launch."""
+        """Yields the pairs of tasks t < u that may share a launch."""
         return ((t, u) for t, near in enumerate(self.neighbours) for u in near if u > t)
 
     @cached_property
@@ -239,22 +241,22 @@ class Backbone:
 
     @cached_property
     def near_flows(self) -> tuple[Flow, ...]:
-        """Flows between tasks that may share a launch: where their values are is a choice; others are in memory."""
+        """Flows between tasks that may share a launch. Their memory space is a choice; other values are in memory."""
         return tuple(f for f in self.flows if self.may_share_launch(f.producer, f.consumer))
 
     @cached_property
     def far_flows(self) -> tuple[Flow, ...]:
-        """All other flows, and those from a step of a repeat to a later one."""
+        """All other flows, and flows from one iteration of a repeat to a later one."""
         apart = (f for f in self.flows if not self.may_share_launch(f.producer, f.consumer))
         return (*apart, *self.carried)
 
     @cached_property
     def flows_into(self) -> Counter[tuple[int, str]]:
-        """How many tasks a task has an array from."""
+        """The number of tasks from which a task gets an array, by (task, array)."""
         return Counter((f.consumer, f.array) for f in (*self.flows, *self.carried))
 
 
 def launch_width(tasks: Sequence[Task]) -> int:
-    """How many tasks, one after the other, may share a launch where these are a component."""
+    """The number of consecutive tasks that may share a launch if these tasks are a component."""
     n_objects = sum(1 + 2 * len(t.loops) for t in tasks)
     return max(LAUNCH_TASKS, len(tasks)) if n_objects <= LAUNCH_OBJECTS else LAUNCH_TASKS

@@ -1,4 +1,4 @@
-"""What of a problem follows a pattern that pays: inputs read again, operands with reuse, prefetches, loop shifting."""
+"""Profitable patterns of a problem: inputs read again, operands with reuse, prefetches, loop shifting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .objects import Flow, Merge, Operand, Prefetch, Shift
 
 
 def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
-    """For each task and input of two loops or more, the nearest task before it that reads just the same elements."""
+    """Yields, for each task and input of two loops or more, the nearest earlier task that reads exactly the same elements."""
     shared = {
         (r.first, r.second, r.array): r.mapped for r in shared_reads(problem, objects.LAUNCH_TASKS)
     }
@@ -40,7 +40,7 @@ def rereads(problem: Problem, written: set[str]) -> Iterator[Flow]:
 
 
 def _sole_read(task: Task, array: str) -> Access | None:
-    """The one read of an array in the loops of a structured task, if it is a box, each axis a loop."""
+    """Returns the only read of an array in the loops of a structured task, if each axis is one loop; else None."""
     reads = [(a, late) for a, late in task_reads(task) if a.array == array]
     if not task.is_structured or task.is_guarded or len(reads) != 1 or reads[0][1]:
         return None
@@ -71,14 +71,14 @@ def operands(k: int, task: Task) -> list[Operand]:
 
 
 def _site(access: Access) -> str:
-    """An access without commas, which stand between names elsewhere: `a[i][k]`."""
+    """Returns the text of an access without commas, such as `a[i][k]`, since commas separate names elsewhere."""
     places = (show_affine(axis).replace(" ", "") for axis in access.axes if axis is not None)
     return access.array + "".join(f"[{place}]" for place in places)
 
 
 @dataclass(frozen=True)
 class _Span:
-    """Where reads are along an axis: `terms` of the task's loops, and from `low` to `high` beyond these."""
+    """Extent of reads along an axis: `terms` of the task's loops, plus an offset from `low` to `high`."""
 
     terms: tuple[tuple[str, int], ...]
     low: int
@@ -86,9 +86,10 @@ class _Span:
 
 
 def windows(k: int, task: Task) -> dict[str, Operand]:
-    """Arrays of which each iteration reads neighbours: each axis is a loop plus a constant, in all reads the same loop.
+    """Returns the windows of a task: arrays of which each iteration reads neighbours.
 
-    No iteration of an assignment reads what another one stores, so one in place may read what it stores out of a copy, too.
+    Each axis is one loop plus a constant, with the same loop in all reads. No iteration of an assignment reads an element that
+    another one stores. So an in-place task may read its target from a copy, too.
     """
     found = _reads_of_body(task) if task.body is not None else _reads_of_assignment(task)
     made = {array: _window(k, task, array, reads) for array, reads in found.items()}
@@ -99,7 +100,10 @@ _Spans = tuple[_Span | None, ...]
 
 
 def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
-    """Of each array that is read in the loops alone, where; not of axes that a step of a repeat moves along."""
+    """Returns the extents of the reads of each array that is read in the loops alone.
+
+    An axis along which an iteration of a repeat moves has none.
+    """
     found: dict[str, list[_Spans]] = {}
     late, steps = set[str](), {loop.name for loop in task.steps}
     for access, in_finish in task_reads(task):
@@ -113,7 +117,10 @@ def _reads_of_assignment(task: Task) -> dict[str, list[_Spans]]:
 
 
 def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
-    """Of each array that statements only read, where: loops inside the body that have a known length are part of the window."""
+    """Returns the extents of the reads of each array that statements only read.
+
+    Loops of known length inside the body are part of the window.
+    """
     assert task.body is not None
     found: dict[str, list[_Spans]] = {}
     if not task.has_known_extents or task.domain != BOX or task.body.trees != NO_TREES:
@@ -127,7 +134,7 @@ def _reads_of_body(task: Task) -> dict[str, list[_Spans]]:
 
 
 def _span(axis: AxisMap, own: set[str], inner: Mapping[str, int]) -> _Span | None:
-    """Where an axis of an access is, over all iterations of loops inside; None where that is no box."""
+    """Returns the extent of an axis of an access over all iterations of inner loops; None if it is no box."""
     if axis.plain is None or any(
         name not in inner for name, _ in axis.plain.terms if name not in own
     ):
@@ -175,7 +182,7 @@ def prefetches(problem: Problem, k: int, written: set[str]) -> Iterator[Prefetch
 def shifts(
     problem: Problem, found: tuple[Dependence, ...], merges: tuple[Merge, ...]
 ) -> Iterator[Shift]:
-    """For each task of two loops on which nothing depends, the last reduction whose result it waits for."""
+    """Yields, for each task of two loops on which nothing depends, the last reduction whose result it needs."""
     awaited = {d.source for d in found}
     values: dict[int, list[Dependence]] = {}
     for d in found:

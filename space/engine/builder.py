@@ -1,4 +1,4 @@
-"""Makes a model: objects, then variables, then constraints, frozen into flat arrays."""
+"""Model builder: collects objects, variables and constraints, and freezes them into flat arrays."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ModelBuilder:
 
     @property
     def rows(self) -> Rows:
-        """Where orders are; no object can follow."""
+        """Positions of the orders of objects. The first use ends the declaration of objects."""
         if self._layout is None:
             self._layout = Rows.of(self._place, self.places)
             for i, j in self._layout.pairs():
@@ -129,7 +129,7 @@ class ModelBuilder:
     ) -> None:
         """Require predicate(value of a, value of b).
 
-        Equal `share` promises the same predicate, which is then tabulated once a shape.
+        Equal `share` promises the same predicate, which is then tabulated once per shape.
         """
         self._add_table(name, (a, b), predicate, share)
 
@@ -221,7 +221,7 @@ class ModelBuilder:
     # ---- freezing
 
     def freeze(self) -> Model:
-        """The model; the builder may go on and be frozen again."""
+        """Returns the model. The builder can be extended and frozen again."""
         rows = self.rows
         names = Multiset(choice.name for choice in self._choices)
         twice = [name for name, times in names.items() if times > 1]
@@ -273,7 +273,7 @@ class ModelBuilder:
 
 
 class _Flat:
-    """The constraints as growing lists, one entry a constraint or a scope position."""
+    """The constraints as growing lists, with one entry per constraint or scope position."""
 
     def __init__(self) -> None:
         self.kind: list[int] = []
@@ -332,7 +332,7 @@ class _Flat:
     def watches(
         self, n_vars: int, mirror: Callable[[int], int]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """Per variable, in CSR form: the constraints to wake, and the literal that can spare it."""
+        """Returns, per variable and in CSR form, the constraints to wake and the literal that makes waking unnecessary."""
         wakes: list[dict[int, int]] = [{} for _ in range(n_vars)]
         for constraint, kind in enumerate(self.kind):
             for entry in range(self.start[constraint], self.start[constraint + 1]):

@@ -1,4 +1,4 @@
-"""Announcement that numba compiles. Whoever is to be told can say so before numba is loaded, and without loading it."""
+"""Notification of numba compilation. Listeners register without loading numba, also before it is loaded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _listeners: list[Callable[[], None]] = []
 
 
 def tell_when_compiling(tell: Callable[[], None]) -> None:
-    """Call `tell` once, before this process compiles the first function that no earlier one has left in the cache."""
+    """Calls `tell` once, before this process compiles the first function that is missing in the cache."""
     if tell not in _listeners:
         _listeners.append(tell)
 
 
 def announce_compiling() -> None:
-    """Tells all listeners; called by `jit.py`, once a process."""
+    """Calls all listeners. `jit.py` calls it once per process."""
     for tell in _listeners:
         tell()

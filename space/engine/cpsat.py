@@ -1,7 +1,7 @@
-"""The declarations of a model as an OR-tools CP-SAT model: counts, proves dead ends, completes.
+"""Converts the declarations of a model to an OR-tools CP-SAT model: counts, proves dead ends, completes.
 
-It shares the declarations and the set of order triples with the filters, and no filter. Order
-takes a table for each of n^3 / 6 triples of objects, so that this is for small numbers of objects.
+It shares the declarations and the set of order triples with the filters, but no filter. The order needs a table for each of n^3 / 6
+triples of objects, so this is for small numbers of objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Domains = npt.NDArray[np.uint32]
 
 
 class _Encoding:
-    """A CP-SAT variable for each searchable choice; every other variable is a function of these."""
+    """Encoding of a model: one CP-SAT variable per searchable choice. Every other variable is a function of these."""
 
     def __init__(self, model: Model, domains: Domains) -> None:
         self.model = model
@@ -73,7 +73,10 @@ class _Encoding:
             self.cp.add_bool_or([])
 
     def _add_order(self) -> None:
-        """Each triple of objects of which two pairs at least are related; what is not is in the order of places."""
+        """Constrains each triple of objects with at least two related pairs.
+
+        Unrelated objects have the order of their places.
+        """
         model, rows = self.model, sorted(triples())
         for a, p in enumerate(model.rows.place):
             for b, c in combinations((x for x in model.rows.related[p] if x != a), 2):
@@ -147,7 +150,10 @@ class _Encoding:
         self.cp.add(sum(self._counted(g, budget.limit) for g in budget.groups) <= budget.limit)
 
     def _counted(self, group: Group, limit: int) -> Any:
-        """What a group counts. Whether it is nothing comes first: then every prefix of the product respects the limit as well."""
+        """Returns the count of a group as an expression.
+
+        Its zero-one factors come first: then every prefix of the product respects the limit as well.
+        """
         counts = self.cp.new_bool_var("counts")
         literals = [
             self._literal(self._canonical(var), self._stored(var, value))
@@ -204,7 +210,7 @@ class _Counting(cp_model.CpSolverSolutionCallback):
 
 
 def count(model: Model, domains: Domains, limit: int) -> tuple[int, bool]:
-    """Number of implementations within `domains`, up to `limit`, and whether that is all."""
+    """Returns the number of implementations within `domains`, up to `limit`, and True if that is all of them."""
     encoding = _Encoding(model, domains)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -222,11 +228,10 @@ def complete(
     objective: Mapping[tuple[int, int], float] | None = None,
     seconds: float | None = None,
 ) -> Domains | None:
-    """A complete domain vector within `domains`, or None if there is none or time ran out: without a limit, a proof that no
-    implementation is there.
+    """Returns a complete domain vector within `domains`; None if there is none or time ran out.
 
-    `objective`: weight of (position, value), summed over what is chosen and minimised; the best
-    found within `seconds`. Deterministic while no time limit cuts it short (one worker).
+    Without a limit, None proves that there is no implementation. `objective`: weight of (position, value), summed over the chosen
+    values and minimised; the best found within `seconds`. Deterministic unless a time limit cuts it short (one worker).
     """
     encoding = _Encoding(model, domains)
     if objective:

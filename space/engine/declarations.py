@@ -1,7 +1,7 @@
-"""What a model says, in plain Python: its choices, and its constraints as truths.
+"""Declarations of a constraint model in plain Python: choices, and constraints as predicates (truths).
 
-A truth (`holds`) judges a complete assignment. The filters are derived from the same declarations
-but share no code with the truths.
+A truth (`holds`) judges a complete assignment. The filters are derived from the same declarations but share no code with the
+truths.
 """
 
 from __future__ import annotations

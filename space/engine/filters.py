@@ -1,8 +1,8 @@
-"""The filters of the propagation engine, each only removing values, and the memory they share.
+"""Filters (propagators) of the propagation engine, which only remove values, and their shared memory.
 
-Every filter is monotone and stateless: it reads domains, narrows domains, and returns False when
-one would become empty. `propagate` runs them to their common fixpoint. Variables and masks travel
-as int64 everywhere, so that each function is compiled once.
+Every filter is monotone and stateless: it reads domains, narrows domains, and returns False when one would become empty.
+`propagate` runs them to their common fixpoint. Variables and masks travel as int64 everywhere, so that each function is compiled
+once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int32]
 
 
 class Scratch(NamedTuple):
-    """Memory of one propagation at a time, allocated once; between calls the queues are empty."""
+    """Working memory of one propagation at a time, allocated once. Between calls the queues are empty."""
 
     state: npt.NDArray[np.int64]  # [11] heads and lengths of the queues, culprit, counts
     var_queue: Ints  # [n_vars] ring
@@ -92,7 +92,7 @@ def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
 
 @jit_flat_internal
 def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> bool:
-    """Keep only the values in `mask`; False if none is left (the domain then stays as it was)."""
+    """Intersects a domain with `mask`. False if no value is left; the domain then stays as it was."""
     old = np.int64(domains[var])
     new = old & mask
     if new == old:
@@ -172,7 +172,10 @@ def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> b
 def _filter_rows(
     arrays: Arrays, scratch: Scratch, domains: Mask, a: Int, b: Int, ab: np.uint32
 ) -> bool:
-    """The same where a is related to others than b is: then their order against the other one is that of places."""
+    """Path consistency (`filter_order`) for objects a and b that are related to different objects.
+
+    The order of two unrelated objects is that of their places.
+    """
     after_ab, after_ba = arrays.composition[ab], arrays.composition[arrays.inverse[ab]]
     at_a, at_b = np.int64(arrays.row[a]), np.int64(arrays.row[b])
     end_a, end_b = np.int64(arrays.row[a + 1]), np.int64(arrays.row[b + 1])
@@ -288,7 +291,7 @@ def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
 
 @jit_flat_internal
 def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
-    """Forbid what would exceed the limit even if every other term is as small as it can be."""
+    """Removes values that exceed the limit even if every other term is as small as it can be."""
     # As in `filter_budget`: other integers would be compiled once more, by another process at the same time.
     start, stop = np.int64(arrays.start[constraint]), np.int64(arrays.start[constraint + 1])
     limit = arrays.limit[constraint]
@@ -345,7 +348,10 @@ def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, hea
 
 @jit_flat_internal
 def _first_term(arrays: Arrays, entry: Int) -> Int:
-    """The first term of the group that begins at an entry: it has literals, then terms, at least one of each."""
+    """Returns the first term of the group that begins at an entry.
+
+    A group has literals, then terms, at least one of each.
+    """
     while arrays.scope_weights[entry] == LITERAL:
         entry += 1
     return entry
@@ -360,7 +366,7 @@ def _end_of_terms(arrays: Arrays, entry: Int, stop: Int) -> Int:
 
 @jit_flat_internal
 def _surely_counts(arrays: Arrays, domains: Mask, first: Int, end: Int) -> bool:
-    """Whether one of the literals is true already."""
+    """True if one of the literals is already true."""
     for k in range(first, end):
         domain = domains[arrays.scope[k]]
         if domain & arrays.scope_mask[k] == domain:
@@ -382,7 +388,7 @@ def _least_product(
 
 @jit_flat_internal
 def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
-    """Forbid what would exceed the limit even if every other group is as small as it can be."""
+    """Removes values that exceed the limit even if every other group is as small as it can be."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     limit = arrays.limit[constraint]
     total = np.int64(0)

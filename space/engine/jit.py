@@ -1,4 +1,4 @@
-"""The one door to numba: a cached `jit` whose cache cannot outlive the source that filled it."""
+"""The only interface to numba: a cached `jit`, whose cache cannot outlive the sources that filled it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _package_version() -> str:
 
 @cache
 def source_hash() -> str:
-    """Hash of the sources of space/ and search/: what is compiled, and the constants it freezes."""
+    """Returns the hash of the sources of space/ and search/: the compiled functions and the constants they freeze."""
     digest = hashlib.blake2b(digest_size=8)
     for folder in ("space", "search"):
         for path in sorted((_PACKAGE / folder).rglob("*.py")):
@@ -47,10 +47,10 @@ def source_hash() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Folder of the compiled code that nobody else can enter: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
+    """Returns the folder of the compiled code: in the user's cache (or NUMBA_CACHE_DIR), else a temporary one.
 
-    numba keys an entry by the file of the function alone, so that a caller would survive a change
-    of a callee in another file; the hash in the folder name forbids that.
+    No other user can enter it. numba keys an entry only by the file of the function, so a caller would survive a change of a callee
+    in another file. The hash in the folder name prevents that.
     """
     name = f"{_package_version()}-numba{numba.__version__}-{source_hash()}"
     given = _CONFIG.CACHE_DIR
@@ -62,7 +62,7 @@ def cache_folder() -> Path:
 
 
 def _why_unusable(folder: Path) -> str | None:
-    """Why numba can keep nothing in a folder, which is made, as the end of a sentence."""
+    """Makes a folder and returns the reason that numba can store nothing there, as the end of a sentence, or None."""
     try:
         make_own_folder(folder)
     except OSError as e:
@@ -71,9 +71,9 @@ def _why_unusable(folder: Path) -> str | None:
 
 
 def _why_others_code(folder: Path) -> str | None:
-    """Why somebody else may have written code in a folder, as the end of a sentence; None where nobody can have.
+    """Returns the reason that another user may have written code in a folder, as the end of a sentence; None if nobody can have.
 
-    numba loads its files without a look. So all of them are looked at once: from then on this user is the only one who can enter.
+    numba loads its files without a check. So all of them are checked at once: from then on only this user can enter the folder.
     """
     if os.stat(folder).st_mode & 0o077:
         return f"others may enter {folder} (chmod go-rwx changes that)"
@@ -86,40 +86,40 @@ def _why_others_code(folder: Path) -> str | None:
 
 
 def jit(function: _Function) -> _Function:
-    """Compile `function` with numba and keep it on disk; with NUMBA_DISABLE_JIT=1, leave it."""
+    """Compiles `function` with numba and stores it on disk. NUMBA_DISABLE_JIT=1 leaves it unchanged."""
     return _compile(function, {})
 
 
 def jit_internal(function: _Function) -> _Function:
-    """As `jit`, for functions that only compiled functions call.
+    """Compiles like `jit`, without a Python wrapper, for functions that only compiled functions call.
 
-    They have no wrapper for calls from Python, which unpacks each array of each NamedTuple: those were a quarter of all compiling.
+    The wrapper unpacks each array of each NamedTuple: the wrappers took a quarter of all compile time.
     """
     return _compile(function, _WITHOUT_WRAPPER)
 
 
 def jit_flat(function: _Function) -> _Function:
-    """As `jit`, for functions that only read and write arrays they are given and allocate none.
+    """Compiles like `jit`, without reference counts, for functions that only access arrays they are given and allocate none.
 
-    They do without numba's reference counts: every call otherwise counts each array of a NamedTuple
-    up and down atomically, which was 7/8 of the time of a descent (5.7 ms against 0.7 ms).
+    numba otherwise counts each array of a NamedTuple up and down atomically in every call. That was 7/8 of the time of a descent
+    (5.7 ms against 0.7 ms).
     """
     return _compile(function, _WITHOUT_REFERENCE_COUNTS)
 
 
 def jit_flat_internal(function: _Function) -> _Function:
-    """As `jit_flat`, for functions that only compiled functions call (see `jit_internal`)."""
+    """Compiles like `jit_flat`, without a Python wrapper, for functions that only compiled functions call (`jit_internal`)."""
     return _compile(function, _WITHOUT_REFERENCE_COUNTS | _WITHOUT_WRAPPER)
 
 
 def compile_for(function: Any, arguments: tuple[Any, ...]) -> None:
-    """Have a function of `jit` or `jit_flat` in the cache for arguments of the types of these."""
+    """Compiles a function of `jit` or `jit_flat` into the cache for arguments of the types of these."""
     type_of: Any = numba.typeof  # it has no types itself
     function.compile(tuple(type_of(x) for x in arguments))
 
 
 def _announce_first() -> None:
-    """Has it announced once that this process compiles a function that no earlier one has left in the cache."""
+    """Registers a listener that announces, once, that this process compiles a function missing in the cache."""
     try:
         from numba.core import event as events
     except ImportError:  # it is of numba's developers: without it nobody is told
@@ -140,7 +140,7 @@ def _announce_first() -> None:
 
 
 def is_compiling() -> bool:
-    """Whether functions are compiled: NUMBA_DISABLE_JIT is not set."""
+    """True if functions are compiled: NUMBA_DISABLE_JIT is not set."""
     return not _CONFIG.DISABLE_JIT
 
 

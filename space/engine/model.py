@@ -36,7 +36,7 @@ N_LAYOUT = 5  # fields of Arrays that say where orders are: no fingerprint needs
 
 
 class Arrays(NamedTuple):
-    """What the compiled filters read. Constraint c owns scope[start[c] : start[c + 1]]."""
+    """Flat arrays that the compiled filters read. Constraint c owns scope[start[c] : start[c + 1]]."""
 
     owner: npt.NDArray[np.int32]  # [n_order] object i of order(i, j), by position
     neighbour: npt.NDArray[np.int32]  # [n_order] object j; increasing in each row
@@ -119,7 +119,7 @@ class Model:
             domains[mirror] = inverse_mask(int(domains[var]))
 
     def relation(self, values: Sequence[int] | npt.NDArray[np.int64], x: int, y: int) -> int:
-        """Value of order(x, y), which is that of places where the two are not related."""
+        """Returns the value of order(x, y). Unrelated objects have the order of their places."""
         if self.rows.are_related(x, y):
             return int(values[self.rows.position(x, y)])
         return BEFORE if self.rows.place[x] < self.rows.place[y] else AFTER

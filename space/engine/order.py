@@ -1,8 +1,8 @@
-"""The order of two objects of a loop forest: five relations, their composition, and the forest.
+"""Order algebra of a loop forest: five relations of two objects, their composition, and the forest.
 
-`order(i, j) = INNER` says that i is inside j, `BEFORE` that all of i comes before all of j,
-`MERGED` that both are one loop (Telamon section 3). What may follow about (a, c) from (a, b) and
-(b, c) is a table derived from the forests themselves.
+`order(i, j) = INNER` means that i is inside j, `BEFORE` that all of i comes before all of j, `MERGED` that both are one loop
+(Telamon section 3). A table gives the possible relations of (a, c) for those of (a, b) and (b, c). It is derived from the forests
+themselves.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def triples() -> frozenset[tuple[int, int, int]]:
 
 @cache
 def composition_table() -> npt.NDArray[np.uint32]:
-    """[32, 32]: from the masks of (a,b) and (b,c), the mask of what (a,c) can be."""
+    """[32, 32]: from the masks of (a,b) and (b,c), the mask of the possible relations of (a,c)."""
     table = np.zeros((32, 32), np.uint32)
     for left, right, whole in triples():
         lefts = [mask for mask in range(32) if mask >> left & 1]
@@ -127,7 +127,7 @@ def inverse_table() -> npt.NDArray[np.uint32]:
 
 
 def _build(matrix: Matrix) -> tuple[Node, ...]:
-    """The only forest that can realise the matrix, whether or not it does."""
+    """Returns the only forest that can realise the matrix. It may not realise it (`holds_order`)."""
     n = len(matrix)
     classes = [
         tuple(j for j in range(n) if matrix[i][j] == MERGED)
@@ -170,7 +170,7 @@ def _shown(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def holds_order(matrix: Matrix) -> bool:
-    """Whether an ordered forest has these relations: matrix[i][j] is the value of order(i, j)."""
+    """True if an ordered forest has these relations: matrix[i][j] is the value of order(i, j)."""
     paths: dict[int, tuple[int, ...]] = {}
     for item, path in _paths(_build(matrix), ()):
         if item in paths:

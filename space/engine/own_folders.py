@@ -1,8 +1,8 @@
-"""Folders that code is loaded from: nobody but their owner may have written what is in them.
+"""Security of folders with loadable code: only their owner may have written their contents.
 
-Compiled code is kept in folders and loaded later, with all the rights of who loads it. So such a folder belongs to this user, only
-its owner may write to it, and nobody may put another in its place. Where the cache of the user is not like that, a folder of the
-process stands for it.
+Compiled code is stored in folders and loaded later, with all rights of the user who loads it. So such a folder belongs to this
+user, only its owner may write to it, and nobody may put another in its place. If the user's cache is not like that, a folder of the
+process replaces it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ _making = threading.Lock()
 
 
 class NotOursError(OSError):
-    """A file that somebody else may have written; `strerror` says why, as the end of a sentence."""
+    """A file that another user may have written; `strerror` is the reason, as the end of a sentence."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EPERM, why)
 
 
 def why_not_ours(folder: Path) -> str | None:
-    """Why somebody else may have written what is in a folder, as the end of a sentence; None where nobody can have. Raises OSError
-    where it is not there.
+    """Returns the reason that another user may have written the contents of a folder; None if nobody can have.
+
+    The reason is the end of a sentence. Raises OSError if the folder does not exist.
     """
     folder = folder.absolute()
     found = os.stat(folder)
@@ -47,7 +48,7 @@ def why_not_ours(folder: Path) -> str | None:
 
 
 def why_no_file_of_ours(file: object, found: os.stat_result) -> str | None:
-    """The same of a file that is open, or was looked at without following links."""
+    """Returns the same reason for a file, from the status of the open file or of its path without following links."""
     if not stat.S_ISREG(found.st_mode):
         return f"{file} is no regular file"
     return _why_written(file, found)
@@ -62,7 +63,7 @@ def _why_written(path: object, found: os.stat_result) -> str | None:
 
 
 def _why_replaced(folder: Path, n_links: int) -> str | None:
-    """Why somebody else may have another folder stand in the place of one: one of the steps to it can be changed."""
+    """Returns the reason that another user may replace a folder by another: some step of its path can be changed."""
     for part in (folder, *folder.parents):
         if part != folder and (why := _why_renamed(part)):
             return why
@@ -78,7 +79,7 @@ def _why_replaced(folder: Path, n_links: int) -> str | None:
 
 
 def _why_renamed(parent: Path) -> str | None:
-    """Why somebody else may rename what is in a folder."""
+    """Returns the reason that another user may rename entries of a folder; None if nobody may."""
     found = os.stat(parent)
     if found.st_uid not in (0, os.getuid()):
         return f"{parent} belongs to another user"
@@ -88,8 +89,9 @@ def _why_renamed(parent: Path) -> str | None:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Makes a folder, with those above it that are missing, which nobody else may enter. Raises OSError, NotOursError where it is
-    there and others may have written to it.
+    """Makes a folder, and missing folders above it, that no other user may enter.
+
+    Raises OSError; NotOursError if the folder exists and others may have written to it.
     """
     for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -98,10 +100,10 @@ def make_own_folder(folder: Path) -> None:
 
 
 def user_cache(name: str = "", *, is_written: bool = False) -> Path:
-    """The folder of what this user's processes can make again, or the one of that name in it; in the system's temporary folder
-    where it cannot be made in the home, or cannot be written though `is_written`.
+    """Returns the folder of files that this user's processes can make again, or the one of that name in it.
 
-    Where others may have written to it, a folder of this process, with one warning. Raises OSError where that cannot be had.
+    It is in the system's temporary folder if it cannot be made in the home, or cannot be written though `is_written`. If others may
+    have written to it, it is a folder of this process, with one warning. Raises OSError if there can be none.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kernelscape")
     spare = Path(tempfile.gettempdir(), f"kernelscape-{os.getuid()}")
@@ -123,8 +125,9 @@ def user_cache(name: str = "", *, is_written: bool = False) -> Path:
 
 
 def private_folder(instead_of: Path, why: str) -> Path:
-    """A folder of this process and of those that it starts, which is removed at its end. When it is made, a warning says why it
-    stands for another.
+    """Returns a folder of this process and of the processes that it starts, removed at its end.
+
+    When the folder is made, a warning gives the reason for the replacement.
     """
     with _making:
         handed = os.environ.get(_PRIVATE)

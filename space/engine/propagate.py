@@ -136,7 +136,7 @@ def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
 
 @jit_flat
 def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Ints) -> Int:
-    """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed; a status."""
+    """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed. Returns a status."""
     scratch.state[N_TRAIL] = 0
     for k in range(changed_vars.size):
         var, mirror = np.int64(changed_vars[k]), np.int64(arrays.mirror[changed_vars[k]])
@@ -146,7 +146,7 @@ def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Int
 
 @jit_flat
 def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
-    """Bring any `domains` to the fixpoint in place, whatever they are; a status."""
+    """Bring any `domains` to the fixpoint in place. Returns a status."""
     state = scratch.state
     state[N_TRAIL] = 0
     for var in range(domains.size):
@@ -172,7 +172,7 @@ def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int
 def decide(
     arrays: Arrays, scratch: Scratch, domains_in: Mask, var: Int, mask: Int, domains_out: Mask
 ) -> Int:
-    """Write to `domains_out` the fixpoint of `domains_in` with `var` in `mask`; a status."""
+    """Write to `domains_out` the fixpoint of `domains_in` with `var` in `mask`. Returns a status."""
     for k in range(domains_in.size):  # a slice assignment would allocate when they overlap
         domains_out[k] = domains_in[k]
     scratch.state[N_TRAIL] = 0
@@ -205,7 +205,7 @@ def expand(
 
 @jit_flat
 def constraint_blocks(arrays: Arrays, blocks: Ints) -> None:
-    """blocks[var] ([n_vars]): equal exactly for variables that constraints connect; the smallest of them."""
+    """Fills blocks[var] ([n_vars]) with the connected components of the constraint graph: the smallest variable of each."""
     for var in range(blocks.size):
         blocks[var] = var
     for var in range(arrays.owner.size):
@@ -300,7 +300,7 @@ def _pick(domain: Int, rank: Int) -> Int:
 
 @jit_flat_internal
 def count_values(domain: Int) -> Int:
-    """How many values a domain has left."""
+    """The number of values left in a domain."""
     count = 0
     while domain:
         domain &= domain - 1
@@ -377,7 +377,7 @@ def _complete(
     var_order: Ints,
     max_backtracks: Int,
 ) -> Int:
-    """Depth first over x = v, then x != v; `stack` holds the decisions x = v not yet refuted."""
+    """Depth-first search over x = v, then x != v; `stack` holds the decisions x = v not yet refuted."""
     state, stack = scratch.state, scratch.stack
     state[N_TRAIL] = 0
     state[N_DECISIONS] = 0
@@ -436,7 +436,7 @@ def guided_completion(
 
 
 def explain(model: Model, culprit: int, status: int) -> tuple[str, str]:
-    """Name of the choice that a dead end emptied, and the sentence that says why."""
+    """Returns the name of the choice that a dead end emptied, and the reason as a sentence."""
     choice = model.choices[culprit].name
     if status == EXCLUDED:
         return choice, "the decision leaves no value"

@@ -1,8 +1,7 @@
-"""Where the orders of objects stand in a domain vector.
+"""Positions of the orders of objects in a domain vector.
 
-Objects stand at places, and are related where these are near enough (`Places`); of all others the
-order is that of their places, which is no choice. By default there is one place, and the row of
-object i is i * n_objects + j for order(i, j).
+Objects stand at places, and are related if these are near enough (`Places`). The order of all others is that of their places, which
+is no choice. By default there is one place, and the row of object i is i * n_objects + j for order(i, j).
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Places:
-    """Which objects are related: those at place p with those at places first[p] to last[p].
+    """Relation of objects by their places: objects at place p are related to those at places first[p] to last[p].
 
-    The relation is symmetric, and both ends grow with p. What is not related is in the order of its places.
+    The relation is symmetric, and both ends grow with p. Unrelated objects have the order of their places.
     """
 
     first: tuple[int, ...] = (0,)
@@ -31,7 +30,7 @@ class Places:
         return self.first[p] <= q <= self.last[p]
 
     def blocks(self) -> Iterator[range]:
-        """Runs of places that no relation leaves."""
+        """Yields the runs of places that no relation leaves."""
         begin = 0
         for p in range(len(self.last)):
             if max(self.last[begin : p + 1]) == p:
@@ -41,7 +40,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the order of two objects stands in a domain vector."""
+    """Positions of the orders of two objects in a domain vector."""
 
     place: tuple[int, ...]  # [n_objects]
     places: Places
@@ -72,7 +71,7 @@ class Rows:
         return self.start[-1]
 
     def position(self, x: int, y: int) -> int:
-        """Of order(x, y); KeyError where the two are not related."""
+        """Returns the position of order(x, y). KeyError if the two are not related."""
         return self.start[x] + self.column[self.place[x]][y]
 
     def are_related(self, x: int, y: int) -> bool:

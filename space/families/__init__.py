@@ -1,1 +1,1 @@
-"""One file a family of choices: values, sites, predicates, constraints. `space/build.py` finds them."""
+"""Families of choices, one file each: values, sites, predicates, constraints. `space/build.py` finds them."""

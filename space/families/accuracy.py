@@ -1,9 +1,9 @@
-"""The greatest error of functions of vectors, as exp and sin, in units in the last place (ULP).
+"""Accuracy of vector functions such as exp and sin: the greatest error in units in the last place (ULP).
 
-ULP4 is never slower, so a search takes it where `fast_math` allows it; only who fixes the choice gets ULP1. Functions of scalars
+ULP4 is never slower, so a search takes it if `fast_math` allows it. Only a user who fixes the choice gets ULP1. Scalar functions
 are those of <math.h>, which are within both. With `fast_math=False` they are called for each lane, and there is no choice.
 
-No term of the bound counts it: the least cost of a function is that of its quickest form.
+No term of the bound depends on it: the least cost of a function is that of its fastest form.
 """
 
 from __future__ import annotations

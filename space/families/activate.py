@@ -1,7 +1,7 @@
-"""How often a loop makes cells active: each time, once for each element of a list, or never those that surely are.
+"""Activation of sparse cells in a loop: in each iteration, once per element of a list (hoisted), or not for surely active cells.
 
-DEMOTED and ELEMENT are never worse, so a search takes them where they are legal; only who fixes the choice gets the other. An
-activation changes no memory where the cell is active: so all that is proved of one body holds of the others.
+DEMOTED and ELEMENT are never worse, so a search takes them where they are legal. Only a user who fixes the choice gets the other.
+The activation of an active cell changes no memory, so all that is proved of one body holds for the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def declare(s: Draft) -> None:
 
 
 def one_by_one(s: Draft) -> None:
-    """Coherence: what sorts iterations, and runs several at once, was found in the body without needless activations."""
+    """Coherence: sorted and vectorised iterations require DEMOTED.
+
+    They were found in the body without needless activations.
+    """
     for t, var in s.v.of_tasks["activate"].items():
         for d in s.dims_at(t, INNER):
             scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
@@ -49,7 +52,10 @@ def one_by_one(s: Draft) -> None:
 
 
 def by_one_thread(s: Draft) -> None:
-    """Hardware: no thread of a GPU waits for another, so one makes cells active; threads were found in the body without it."""
+    """Hardware: one thread of a GPU makes cells active, since no thread waits for another.
+
+    Several threads require DEMOTED: they were found in the body without needless activations.
+    """
     for t, var in s.v.of_tasks["activate"].items():
         for d in (d for level in (OUTER, MID, INNER) for d in s.dims_at(t, level)):
             alone = (s.v.kind[d], all_but(DIM_KIND, PARALLEL, THREAD, VECTOR))

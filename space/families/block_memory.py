@@ -1,4 +1,4 @@
-"""What a block takes of a multiprocessor, counted: shared memory in bytes, and registers as far as a space can know."""
+"""Resources of a GPU block on a multiprocessor: shared memory in bytes, and registers as far as a space can count them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_REGISTERS = 255  # of a thread
 
 
 def shared_memory(s: Draft) -> None:
-    """What the tasks of a launch keep and copy in shared memory fits there together."""
+    """Hardware: the values and copies that the tasks of a launch have in shared memory fit there together."""
     users = list(_shared_arrays(s))
     for t in dict.fromkeys(sorted(u for u, _ in users)):
         # The first task of a launch counts for all that follow.
@@ -45,7 +45,7 @@ def _if_fused(s: Draft, t: int, u: int, group: Group) -> Group:
 
 
 def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:
-    """Bytes that tasks may have in shared memory, each with its task."""
+    """Yields the bytes that tasks may have in shared memory, each with its task."""
     kept: dict[int, list[Flow]] = {}
     for f in s.v.mem_space:
         if spaces_of(s, f) & bits(SHARED) and s.problem.tasks[f.producer].is_structured:
@@ -57,9 +57,10 @@ def _shared_arrays(s: Draft) -> Iterator[tuple[int, Group]]:
 
 
 def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
-    """A value has one array for all its readers: a tile, or all of it for a reader that does not share its loop.
+    """Yields the bytes of a value in shared memory: one array for all its readers.
 
-    Where they share the loops inside the tile as well, the array has less, and what is counted is more than there is.
+    The array is a tile, or the whole value for a reader that does not share its loop. If readers also share the loops inside the
+    tile, the array is smaller, and this count is too high.
     """
     target = s.problem.tasks[t].target
     array, written = (
@@ -89,10 +90,11 @@ def _bytes_of_value(s: Draft, t: int, flows: list[Flow]) -> Iterator[Group]:
 def _bytes_of_vector(
     s: Draft, t: int, flows: list[Flow], tile: tuple[Term, ...]
 ) -> Iterator[Group]:
-    """A vector that fits as a whole: a tile is enough where all that read it in shared memory share the loop that writes it.
+    """Yields the bytes of a vector that fits as a whole.
 
-    The first reader that does not wants the whole, which is then there for all. A sum of products says so with one group for
-    each way in which the readers before it may have a tile or nothing.
+    A tile suffices if all its readers in shared memory share the loop that writes it. The first reader that does not share it needs
+    the whole, which then serves all. A sum of products has one group for each way in which the readers before it have a tile or
+    nothing.
     """
     target = s.problem.tasks[t].target
     (loop,) = index_loops(target) & {x.name for x in s.problem.tasks[t].loops}
@@ -116,7 +118,7 @@ def _bytes_of_vector(
 
 
 def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
-    """Each stage has a block, and what its layout leaves free between rows."""
+    """Yields the bytes of a copy in shared memory: one block per stage, and the gaps that its layout leaves between rows."""
     v, array = s.v, s.array(o.access.array)
     if o.is_window:
         for group in elements_of_window(s, o):
@@ -139,11 +141,11 @@ def _bytes_of_copy(s: Draft, o: Operand) -> Iterator[Group]:
 
 
 def registers(s: Draft) -> None:
-    """The sums of a thread leave registers for other values, and those of a block are in one multiprocessor.
+    """Hardware: the sums of a thread leave registers for other values, and the sums of a block fit into one multiprocessor.
 
-    This is an estimate: what a compiler needs besides is known when it has compiled, and its counts then say whether a launch
-    fits (`runtime/cuda/resources.py`). It may also need less, as where no loop is around a sum: `register_room` is how many
-    times the registers that there are may be counted.
+    This is an estimate. The other needs of a compiler are only available after compiling, and its counts then decide if a launch
+    fits (`runtime/cuda/resources.py`). It may also need less, for instance if no loop is around a sum. `register_room` is the
+    factor by which the available registers may be counted.
     """
     v = s.v
     for t, task in enumerate(s.problem.tasks):
@@ -162,18 +164,18 @@ def registers(s: Draft) -> None:
 
 
 def _where(var: int, n_values: int, value: int, there: int, elsewhere: int) -> Term:
-    """Counts `there` where a choice of so many values has this one, else `elsewhere`."""
+    """Returns a term that counts `there` if a choice of `n_values` values has `value`, else `elsewhere`."""
     return Term(None, var, tuple(there if k == value else elsewhere for k in range(n_values)))
 
 
 def register_words(task: Task) -> int:
-    """Registers of one sum of a task, 0 where nothing is summed up."""
+    """The number of registers of one sum of a task; 0 if it has no sum."""
     is_sum = task.is_structured and task.is_reduction
     return -(-task.dtype.size_bytes // REGISTER_BYTES) if is_sum else 0
 
 
 def _weighed(term: Term, factor: int) -> Term:
-    """The term, counted `factor` times."""
+    """Returns the term with its weights multiplied by `factor`."""
     return term._replace(weights=tuple(factor * n for n in term.weights))
 
 

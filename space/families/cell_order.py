@@ -1,7 +1,9 @@
-"""In which order the cells of a leaf lie while a sequence runs. The program has them with the last axis fastest; other orders are
-copies in the workspace, converted when the sequence begins and back when it ends, by the launches of `leaf_layout`.
+"""Data layout: the order of the cells in a leaf while a sequence runs (row-major, column-major or Morton).
 
-No term of the bound counts it: those launches are one for both choices.
+The program has the last axis fastest. Other orders are copies in the workspace. The launches of `leaf_layout` convert them when the
+sequence begins, and back when it ends.
+
+No term of the bound depends on it: the same launches serve both choices.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ def declare(s: Draft) -> None:
 
 
 def is_ordered(x: Leaves) -> bool:
-    """Whether the cells of a leaf have more than one order."""
+    """True if the cells of a leaf have more than one order."""
     return sum(n > 1 for n in x.extents) > 1
 
 
 def has_bits(x: Leaves) -> bool:
-    """Whether all indices in a leaf are whole numbers of bits."""
+    """True if all extents of a leaf are powers of two, so that indices are whole numbers of bits."""
     return all(n & (n - 1) == 0 for n in x.extents)
 
 
 def order_of(value: str, x: Leaves) -> CellOrder | None:
-    """The order that a value means; None: that of the program."""
+    """Returns the cell order of a value; None for that of the program."""
     match value:
         case "COLUMNS":
             return CellOrder.of_axes(x.extents, tuple(reversed(range(len(x.extents)))))

@@ -1,7 +1,9 @@
-"""How cells of pointer and hash nodes are looked up while a sequence runs. The program has a table of all cells of a pointer node,
-and of a hash node a directory of the active ones: each keeps what it has, and the other stands beside that.
+"""Lookup of cells in pointer and hash nodes while a sequence runs: a table of all cells, or a hash directory.
 
-On a GPU pointer nodes have no choice: threads that make a directory wait for one another's keys, which those of a GPU do not.
+The program has a table of all cells for a pointer node, and a directory of the active cells for a hash node. A node retains its own
+structure; the other one is auxiliary.
+
+On a GPU pointer nodes have no choice: threads that make a directory wait for one another's keys, and those of a GPU do not.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def declare(s: Draft) -> None:
 
 
 def is_open(s: Draft, x: Table) -> bool:
-    """Whether the other way may be quicker, and has room: what is made stays in the workspace between calls."""
+    """True if the other lookup may be faster and has room: the made structure stays in the workspace between calls."""
     if x.keys is not None:
         return table_bytes(x.keys) <= MOST_BYTES
     # A table that a core keeps in its own cache answers sooner than any key is compared.
@@ -39,7 +41,7 @@ def is_open(s: Draft, x: Table) -> bool:
 
 
 def table_bytes(keys: Keys) -> int:
-    """The bytes of a table of all cells of a hash node."""
+    """The number of bytes of a table of all cells of a hash node."""
     return (keys.n_cells + 1) * DType.u32.size_bytes
 
 

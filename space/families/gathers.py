@@ -1,4 +1,4 @@
-"""How iterations in lanes load elements that are near one another in memory."""
+"""Neighbouring loads in vectorised loops: one gather per element, or row loads transposed in registers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def declare(s: Draft) -> None:
 
 
 def longest(dtype: DType) -> int:
-    """Elements of a row: those of 16 bytes."""
+    """The number of elements in a row of 16 bytes; 1 for types of less than 4 bytes."""
     return _ROW_BYTES // dtype.size_bytes if dtype.size_bytes >= 4 else 1
 
 
 def lanes_gather(s: Draft) -> None:
-    """Coherence: iterations one at a time gather nothing, which is the first value."""
+    """Coherence: a loop without vectors has no gathers, so the choice has its first value."""
     for t, var in s.v.of_tasks["gathers"].items():
         (d,) = (x for x in s.dims_at(t, INNER) if runs_in_lanes(s, s.problem.tasks[t], x))
         s.b.clause("lanes gather", [(var, bits(ONE_BY_ONE)), (s.v.kind[d], bits(VECTOR))])

@@ -1,4 +1,4 @@
-"""The grid of blocks of a GPU's launch: which dims it has is a kind (tiling.py), how large they are follows from their tiles."""
+"""Grid of blocks of a GPU launch. The kind of a dim (tiling.py) puts it into the grid; its tiles determine the size."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ MAX_BLOCKS_ALONE = 1 << 20  # where a task has one loop, and a grid one dim
 
 
 def blocks_outermost(outer: int, other: int, order: int) -> bool:
-    """`order` is that of `outer` to `other`."""
+    """False if a grid dim `outer` is inside a dim that is a loop; `order` is that of `outer` to `other`."""
     return outer != PARALLEL or order != INSIDE or other in (PARALLEL, *WITHOUT_LOOP)
 
 
 def results_outside(free: int, reduced: int, order: int) -> bool:
-    """`order` is that of the dim of the result to the dim that is reduced."""
+    """False if a loop over results is inside a reduction loop.
+
+    `order` is that of the dim of the result to the dim that is reduced.
+    """
     return not (free == reduced == LOOP) or order != INSIDE
 
 
 @dataclass(frozen=True)
 class GridFits:
-    """At most `limit` tiles of mid times inner iterations, where a choice has the value `where`."""
+    """Predicate: there are at most `limit` tiles of mid times inner iterations if a choice has the value `where`."""
 
     extent: int
     mids: tuple[int, ...]
@@ -58,8 +61,9 @@ def one_grid(s: Draft) -> None:
 
 
 def blocks(s: Draft) -> None:
-    """Hardware: blocks are around everything else, as many as a grid may have. Sums are kept in registers, so no loop over results
-    runs inside a loop over what is summed.
+    """Hardware: grid dims are around all other dims, and limited in number and size.
+
+    Sums are in registers, so no loop over results runs inside a reduction loop.
     """
     b, v = s.b, s.v
     is_block = tuple(int(k == PARALLEL) for k in range(len(DIM_KIND)))

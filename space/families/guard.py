@@ -1,4 +1,4 @@
-"""How a guarded assignment leaves out the iterations in which its condition does not hold."""
+"""Guarded assignments: skips iterations whose condition is false, by a branch, a blend (if-conversion) or strides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUARD = (
 
 @dataclass(frozen=True)
 class Stride:
-    """A loop of which every `residue.modulus`-th iteration is wanted, whatever the other loops are at."""
+    """A loop of which a guard selects every `residue.modulus`-th iteration, for any iteration of the other loops."""
 
     loop: str
     residue: Residue
@@ -41,7 +41,7 @@ def declare(s: Draft) -> None:
 
 
 def guards_of(s: Draft, task: Task) -> int:
-    """The ways that a guarded task has by itself. Threads of a GPU that have nothing to do wait for their neighbours."""
+    """Returns the possible values of a guarded task alone. On a GPU, idle threads wait for their neighbours anyway."""
     values = {BRANCH}
     if may_blend(task, s.problem) and (s.kind.has_teams or not _reads_others(task)):
         values.add(BLEND)
@@ -51,13 +51,16 @@ def guards_of(s: Draft, task: Task) -> int:
 
 
 def _reads_others(task: Task) -> bool:
-    """Whether an iteration reads elements of its target that another one may keep: threads of a GPU would write them meanwhile."""
+    """True if an iteration reads elements of the target array other than its own.
+
+    Another iteration may leave such an element unchanged. With a blend, threads of a GPU would write it meanwhile.
+    """
     target = task.target
     return any(x.array == target.array and x != target for x, _ in task_reads(task))
 
 
 def stride_of(problem: Problem, task: Task) -> Stride | None:
-    """The loop that a residue makes strides in, where there is one: that of neighbours in memory first."""
+    """Returns the loop in which a residue makes strides, the one with neighbours in memory first; None if there is none."""
     strides = flat_strides(task.target, problem.array(task.target.array))
     own = {loop.name for loop in task.loops}
     found = [
@@ -74,7 +77,7 @@ def stride_of(problem: Problem, task: Task) -> Stride | None:
 
 @dataclass(frozen=True)
 class WholePeriods:
-    """Sizes of the register tile of a loop in strides."""
+    """Predicate: a register tile in strides has a multiple of `modulus` iterations."""
 
     sizes: tuple[int, ...]
     modulus: int
@@ -87,7 +90,7 @@ class WholePeriods:
 
 
 def guarded_vectors(s: Draft) -> None:
-    """Semantics: a vector stores all of its lanes."""
+    """Semantics: a vector stores all of its lanes, so a guarded one blends."""
     for t, var in s.v.of_tasks["guard"].items():
         for d in s.dims_at(t, INNER):
             scalar = (s.v.kind[d], all_but(DIM_KIND, VECTOR))

@@ -1,8 +1,8 @@
-"""Where a loop over the cells of leaves of a sparse field reads what is around its own cell.
+"""Neighbour reads around a cell of a leaf of a sparse field: from the leaves, or from a copied tile with a halo.
 
-Of CPUs alone: a body runs in one thread, so on a GPU each would have a tile in its own memory, which is no nearer than the leaves.
+CPUs only: a body runs in one thread. On a GPU each thread would have a tile in its own memory, no nearer than the leaves.
 
-No term of the bound counts it: a body counts for what surely passes through memory, which is the same in both.
+No term of the bound depends on it: a body counts only its guaranteed memory traffic, which is the same for both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def declare(s: Draft) -> None:
 
 
 def on_the_stack(s: Draft) -> None:
-    """All tiles of a task are on the stack of a thread."""
+    """Hardware: all tiles of a task fit on the stack of a thread."""
     for t, task in enumerate(s.problem.tasks):
         groups = []
         for x in task.body.trees.tiles if task.body is not None else ():

@@ -1,6 +1,6 @@
-"""Whether a list of active cells is made again for a loop that takes it.
+"""List generation: a loop makes its list of active cells again, only if cells have changed, or reuses an earlier list.
 
-A later value is never worse than an earlier one, so a search takes the last that is right; only who fixes it gets another.
+A later value is never worse than an earlier one, so a search takes the last that is right. Only a user who fixes it gets another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def declare(s: Draft) -> None:
 
 
 def ways_of(x: ListSite) -> int:
-    """How a loop may have its list."""
+    """Returns the possible values of a list use: IF_CHANGED needs a change flag, REUSE an earlier list that is still right."""
     return bits(GENERATE, *([IF_CHANGED] if x.has_flag else []), *([REUSE] if x.is_right else []))
 
 

@@ -1,4 +1,4 @@
-"""Where a value is between the task that has it and the task that wants it."""
+"""Memory space of a value between its producer and its consumer: register, cached array of a thread or block, or memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def declare(s: Draft) -> None:
 
 
 def spaces_of(s: Draft, f: Flow) -> int:
-    """Where a flow may be, by itself."""
+    """Returns the possible memory spaces of a flow, considered alone."""
     spaces = {GLOBAL}
     producer, consumer = s.problem.tasks[f.producer], s.problem.tasks[f.consumer]
     steps = {loop.name for loop in producer.steps}
@@ -61,7 +61,11 @@ def spaces_of(s: Draft, f: Flow) -> int:
 
 
 def is_worth_keeping(s: Draft, f: Flow) -> bool:
-    """A temporary that one thread keeps need not be written; what is written anyway is worth keeping if no cache does."""
+    """True if an on-chip copy of the value can pay.
+
+    A temporary that one thread keeps need not be written. A value that is written anyway pays only if no private cache holds it,
+    and its producer must overwrite the whole array.
+    """
     if s.array(f.array).role == "temp":
         return True
     producer = s.problem.tasks[f.producer]
@@ -84,7 +88,10 @@ def on_chip_same_launch(space: int, fused: int) -> bool:
 
 
 def same_threads(space: int, producer: int, consumer: int) -> bool:
-    """The levels of two loops of the producer, and of their partners, in the same order."""
+    """True if a register has equal thread levels in both tasks.
+
+    `producer` and `consumer` are the levels of two loops of the producer, and of their partners, in the same order.
+    """
     return space != REGISTER or producer == consumer
 
 
@@ -96,7 +103,7 @@ def same_threads_turned(space: int, producer: int, consumer: int) -> bool:
 
 
 def of_threads(s: Draft) -> None:
-    """Semantics: a value stays on chip only between iterations of one thread; in a register only between merged dims."""
+    """Semantics: a value stays on chip only between iterations of one thread, in a register only between merged dims."""
     for f, var in s.v.mem_space.items():
         if s.backbone.may_share_launch(f.producer, f.consumer):
             if f.is_pointwise:
@@ -107,7 +114,7 @@ def of_threads(s: Draft) -> None:
 
 
 def of_blocks(s: Draft) -> None:
-    """Semantics: a register belongs to one thread, shared memory to one block, which keeps there what is one tile, or small."""
+    """Semantics: a register belongs to one thread, and shared memory to one block, for values of one tile or small ones."""
     for f, var in s.v.mem_space.items():
         if s.backbone.may_share_launch(f.producer, f.consumer):
             if f.is_pointwise:
@@ -117,8 +124,10 @@ def of_blocks(s: Draft) -> None:
 
 
 def sums_together(s: Draft) -> None:
-    """Tasks that share what they sum over, of which one needs the other's results to finish its own, keep all sums of a tile of
-    results in registers: then those of the tile are finished one after the other, behind the loop.
+    """Two tasks with a shared reduction loop store all sums of a tile of results in registers.
+
+    This holds if one needs the other's results to finish its own sums. The sums of the tile are then finished one after the other,
+    after the loop.
     """
     for m in (m for m in s.backbone.merges if m.before_finish):
         a, c = s.levels_of(m)
@@ -133,7 +142,9 @@ def sums_together(s: Draft) -> None:
 
 
 def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[Literals]) -> None:
-    """`reasons` are literals that forbid a register besides; of each list in `differ` one must hold where other threads want a
+    """Constraints of a value in a register.
+
+    `reasons` are further literals that forbid a register. In each list of `differ` one literal must hold if other threads read a
     value than have it.
     """
     b, v = s.b, s.v
@@ -170,18 +181,21 @@ def _register_flow(s: Draft, f: Flow, var: int, reasons: Literals, differ: list[
 
 
 def _same_lanes(s: Draft, f: Flow) -> bool:
-    """Whether a vector of the producer has as many elements as one of the consumer."""
+    """True if a vector of the producer has as many elements as one of the consumer."""
     sizes = (s.problem.tasks[t].lane_bytes for t in (f.producer, f.consumer))
     return len({s.target.lanes(n) for n in sizes}) == 1
 
 
 def _late_reasons(s: Draft, f: Flow) -> Literals:
-    """A task that is late finds the values of the next iteration in registers."""
+    """Returns literals that forbid a register: a late task would find the values of the next iteration there."""
     return [(late, bits(LATE)) for x, late in s.v.shift.items() if x.consumer == f.consumer]
 
 
 def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
-    """A register belongs to one thread: every dim that is shared out to threads has to be merged."""
+    """Requires that every dim with threads is merged if the value is in a register. Returns literals that forbid a register.
+
+    A register belongs to one thread.
+    """
     reasons = []
     for task, mapped in (
         (f.producer, {p for p, _ in f.index_pairs}),
@@ -199,7 +213,10 @@ def _thread_reasons(s: Draft, f: Flow, var: int) -> Literals:
 
 
 def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
-    """The numbers of threads in a register's dims follow one order in both tasks, or the value is in no register."""
+    """Requires one order of threads in both tasks of a value in a register.
+
+    Returns lists of literals: one literal of each list holds if the orders differ.
+    """
     reasons: list[Literals] = [[]]
     for here, there, is_turned in _levels_of_flow(s, f):
         rule = same_threads_turned if is_turned else same_threads
@@ -215,7 +232,7 @@ def _other_threads(s: Draft, f: Flow, var: int) -> list[Literals]:
 
 
 def _levels_of_flow(s: Draft, f: Flow) -> Iterator[tuple[int, int, bool]]:
-    """For two loops that index a value, their level in the producer and in the consumer, and whether that is turned round."""
+    """Yields, for two loops that index a value, their thread levels in producer and consumer, and True if these are reversed."""
     for (p, c), (q, d) in combinations(f.index_pairs, 2):
         ends = []
         for task, x, y in ((f.producer, p, q), (f.consumer, c, d)):
@@ -245,7 +262,7 @@ def _one_thread_keeps(s: Draft, f: Flow, var: int) -> None:
 
 
 def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
-    """What a block keeps in shared memory is the value of one tile, or small as a whole."""
+    """A value that a block stores in shared memory is one tile, or small as a whole."""
     _same_launch(s, f, var)
     task = s.problem.tasks[f.producer]
     if not task.is_structured or is_small(s.problem, s.target, task):
@@ -266,7 +283,7 @@ def _one_block_keeps(s: Draft, f: Flow, var: int) -> None:
 
 
 def _kept_read(s: Draft, f: Flow, var: int) -> None:
-    """What one task read and keeps for another is there first, whole, and in whole vectors."""
+    """An input that one task reads and stores for another is there before it, whole, and in whole vectors."""
     b, bodies = s.b, s.backbone.body_ids
     kept = (var, bits(GLOBAL))
     first = (b.order(bodies[f.producer], bodies[f.consumer]), bits(BEFORE))
@@ -284,7 +301,7 @@ def _kept_read(s: Draft, f: Flow, var: int) -> None:
 
 
 def of_second_launches(s: Draft) -> None:
-    """Semantics: a launch of its own finishes what blocks sum up together, and finds in memory what it needs for that."""
+    """Semantics: a second launch finishes reductions over blocks, and reads its other operands from memory."""
     for d, var in s.v.reduction.items():
         if d.level == OUTER:
             whole = (var, all_but(REDUCTION, *SPLIT))

@@ -1,4 +1,4 @@
-"""How loops lie: the order of every two objects that may share a launch. The engine declares the choices and their algebra."""
+"""Loop structure: the order of every two objects that may share a launch. The engine declares the choices and their algebra."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ APART = bits(BEFORE, AFTER, INSIDE, OUTSIDE)
 
 
 def within_tasks(s: Draft) -> None:
-    """Coherence: a task is one band. Its dims are nested, levels of one loop from outer to inner, its body inside all of them."""
+    """Coherence: a task is one band of nested dims, with its body inside all of them.
+
+    The levels of one loop are nested from outer to inner.
+    """
     b = s.b
     for t, task in enumerate(s.problem.tasks):
         dims = s.ordered_dims(t)
@@ -33,7 +36,10 @@ def within_tasks(s: Draft) -> None:
 
 
 def between_tasks(s: Draft) -> None:
-    """Semantics: bodies follow one another, dependences forwards; a body is in no loop that is not merged with one of its own."""
+    """Semantics: bodies follow one another, and dependences point forwards.
+
+    A body is in no loop that is not merged with one of its own task.
+    """
     b, bodies = s.b, s.backbone.body_ids
     for t, u in s.backbone.launch_pairs():
         b.restrict(b.order(bodies[t], bodies[u]), bits(BEFORE, AFTER))

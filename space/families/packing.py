@@ -1,6 +1,6 @@
-"""Copies of blocks of operands: whether there is one, how many blocks it has, who packs it, and how its rows lie.
+"""Packing: copies of blocks of operands. Decides on the number of blocks, the packing threads and the layout of rows.
 
-A block of what iterations read around their own element has a border, so that blocks overlap (a halo); it is copied as it lies.
+A block of neighbour reads has a border, so that blocks overlap (a halo). It is copied in its original layout.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def declare(s: Draft) -> None:
 
 
 def may_copy(s: Draft, o: Operand) -> bool:
-    """Whether blocks of a window may be copied: iterations of a tile are those of its loops, and blocks of a grid, which begin when
-    they like, copy nothing that others store.
+    """True if blocks of a window may be copied.
+
+    Iterations of a tile must be those of its loops, so there are no scatters. Blocks of a grid begin at any time, so they copy
+    nothing that others store.
     """
     task = s.problem.tasks[o.task]
     if scatters(task, s.problem):  # their iterations may be sorted
@@ -86,7 +88,7 @@ def may_copy(s: Draft, o: Operand) -> bool:
 
 
 def _stagings(s: Draft) -> int:
-    """How many blocks of an operand there may be."""
+    """Returns the possible numbers of blocks of an operand, as a domain."""
     kind, is_asynchronous = s.kind, s.target.copies_asynchronously
     most = kind.max_asynchronous_stages if is_asynchronous else kind.max_stages
     return bits(*range(1 + most))
@@ -104,7 +106,10 @@ def copy_outside(staged: int, order: int) -> bool:
 
 
 def copy_around_loops(kind: int, staged: int, order: int) -> bool:
-    """`order` is that of another loop's outer dim to the mid dim of `kind`."""
+    """True if the outer dim is around the mid dim of `kind`, or there is no copy or no mid loop.
+
+    `order` is that of another loop's outer dim to that mid dim.
+    """
     return kind in WITHOUT_LOOP or staged == DIRECT or order == OUTSIDE
 
 
@@ -118,7 +123,7 @@ def layout_of_copy(staged: int, layout: int) -> bool:
 
 @dataclass(frozen=True)
 class LayoutFits:
-    """Rows of mid times inner elements, of 4 or 8 bytes: only where all banks take part are they moved apart."""
+    """Predicate: rows of mid times inner elements, of 4 or 8 bytes, are moved apart only if all banks take part."""
 
     mids: tuple[int, ...]
     inners: tuple[int, ...]
@@ -133,14 +138,14 @@ class LayoutFits:
 
 
 def _tiles_and_mids(s: Draft, o: Operand) -> Iterator[tuple[Dim, int]]:
-    """Mid dims of an operand's loops, each with the order of the outer dim of another of them against it."""
+    """Yields the mid dims of an operand's loops, each with the order of the outer dim of another of these loops against it."""
     loops = [s.levels(o.task, name) for name in o.loops]
     for x, y in permutations(loops, 2):
         yield y[MID], s.order(x[OUTER], y[MID])
 
 
 def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -> None:
-    """What is copied has been written before the outer tiles begin."""
+    """Semantics: the producer of a copied operand ends before the outer tiles begin."""
     body = s.backbone.body_ids[producer]
     tiles = [s.levels(o.task, name)[OUTER] for name in o.loops]
     done = [(s.b.order(body, d.order_id), bits(BEFORE)) for d in tiles]
@@ -148,11 +153,11 @@ def _copy_of_finished_values(s: Draft, o: Operand, staged: int, producer: int) -
 
 
 def copies_of_threads(s: Draft) -> None:
-    """A copy holds the block of one outer tile: outer dims of its loops around all mid dims, some mid dim present.
+    """A copy is the block of one outer tile: outer dims of its loops are around all mid dims, and some mid dim is present.
 
-    It is packed at the head of the innermost of these outer dims, from memory: what the task reads has to be there by then.
-    Its next block can be packed ahead where each thread runs that dim for itself, all of it or a part shared out in blocks; all
-    threads can pack a block together where they run that dim in step.
+    It is packed from memory, at the head of the innermost of these outer dims. All that the task reads has to be there by then. The
+    next block can be packed in advance if each thread runs that dim for itself, all of it or a contiguous part. All threads can
+    pack a block together if they run that dim in step.
     """
     b, v = s.b, s.v
     for o, var in v.staged.items():
@@ -187,7 +192,10 @@ def copies_of_threads(s: Draft) -> None:
 
 
 def elements_of_window(s: Draft, o: Operand) -> list[Group]:
-    """Elements of a block with its border: the product, over the loops, of iterations of a tile and what it has beyond them."""
+    """Returns groups that count the elements of a block with its border.
+
+    The count is the product, over the loops, of the iterations of a tile plus the halo.
+    """
     v, any_of = s.v, (Literal(s.v.staged[o], bits(COPY)),)
     constant = Term(None, v.staged[o], (1,) * len(WINDOW))
     groups = []
@@ -206,7 +214,7 @@ def elements_of_window(s: Draft, o: Operand) -> list[Group]:
 
 
 def rows_of_memory(s: Draft) -> None:
-    """Coherence: rows of vectors are loaded where the array lies."""
+    """Coherence: rows of vectors are loaded from the array itself, not from a copy."""
     for o, var in s.v.staged.items():
         rows = s.v.of_tasks["rows"].get(o.task)
         if rows is not None and o.access.array == s.problem.tasks[o.task].target.array:
@@ -214,7 +222,10 @@ def rows_of_memory(s: Draft) -> None:
 
 
 def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
-    """Each thread goes from block to block by itself, and a slice is of one register tile along one of two loops."""
+    """Packing in advance: each thread runs from block to block by itself.
+
+    A slice is one register tile along one of two loops.
+    """
     b, v = s.b, s.v
     if len(o.loops) != 2:
         b.restrict(staged, _NOT_AHEAD)
@@ -232,7 +243,7 @@ def _packed_ahead(s: Draft, o: Operand, staged: int) -> None:
 
 
 def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
-    """All threads come to the place where a block is packed, as often as one another, and a loop inside of it is shared out."""
+    """Packing by a team: all threads reach the packing equally often, and share out a loop inside it."""
     b, v = s.b, s.v
     blocks = [s.levels(o.task, name)[OUTER] for name in o.loops]
     outer = s.dims_at(o.task, OUTER)
@@ -249,9 +260,9 @@ def _packed_by_team(s: Draft, o: Operand, staged: int, packed_by: int) -> None:
 
 
 def copies_of_blocks(s: Draft) -> None:
-    """All threads copy the block of one outer tile: no mid dim that is a loop is around it, and it was in memory before.
+    """All threads of a GPU block copy the block of one outer tile, which was in memory before.
 
-    Several stages need a loop from tile to tile.
+    No mid dim that is a loop is around the copy. Several stages need a loop from tile to tile.
     """
     b, v = s.b, s.v
     for o, var in v.staged.items():

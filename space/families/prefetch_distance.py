@@ -1,10 +1,10 @@
-"""How far ahead a loop over a list asks for the blocks that the list names (prefetch distance: Mowry, Lam and Gupta, ASPLOS 1992).
+"""Software prefetch in loops over lists: prefetch distance for listed blocks (Mowry, Lam and Gupta, ASPLOS 1992).
 
-The cells of sparse fields lie in leaves, which a list may have in any order. Rows of a later leaf are asked for beside rows of the
-present one: lines arrive at the pace at which they are used (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads
-to run while one waits.
+The cells of sparse fields lie in leaves, which a list may have in any order. Each row of the present leaf prefetches rows of a
+later one, so lines arrive at the pace of their use (codegen/bodies/prefetch.py). CPUs only: a GPU has other threads to run while
+one waits.
 
-No term of the bound counts it: what a loop surely reads and stores passes through memory, asked for or not.
+No term of the bound depends on it: guaranteed reads and stores of a loop pass through memory, prefetched or not.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def declare(s: Draft) -> None:
 
 
 def has_blocks(s: Draft, task: Task, body: Body) -> bool:
-    """Whether a body touches blocks that a list names, beyond the cache that a core has to itself."""
+    """True if a body accesses listed blocks of an array beyond the private cache of a core."""
     found = blocks_in(s.problem, task, body)
     return found is not None and any(s.is_beyond_own_cache(x.array) for x in found.rows)
 
 
 def blocks_in(problem: Problem, task: Task, body: Body) -> Blocks | None:
-    """The blocks that iterations of a task's innermost loop touch in one form of its body."""
+    """Returns the blocks that iterations of a task's innermost loop access in one variant of its body; None if there are none."""
     if not task.loops:
         return None
     return blocks_of(task.loops[-1].name, body.statements, problem.array)
 
 
 def blocks_are_there(s: Draft) -> None:
-    """Coherence: a form of the body without blocks, and lanes, ask for nothing, which is the first value."""
+    """Coherence: a variant without blocks, and vectorised iterations, prefetch nothing, so the choice has its first value."""
     for t, var in s.v.of_tasks["prefetch_distance"].items():
         task = s.problem.tasks[t]
         for others in of_other_forms(s, t, partial(has_blocks, s, task)):

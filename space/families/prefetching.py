@@ -1,4 +1,4 @@
-"""Which lines the caches of a CPU are asked for ahead, and how far."""
+"""Software prefetch on a CPU: the cache level and the prefetch distance of reads, and the prefetch of accumulators."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def declare(s: Draft) -> None:
 
 
 def prefetched(s: Draft, t: int) -> tuple[Prefetch, ...]:
-    """Reads of a task that may be asked for ahead: of inputs beyond the cache, in vectors, with a loop from line to line."""
+    """Returns the reads of a task that may be prefetched: inputs beyond the cache, in vectors, with a loop from line to line."""
     return tuple(
         p for p in s.backbone.prefetches if p.task == t and s.is_beyond_own_cache(p.access.array)
     )
 
 
 def may_ask_for_sums(s: Draft, task: Task) -> bool:
-    """Whether sums can be in memory, go through registers part by part, and be beyond a core's own cache."""
+    """True if sums can be in memory, go through registers part by part, and exceed a core's private cache."""
     n_free = sum(not loop.is_reduction for loop in task.loops)
     is_in_parts = task.is_reduction and task.fast_math and n_free > 0
     return is_in_parts and s.is_beyond_own_cache(task.target.array)
@@ -62,8 +62,10 @@ def may_ask_for_sums(s: Draft, task: Task) -> bool:
 
 
 def sums_pass_by(s: Draft) -> None:
-    """Sums are in memory where a loop of the result is inside one of what is summed, and go through registers where one of these
-    is inside all loops of the result. A mid dim without a loop is where its outer dim is.
+    """Only sums that are in memory and pass through registers are prefetched.
+
+    Sums are in memory if a loop of the result is inside a reduction loop. They pass through registers if a reduction loop is inside
+    all loops of the result. A mid dim without a loop is at the place of its outer dim.
     """
     for t, var in s.v.prefetch_accumulators.items():
         never = (var, bits(NO_SUMS_AHEAD))
@@ -77,8 +79,9 @@ def sums_pass_by(s: Draft) -> None:
 
 
 def vectors_in_memory(s: Draft) -> None:
-    """Only vectors of what is read where it lies are asked for ahead: elements would ask for each line many times, and what is
-    packed, or kept by a task before, is in a cache.
+    """Only vectors that are read from the array itself are prefetched.
+
+    Single elements would prefetch each line many times. Packed operands, and values stored by an earlier task, are in a cache.
     """
     kept = [(f, x) for f, x in s.v.mem_space.items() if f.is_read]
     unkept = {(f.consumer, f.array): (x, bits(GLOBAL)) for f, x in kept}

@@ -1,4 +1,4 @@
-"""How the innermost loops inside a body run, of which only a run knows how long they are."""
+"""Inner loops of run-time length in a body: one iteration after the other, or vectors along the range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declare(s: Draft) -> None:
 
 
 def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
-    """The loops in a task's body that can run in vectors, and are not known to be shorter than one."""
+    """Returns the loops in a task's body that can run in vectors, and are not surely shorter than a vector."""
     if task.body is None or not s.kind.has_teams:
         return ()
     found = lane_ranges(task.body.statements, s.problem, task.fast_math)
@@ -37,7 +37,7 @@ def ranges_of(s: Draft, task: Task) -> tuple[For, ...]:
 
 
 def lanes_of(s: Draft, loop: For) -> int:
-    """Iterations of a range in one vector."""
+    """The number of iterations of a range in one vector."""
     return s.target.lanes(widest(loop.body))
 
 

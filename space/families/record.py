@@ -1,5 +1,7 @@
-"""What the records of a list of active cells are while a sequence runs. The program keeps item and coordinates of each: lists of
-places are converted when the sequence begins, and back when it ends, by copies that are part of it.
+"""Data layout of the records of a list of active cells while a sequence runs: slot and coordinates, or the cell's place.
+
+The program has slot and coordinates of each cell. Copies convert lists of places when the sequence begins, and back when it ends.
+These copies are part of the sequence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a sum is shared out: to lanes, to threads, to blocks."""
+"""Parallel reductions: shares out a sum to lanes, threads or blocks."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def declare(s: Draft) -> None:
 
 
 def reductions_of(s: Draft, d: Dim) -> int:
-    """How a dim may be reduced where the order of the sum is free. Blocks can add to one result, or find its least or greatest;
-    products they cannot, nor anything of small integers.
+    """Returns the possible reductions of a dim if the order of the sum is free.
+
+    Blocks can combine one result by addition, minimum or maximum. They cannot do so for products, nor for types of less than 4
+    bytes.
     """
     shared, task = set(s.kind.shared_reductions[d.level]), s.problem.tasks[d.task]
     if task.op not in ATOMIC_OPERATIONS or task.dtype.size_bytes < 4:
@@ -66,7 +68,7 @@ def inner_reduction(kind: int, reduction: int) -> bool:
 
 
 def combined_alike(a: int, b: int) -> bool:
-    """`a` and `b` say how two loops of one task are reduced over blocks, where they are."""
+    """True if the reductions `a` and `b` of two loops of one task are equal, or not both over blocks."""
     return a == b or a not in SPLIT or b not in SPLIT
 
 
@@ -77,14 +79,14 @@ _OF_A_KIND = {OUTER: outer_reduction, MID: tree_of_threads, INNER: inner_reducti
 
 
 def of_a_kind(s: Draft) -> None:
-    """Coherence: how a dim is reduced follows its kind, but for unrolled dims: one accumulator, or one a copy."""
+    """Coherence: the reduction of a dim follows its kind. Unrolled dims have a choice: one accumulator, or one per copy."""
     for d, var in s.v.reduction.items():
         rule = _OF_A_KIND[d.level]
         s.b.table2("reduction of a kind", s.v.kind[d], var, rule, share=rule)
 
 
 def over_blocks(s: Draft) -> None:
-    """Blocks along several reduced loops combine in one way, and leave no more partial results than there is room for."""
+    """Blocks along several reduced loops combine in one way, and the room for their partial results is limited."""
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         outer = [d for d in s.dims_at(t, OUTER) if d in v.reduction]
@@ -108,14 +110,14 @@ def over_blocks(s: Draft) -> None:
 
 
 def _most_partials(s: Draft, t: int) -> int:
-    """Partial results that blocks may leave of each result of a task."""
+    """The largest number of partial results that blocks may leave for each result of a task."""
     task = s.problem.tasks[t]
     results = prod(loop.extent for loop in task.loops if not loop.is_reduction)
     return max(1, MAX_PARTIAL_BYTES // (results * task.dtype.size_bytes))
 
 
 def whole_at_the_end(s: Draft) -> None:
-    """Semantics: what blocks sum up together is whole when their launch ends, so nothing in it can follow."""
+    """Semantics: a reduction over blocks is complete when its launch ends, so no task of that launch can follow it."""
     b, v = s.b, s.v
     for d, var in v.reduction.items():
         if d.level != OUTER:
@@ -132,7 +134,10 @@ def whole_at_the_end(s: Draft) -> None:
 
 
 def _set_before(s: Draft, dep: Dependence, var: int) -> None:
-    """What blocks add to is set before their launch, which touches it in no other way; nor does it write what it is set to."""
+    """Semantics: the target of an atomic reduction is set before its launch, which accesses it in no other way.
+
+    Nor does the launch write the values to which the target is set.
+    """
     task = s.problem.tasks[dep.sink]
     start = start_of(task)
     touched = {task.target.array, *({x.array for x in loads(start)} if start else ())}

@@ -1,4 +1,4 @@
-"""How a task that stores in place reads the neighbours of what it stores."""
+"""Neighbour reads of tasks that store in place: one load per neighbour, or shifts out of rows of vectors."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def declare(s: Draft) -> None:
 
 
 def row_loop(problem: Problem, task: Task) -> str:
-    """The loop along which a guarded task reads neighbours of what it stores; "" where it does not.
+    """Returns the loop along which a guarded task reads neighbours of its stored element; an empty string if there is none.
 
-    A vector of neighbours overlaps with what was stored just before, and waits until that has reached the cache.
+    A vector of neighbours overlaps with the previous store, and waits until that has reached the cache.
     """
     if not task.is_guarded or task.value is None:
         return ""
@@ -44,7 +44,7 @@ def row_loop(problem: Problem, task: Task) -> str:
 
 
 def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
-    """How far along its last axis an access lies from what a task stores there, in another row maybe; 0 where that is no shift."""
+    """Returns the distance of an access from the task's store along its last axis, maybe in another row; 0 if it is no shift."""
     for x, own in zip(axes, task.target.axes, strict=True):
         if x is None or own is None or x.terms != own.terms:
             return 0
@@ -56,7 +56,7 @@ def shift_of(task: Task, axes: tuple[Affine | None, ...]) -> int:
 
 
 def rows_of_vectors(s: Draft) -> None:
-    """Coherence: rows are of vectors along the loop of neighbours."""
+    """Coherence: rows consist of vectors along the loop of neighbours."""
     for t, var in s.v.of_tasks["rows"].items():
         loop = row_loop(s.problem, s.problem.tasks[t])
         inner = s.v.kind[s.backbone.dim(t, loop, INNER)]

@@ -1,8 +1,8 @@
-"""How updates are made of elements that several iterations of a body share, where their order is free.
+"""Scatters: updates of elements that several iterations of a body share, in free order.
 
-Blocks are boxes of the array by the place of an iteration's window, the box of all that it updates. Iterations are sorted by block
-(a counting sort, made in each call), and blocks of one colour at a time are worked on: those of one colour lie so far apart that no
-two of their windows meet (red-black and multicolour orderings).
+Blocks are boxes of the array. An iteration belongs to a block by the place of its window, the box of all its updates. Iterations
+are sorted by block (a counting sort, made in each call), and the blocks of one colour run at a time. Blocks of one colour lie so
+far apart that no two of their windows overlap (red-black and multicolour orderings).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _N_SIZES = 5  # of blocks to choose from
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks of an array by the place of windows: `extents` and `spans` along the axes of the window, and cells along each."""
+    """Blocks of an array by window position: `extents`, `spans` and `cells` of a block along each axis of the window."""
 
     extents: tuple[int, ...]
     spans: tuple[int, ...]
@@ -69,12 +69,12 @@ class Blocks:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of all colours, where each has as many as any."""
+        """The number of blocks of all colours, if each colour had as many as the largest."""
         return self.n_colours * prod(self.halves)
 
 
 def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> Blocks:
-    """The blocks of so many cells that a value sorts by."""
+    """Returns the blocks of `cells` cells by which the value `how` sorts."""
     along = [k for k, r in enumerate(scatter.window) if r.base is not None]
     extents = tuple(array.shape[k] for k in along)
     spans = tuple(scatter.window[k].span for k in along)
@@ -96,7 +96,7 @@ def declare(s: Draft) -> None:
 
 
 def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
-    """The ways of one scatter by itself. Threads have room for copies where the last cache has."""
+    """Returns the possible values of one scatter alone. Private copies of all threads must fit into the last cache."""
     array = s.array(x.array)
     if not s.kind.has_teams:
         is_able = x.op in ATOMIC_OPERATIONS and array.dtype.size_bytes >= 4
@@ -112,7 +112,7 @@ def values_of(s: Draft, x: Scatter, sizes: tuple[int, ...]) -> int:
 
 
 def sizes_of(s: Draft, found: tuple[Scatter, ...]) -> tuple[int, ...]:
-    """Cells along the edge of blocks: no window reaches beyond the next block."""
+    """Returns the possible edges of blocks in cells. No window reaches beyond the next block."""
     windows = [x for x in found if x.window]
     if not windows:
         return ()
@@ -128,12 +128,12 @@ def _is_size(s: Draft, x: Scatter, cells: int) -> bool:
 
 
 def tile_bytes(x: Scatter, array: ArrayInfo, cells: int) -> int:
-    """Of all that the windows of one block touch."""
+    """The number of bytes that the windows of one block cover, at most."""
     return prod(tile_shape(x, array, cells)) * array.dtype.size_bytes
 
 
 def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
-    """Elements along each axis that the windows of one block touch, at most."""
+    """The number of elements along each axis that the windows of one block cover, at most."""
     return tuple(
         r.span if r.base is None else min(cells, n) + r.span - 1
         for r, n in zip(x.window, array.shape, strict=True)
@@ -141,7 +141,7 @@ def tile_shape(x: Scatter, array: ArrayInfo, cells: int) -> tuple[int, ...]:
 
 
 def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
-    """Whether one order of the iterations serves both: their windows are the same boxes. Where one has none, it is not sorted."""
+    """True if one sorted order serves both scatters (equal windows). False if either has no window."""
     if not a.window or not b.window:
         return False
     first, second = (
@@ -160,7 +160,7 @@ def agree(a: Scatter, b: Scatter, s: Draft) -> bool:
 
 @dataclass(frozen=True)
 class SortsBy:
-    """Whether two arrays of a task may be updated so: one that `agree` in their windows are sorted by the same blocks."""
+    """Predicate: two sorted scatters of a task have equal windows (`agree`) and the same blocks."""
 
     agree: bool
 
@@ -172,7 +172,7 @@ class SortsBy:
 
 @dataclass(frozen=True)
 class TileFits:
-    """Tiles of blocks of each size, in bytes, and the room there is; slabs where there is more than one along the first axis."""
+    """Predicate: the tile of a block size, in bytes, fits into the room. Slabs need more than one along the first axis."""
 
     tiles: tuple[int, ...]
     room: int
@@ -195,7 +195,7 @@ def _tasks(s: Draft) -> Iterator[tuple[int, tuple[Scatter, ...], Dim]]:
 
 
 def updates_of_threads(s: Draft) -> None:
-    """Semantics: threads meet in no element. Dominance: atomics and copies are for threads alone."""
+    """Semantics: threads conflict in no element. Dominance: atomics and private copies are for several threads only."""
     for t, found, outer in _tasks(s):
         kind = s.v.kind[outer]
         for x in found:
@@ -210,7 +210,7 @@ def updates_of_threads(s: Draft) -> None:
 
 
 def updates_of_blocks(s: Draft) -> None:
-    """Semantics and dominance: on a GPU updates are atomic where blocks or threads share them out, and nowhere else."""
+    """Semantics and dominance: on a GPU, updates are atomic exactly if blocks or threads share them out."""
     for t, found, outer in _tasks(s):
         mid = s.backbone.dim(t, outer.loop.name, MID)
         for x in found:
@@ -224,7 +224,7 @@ def updates_of_blocks(s: Draft) -> None:
 
 
 def one_sort(s: Draft) -> None:
-    """Coherence: the iterations of a task have one order; without one, blocks have the first size."""
+    """Coherence: the iterations of a task have one order. Without a sort, blocks have the first size."""
     for t, found, _ in _tasks(s):
         for x, y in combinations(found, 2):
             rule = SortsBy(agree(x, y, s))
@@ -236,7 +236,7 @@ def one_sort(s: Draft) -> None:
 
 
 def sorted_loops(s: Draft) -> None:
-    """Coherence: iterations that are sorted run in their order alone."""
+    """Coherence: the loop of sorted iterations merges with no other loop."""
     for t, found, _ in _tasks(s):
         for x in found:
             plain = (s.v.scatter[t, x.array], all_but(SCATTER, *SORTING))
@@ -247,7 +247,7 @@ def sorted_loops(s: Draft) -> None:
 
 
 def room_of_tiles(s: Draft) -> None:
-    """Hardware: the tiles of all threads fit into the last cache. Coherence: one slab is no order."""
+    """Hardware: the tiles of all threads fit into the last cache. Coherence: a sort by slabs needs more than one slab."""
     for t, found, _ in _tasks(s):
         if t not in s.v.scatter_cells:
             continue

@@ -1,4 +1,4 @@
-"""How the threads of a CPU share out a loop."""
+"""Loop schedule: the work partition of a loop among the threads of a CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def declare(s: Draft) -> None:
 
 
 def schedules_of(s: Draft, d: Dim) -> int:
-    """The schedules of one dim alone."""
+    """Returns the possible schedules of one dim alone."""
     task = s.problem.tasks[d.task]
     if task.body is None:
         return bits(BLOCKED, CYCLIC)
@@ -42,15 +42,16 @@ def schedules_of(s: Draft, d: Dim) -> int:
 
 
 def rows_of(task: Task) -> RowStarts | None:
-    """Where the rows of a task's iterations begin, if they follow one another in an array."""
+    """Returns the starts of the rows of a task's iterations if the rows follow one another in an array; else None."""
     if task.body is None or len(task.loops) != 1 or not task.has_known_extents:
         return None
     return row_starts(task.loops[0].name, task.body.statements)
 
 
 def has_schedules(s: Draft, d: Dim) -> bool:
-    """Whether it may matter which tiles of an outer dim run at the same time: they are parts of rows from beyond the cache, or only
-    a run knows how long each takes.
+    """True if it may matter which tiles of an outer dim run at the same time.
+
+    Either the tiles are parts of rows from beyond the cache, or the time of each is only available at run time.
     """
     task = s.problem.tasks[d.task]
     if task.body is not None:
@@ -68,7 +69,7 @@ def has_schedules(s: Draft, d: Dim) -> bool:
 
 
 def is_tested(body: Sequence[Stmt]) -> bool:
-    """Whether what an element of a list takes is in the data: cells inside of it are tested, or loops are as long as a run says."""
+    """True if the work for an element of a list depends on data: bodies test its cells, or have loops of run-time length."""
     n_branches = sum(isinstance(x, If) for x in nested_statements(tuple(body)))
     return n_branches > 1 or is_uneven(body)
 
@@ -92,8 +93,9 @@ def merged_schedules(s: Draft) -> None:
 
 
 def uneven_parts(s: Draft) -> None:
-    """Hardware: a counter of parts is set before a team begins, and the rows of one task say nothing of those of another. So such a
-    loop is in no other, and merged with none.
+    """Hardware: a loop with an uneven schedule is in no other loop, and merges with none.
+
+    Its counter of parts is set before a team begins, and the rows of one task do not describe those of another.
     """
     even = bits(BLOCKED, CYCLIC)
     for merge in s.backbone.merges:
@@ -110,7 +112,10 @@ def uneven_parts(s: Draft) -> None:
 
 
 def one_team(s: Draft) -> None:
-    """Hardware: the team is one level of threads. Parallel dims are not nested, and a schedule is that of a parallel dim."""
+    """Hardware: a team is one level of threads, so parallel dims are not nested.
+
+    Schedules other than BLOCKED need a parallel dim.
+    """
     b, v = s.b, s.v
     for d, e in s.near_pairs([s.dims_at(t, OUTER) for t in range(s.n_tasks)]):
         kinds = (v.kind[d], v.kind[e])

@@ -1,4 +1,7 @@
-"""How far ahead sorted iterations ask for what they read by their number: neighbours in a block may be far apart in memory."""
+"""Software prefetch of sorted iterations: prefetch distance for elements that they read by their number.
+
+Neighbours in a block may be far apart in memory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def declare(s: Draft) -> None:
 
 
 def sorted_ones_ask(s: Draft) -> None:
-    """Coherence: iterations in the order of the loop ask for nothing, which is the first value."""
+    """Coherence: unsorted iterations prefetch nothing, so the choice has its first value."""
     for t, var in s.v.of_tasks["sorted_ahead"].items():
         found = scatters(s.problem.tasks[t], s.problem)
         sorted_ = [(s.v.scatter[t, x.array], bits(*SORTING)) for x in found]

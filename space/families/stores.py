@@ -1,4 +1,4 @@
-"""Whether what a task computes is written, and whether the caches keep what is."""
+"""Stores of task results: dead store elimination, and streaming stores around the caches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def declare(s: Draft) -> None:
 
 
 def may_stream(s: Draft, task: Task) -> bool:
-    """Whether the stores of a task can go around the caches: on a CPU, vectors that are stored once."""
+    """True if the stores of a task can bypass the caches: on a CPU, vectors that are stored once."""
     if task.is_guarded:
         return False
     if not s.kind.streams_vectors_only:
@@ -52,8 +52,9 @@ def stream_kept(cache: int, store: int) -> bool:
 
 
 def elided_stores(s: Draft) -> None:
-    """Semantics: a value that does not outlive the sequence, of a temporary or one that a later task writes over, is written
-    exactly when some reader takes it from memory (dead store elimination).
+    """Semantics: a value that does not outlive the sequence is written exactly if some reader takes it from memory.
+
+    Such a value is of a temporary, or a later task overwrites it (dead store elimination).
     """
     b, v = s.b, s.v
     spaces_from: dict[int, list[int]] = {}

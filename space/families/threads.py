@@ -1,4 +1,4 @@
-"""The threads of a GPU's block: which mid dims they share out, and which of these varies fastest from one to the next."""
+"""Thread mapping in a GPU block: the mid dims that threads share out, and which of these varies fastest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def declare(s: Draft) -> None:
 
 
 def levels_of_threads(a: int, b: int, level: int) -> bool:
-    """`a` and `b` are kinds."""
+    """True if two dims have a thread level exactly when both are shared out to threads. `a` and `b` are kinds."""
     return (a == b == THREAD) == (level != NOT_THREADS)
 
 
@@ -35,7 +35,7 @@ def order_of_threads(ab: int, bc: int, ac: int) -> bool:
 
 
 def opposite(level: int) -> int:
-    """The level of y and x, from that of x and y."""
+    """Returns the level of (y, x) for that of (x, y)."""
     return {FASTER: SLOWER, SLOWER: FASTER}.get(level, level)
 
 
@@ -46,7 +46,7 @@ def threads_of(s: Draft, t: int) -> list[Term]:
 
 
 def blocks_of_threads(s: Draft) -> None:
-    """Hardware: a block has so many threads at most, and so many along z. Coherence: they have one order."""
+    """Hardware: the threads of a block, and those along z, are limited. Coherence: they have one order."""
     b, v = s.b, s.v
     for t, task in enumerate(s.problem.tasks):
         if terms := threads_of(s, t):
@@ -62,9 +62,9 @@ def blocks_of_threads(s: Draft) -> None:
 
 
 def third_axis(s: Draft, mids: list[Dim]) -> None:
-    """Of three loops of a task that are shared out to threads, the one that varies most slowly is along z of its blocks.
+    """Hardware: the slowest of three loops with threads lies along z of a block, whose size is limited.
 
-    With more than three there is no z: the threads are then counted in one number (`codegen/passes/map_grid.py`).
+    With more than three such loops there is no z: one number then counts the threads (`codegen/passes/map_grid.py`).
     """
     v, most = s.v, s.target.max_threads_along_z
     able = [d for d in mids if kinds_of(s, d) & bits(THREAD)]
@@ -81,7 +81,7 @@ def third_axis(s: Draft, mids: list[Dim]) -> None:
 
 
 def _level_between(s: Draft, d: Dim, e: Dim) -> tuple[int, int]:
-    """The choice of which of two dims' threads vary faster, and its value where those of `d` are the slower ones."""
+    """Returns the thread-level choice of two dims, and its value if the threads of `d` vary more slowly."""
     if (d, e) in s.v.thread_level:
         return s.v.thread_level[d, e], SLOWER
     return s.v.thread_level[e, d], FASTER

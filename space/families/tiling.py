@@ -1,4 +1,4 @@
-"""The three levels of every loop: what each is in a program, and how many iterations it has."""
+"""Tiling: the three levels of every loop, with the kind and the number of iterations of each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def declare(s: Draft) -> None:
 
 
 def kinds_of(s: Draft, d: Dim) -> int:
-    """Hardware and semantics of one dim alone."""
+    """Returns the possible kinds of one dim alone, by hardware and semantics."""
     task = s.problem.tasks[d.task]
     if d.level == MID:
         able = {LOOP, ABSENT} if task.is_structured or has_blocks(s, d) else {ABSENT}
@@ -67,7 +67,7 @@ def kinds_of(s: Draft, d: Dim) -> int:
 
 
 def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
-    """Whether iterations of the innermost loop of a body can run several at once (codegen/bodies/lanes.py)."""
+    """True if iterations of the innermost loop of a body can be vectorised (SPMD, codegen/bodies/lanes.py)."""
     assert task.body is not None
     may = s.kind.has_teams and d.loop == task.loops[-1] and d.loop.is_known
     if not may or task.body.trees.activates or refusal(task.body.statements, s.problem):
@@ -77,7 +77,7 @@ def runs_in_lanes(s: Draft, task: Task, d: Dim) -> bool:
 
 
 def is_parallel(task: Task, d: Dim) -> bool:
-    """Whether the iterations of an outer dim may run in any order on several threads."""
+    """True if the iterations of an outer dim may run in any order on several threads."""
     if task.is_structured:
         return task.fast_math or not d.loop.is_reduction
     assert task.body is not None
@@ -87,7 +87,7 @@ def is_parallel(task: Task, d: Dim) -> bool:
 
 
 def has_blocks(s: Draft, d: Dim) -> bool:
-    """Whether tiles of a loop of a body are of use, since what it reads around the place of an iteration may be in blocks."""
+    """True if tiles of a loop of a body are of use: neighbour reads around an iteration may go to copied blocks."""
     task = s.problem.tasks[d.task]
     if not s.kind.has_teams or task.body is None or scatters(task, s.problem):
         return False
@@ -95,14 +95,14 @@ def has_blocks(s: Draft, d: Dim) -> bool:
 
 
 def may_be_shared(s: Draft, task: Task, d: Dim) -> bool:
-    """Whether a dim may be shared out, where updates of the same elements are made as threads can (scatter.py)."""
+    """True if threads may share out a dim. Conflicting updates are then made as threads can (scatter.py)."""
     if task.body is not None and task.body.trees.activates and not s.kind.has_teams:
         return False  # the threads of a GPU do not wait for one another's cells
     return is_parallel(task, d) or bool(scatters(task, s.problem))
 
 
 def vector_loops(s: Draft, task: Task) -> set[str]:
-    """Loops along which the task can run in vectors: its store is contiguous there, or it is reduced there."""
+    """Returns the loops along which a task can run in vectors: its store is contiguous there, or it is reduced there."""
     if not task.is_structured:
         return set()
     if task.is_guarded and not (s.kind.has_teams and may_blend(task, s.problem)):
@@ -161,13 +161,13 @@ class MergedSizes:
 
 
 def vector_width(size: int, lanes: int) -> int:
-    """Elements of the widest vectors, of at most `lanes`, that make up a dim of `size`."""
+    """The width of the widest vectors, of at most `lanes` elements, that divide a dim of `size`."""
     return gcd(size, lanes)
 
 
 @dataclass(frozen=True)
 class KindFitsSize:
-    """Sizes of dims; vectors have at least `narrowest` elements and at most `lanes`."""
+    """Predicate: a kind allows a size. Vectors have at least `narrowest` elements and at most `lanes`."""
 
     sizes: tuple[int, ...]
     lanes: int
@@ -185,7 +185,7 @@ class KindFitsSize:
 
 @dataclass(frozen=True)
 class SmallestCover:
-    """Sizes of the mid and inner dims of a loop, where the next smaller mid dim would leave iterations for another tile."""
+    """Predicate: the next smaller mid dim would leave iterations of the loop for another tile."""
 
     extent: int
     mids: tuple[int, ...]
@@ -200,7 +200,7 @@ def one_vector(a: int, b: int) -> bool:
 
 
 def _registers(s: Draft, size: int, lanes: int) -> int:
-    """How many vectors make up a dim of `size`, where it can be in vectors."""
+    """The number of vectors in a dim of `size`, if it can be in vectors."""
     width = vector_width(size, lanes) if s.kind.has_narrow_vectors else lanes
     return -(-size // width)
 
@@ -267,8 +267,10 @@ def sizes_and_kinds(s: Draft) -> None:
 
 
 def whole_loops(s: Draft) -> None:
-    """Dominance: of the tiles that hold a whole loop only the smallest of each register tile. Larger ones are the same code with
-    more room. Not of a GPU: tasks in one launch have blocks of as many threads, though the loop of one may be shorter.
+    """Dominance: of the tiles that hold a whole loop, only the smallest for each register tile remains.
+
+    Larger ones are the same code with more room. Not for a GPU: tasks in one launch have blocks of as many threads, though the loop
+    of one may be shorter.
     """
     v = s.v
     for mid in (d for d in s.backbone.dims if d.level == MID):

@@ -1,9 +1,9 @@
-"""Whether loops over few rows are written out (loop unrolling; Allen and Kennedy, 2001, section 8.4).
+"""Loop unrolling: writes out loops over few rows (Allen and Kennedy, 2001, section 8.4).
 
-What the index of such a loop decides in its row is known in each copy, as in which leaf the row beside it is. Compilers make
-vectors of the rows then, which conditions in them prevent. Of CPUs alone: compilers of GPUs write short loops out themselves.
+The index of such a loop is constant in each copy, and so are its consequences, such as the leaf of the next row. Compilers then
+vectorise the rows, which conditions in them prevent. CPUs only: compilers for GPUs unroll short loops themselves.
 
-No term of the bound counts it: copies save nothing that is sure.
+No term of the bound depends on it: copies save no guaranteed cost.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def place_of(task: Task, loop: str) -> str:
 
 
 def bodies_of(task: Task) -> Iterator[Body]:
-    """The forms of a task's body, its own first."""
+    """Yields the variants of a task's body, its own first."""
     if task.body is not None:
         yield task.body
         yield from (body for _, body in (*task.body.trees.others, *task.body.trees.forms))
 
 
 def loops_of(body: Body) -> list[str]:
-    """The loops of a body that can be written out."""
+    """Returns the loops of a body that can be unrolled."""
     return [x.loop for x in few_rows(body.statements)]
 
 
@@ -58,7 +58,7 @@ def _has_loop(loop: str, body: Body) -> bool:
 def of_other_forms(
     s: Draft, t: int, has: Callable[[Body], bool]
 ) -> Iterator[list[tuple[int, int]]]:
-    """For each form of a task's body that lacks something: what makes it another form."""
+    """Yields, for each variant of a task's body without the property `has`, the literals that select another variant."""
     body = s.problem.tasks[t].body
     for tiled, form in body.trees.forms if body is not None else ():
         if not has(form):
@@ -70,7 +70,7 @@ def of_other_forms(
 
 
 def forms_have_them(s: Draft) -> None:
-    """Coherence: in a form of the body without the loop, or in lanes, there is nothing to write out, which is the first value."""
+    """Coherence: variants without the loop, and vectorised iterations, unroll nothing, so the choice has its first value."""
     for (t, place), var in s.v.of_places["unrolled"].items():
         loop = place.removeprefix(place_of(s.problem.tasks[t], ""))
         for others in of_other_forms(s, t, partial(_has_loop, loop)):

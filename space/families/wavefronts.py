@@ -1,4 +1,4 @@
-"""The order of a sweep (kernels/analysis/wavefronts.py): a sequential loop over another one whose iterations need older ones."""
+"""Wavefront order of a sweep (kernels/analysis/wavefronts.py): a sequential loop over one with dependences on older iterations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def declare(s: Draft) -> None:
 
 
 def sweep_of(task: Task) -> Sweep | None:
-    """The sweep that a task is, if it is one and no more."""
+    """Returns the sweep if a task is exactly one; else None."""
     if task.body is None or task.loops:
         return None
     return _whole(task.body.statements)
@@ -46,7 +46,7 @@ def _whole(body: tuple[Stmt, ...]) -> Sweep | None:
 
 
 def tiles_of_waves(s: Draft) -> None:
-    """Coherence: what runs in order has no tiles."""
+    """Coherence: a sweep in program order has no tiles."""
     for (t, _), size in s.v.wave_sizes.items():
         literals = [(s.v.waves[t], bits(BY_ROWS, BY_DIAGONALS)), (size, bits(0))]
         s.b.clause("tiles of wavefronts", literals)

@@ -1,4 +1,4 @@
-"""What both the space of a GPU and the text of its candidates know: how copies lie, and what blocks can add up together."""
+"""GPU facts that the space and the code generator share: the layout of copies, and reductions that blocks can combine."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ ATOMIC_OPERATIONS = ("add", "min", "max")
 
 
 def tree_bytes(max_threads: int) -> int:
-    """Shared memory in which the warps of a block meet to reduce: one value of up to 8 bytes a thread."""
+    """Shared memory for reductions across the warps of a block: one value of up to 8 bytes per thread."""
     return 8 * max_threads
 
 
 def shared_bytes(target: Target) -> int:
-    """Shared memory of a block, without that in which its warps meet."""
+    """Shared memory of a block without the part for reductions across its warps."""
     most = max(target.shared_bytes_per_block, target.shared_bytes_per_block_most)
     return most - tree_bytes(target.max_threads_per_block)
 
 
 def is_small(problem: Problem, target: Target, task: Task) -> bool:
-    """Whether what a task computes fits into shared memory as a whole: a vector, or one value."""
+    """True if the whole result of a task fits into shared memory: it is a vector, or one value."""
     along = [axis for axis in task.target.axes if axis is not None and axis.terms]
     n_bytes = problem.array(task.target.array).size_bytes
     return len(along) <= 1 and n_bytes <= shared_bytes(target)
 
 
 def row_order(operand: Operand, source: ArrayInfo) -> list[str]:
-    """The loops of an operand in the order in which a copy has them; the last one runs along its rows."""
+    """Returns the loops of an operand in the order of a copy. The last one runs along its rows."""
     along = flat_strides(operand.access, source)
     return sorted(operand.loops, key=lambda name: -abs(along[name]))
 
 
 def start_of(task: Task) -> ir.Expr | None:
-    """What the finish of a reduction combines with it in the same way, as in `y + sum`; None where it takes the reduction alone."""
+    """Returns the operand that the finish of a reduction combines with it by the same operation, as `y` in `y + sum`; else None."""
     match task.finish:
         case ir.Binary(op, ir.Accumulator(), x, dtype) | ir.Binary(op, x, ir.Accumulator(), dtype):
             is_alone = not any(isinstance(part, ir.Accumulator) for part in walk(x))
@@ -47,7 +47,7 @@ def start_of(task: Task) -> ir.Expr | None:
 
 
 def adds_to_result(problem: Problem, task: Task) -> bool:
-    """Whether blocks that reduce atomically do so in the result itself; otherwise a launch of its own finishes what they have."""
+    """True if blocks that reduce atomically do so in the result itself. Otherwise a separate launch finishes their reduction."""
     start = start_of(task)
     own = [access_of(x) for x in loads(start) if x.array == task.target.array] if start else []
     is_plain = task.finish is None or isinstance(task.finish, ir.Accumulator) or start is not None

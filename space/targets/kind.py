@@ -1,4 +1,4 @@
-"""What all targets of one kind have in common: facts that decide which values choices have, not how fast anything is."""
+"""Target kinds: facts common to all targets of one kind. They decide the values of choices, not the speed of anything."""
 
 from __future__ import annotations
 

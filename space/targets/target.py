@@ -20,11 +20,11 @@ class CacheLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCurve:
-    """How fast `cores` cores together go through the same arrays again and again, always in the same order, in one mix of reads and
-    writes: the optimistic end of what was measured, for arrays of growing size.
+    """Bandwidth curve: the rate at which `cores` cores together traverse the same arrays again and again.
 
-    Point k is about `read_bytes[k]` distinct bytes that are read and `written_bytes[k]` that are written; an update in place counts
-    as both. `bytes_per_ns[k]` is the sum of both a nanosecond.
+    The order is always the same, and so is the mix of reads and writes. Rates are the optimistic end of the measurements, for
+    arrays of growing size. Point k is about `read_bytes[k]` distinct bytes that are read and `written_bytes[k]` that are written.
+    An update in place counts as both. `bytes_per_ns[k]` is the sum of both per nanosecond.
     """
 
     kind: str  # of the probe, as in "triad_nt"
@@ -86,22 +86,25 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether programs are grids of blocks of threads: CUDA C, on a device or emulated."""
+        """True if programs are grids of blocks of threads: CUDA C, on a device or emulated."""
         return self.max_threads_per_block > 0
 
     @property
     def kind(self) -> str:
-        """CPU or GPU of space/targets/kind.py: which families of choices it has, and which passes."""
+        """CPU or GPU of space/targets/kind.py. It selects the families of choices and the passes."""
         return GPU if self.is_gpu else CPU
 
     @property
     def copies_asynchronously(self) -> bool:
-        """Whether threads of a GPU can copy into shared memory beside their work (cp.async)."""
+        """True if threads of a GPU can copy into shared memory asynchronously (cp.async; sm_80 and later)."""
         number = "".join(x for x in self.architecture if x.isdigit())
         return bool(number) and int(number) >= 80
 
     def of_threads(self, n: int) -> Target:
-        """The same where a call of a CPU uses `n` cores at most; 0: all. The rates stay those of all cores, so bounds hold."""
+        """Returns the target for calls that use at most `n` cores of a CPU; 0: all.
+
+        The rates stay those of all cores, so bounds hold.
+        """
         if self.is_gpu or not 0 < n < self.cores:
             return self
         own = (
@@ -115,7 +118,7 @@ class Target:
 
     @property
     def own_cache_bytes(self) -> int:
-        """What a core has to itself: its share of the last cache but one."""
+        """The private cache of a core in bytes: its share of the last cache but one."""
         return self.levels[-2].capacity_bytes // self.cores if len(self.levels) > 1 else 0
 
     @property

@@ -24,7 +24,7 @@ MOST_METHODS, MOST_ABSTRACT = 8, 3
 
 # What must be written of a backend, and nothing else.
 METAL = """
-from ..backend import AbstractBuilder, AbstractDevice, AbstractMachine, AbstractReporter, AbstractRunner
+from ..api.backend import AbstractBuilder, AbstractDevice, AbstractMachine, AbstractReporter, AbstractRunner
 from ..fake.device import FakeBuilder, FakeMachine, FakeReporter, FakeRunner
 
 FAKE = FakeMachine(), FakeBuilder(), FakeRunner(), FakeReporter()
