@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _LOOK_S = 0.05
+_STEP_S = 2e-4  # while the watcher ends
 _AGAIN_S = 1.0  # an exception raised inside a finaliser is lost, so it is raised again
 _resorts: list[Callable[[], None]] = []
 
@@ -27,24 +29,36 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
     """Raises Stopped in this block once `is_over`: in this thread, between two steps of Python."""
     from .forked import Stopped  # which loads NumPy: a last resort does without
 
-    thread, is_left = ctypes.c_ulong(threading.get_ident()), threading.Event()
+    thread, ended = ctypes.c_ulong(threading.get_ident()), list[bool]()
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    inside = threading.Lock()  # held until the block is left
+    inside.acquire()
 
     def watch() -> None:
         wait_s = _LOOK_S
-        while not is_left.wait(wait_s):
+        while not inside.acquire(timeout=wait_s):
             if is_over():
                 raise_in(thread, ctypes.py_object(Stopped))
                 if wait_s == _AGAIN_S:
                     for end in _resorts:
                         end()
                 wait_s = _AGAIN_S
+        ended.append(True)
 
-    watcher = threading.Thread(target=watch, name="cutting", daemon=True)
-    watcher.start()
+    threading.Thread(target=watch, name="cutting", daemon=True).start()
     try:
         yield
     finally:
-        is_left.set()
-        watcher.join()
-        raise_in(thread, None)  # what comes too late
+        # An exception that comes too late is raised in this loop and dropped. Two ways are closed: to cancel it, since CPython 3.11
+        # then looks for it at each call for ever, and calls that a debugger or a coverage tool traces never return; and to join the
+        # watcher or set an Event, whose locks stay held where the exception comes in the middle.
+        while True:
+            try:
+                if inside.locked():
+                    inside.release()
+                while not ended:
+                    time.sleep(_STEP_S)
+                time.sleep(0.0)  # the last one is raised here
+                break
+            except Stopped:
+                continue
