@@ -37,28 +37,37 @@ def narrowed(e: Expr) -> Expr:
     """An expression of the same type and value, with the parts in 16 bits whose operands all fit."""
     if isinstance(e, Load):
         return e
-    if isinstance(e, Compare) and e.a.dtype.is_integer:
+    if isinstance(e, Compare) and _is_wide(e.a.dtype):
         sides = next(
             (s for d in _NARROW if None not in (s := (_within(e.a, d), _within(e.b, d)))), None
         )
         return e if sides is None else Compare(e.op, sides[0], sides[1])  # type: ignore[arg-type]
-    if isinstance(e, Cast) and e.x.dtype.is_integer and e.x.dtype.size_bytes >= 4:
+    if isinstance(e, Cast) and _is_wide(e.x.dtype):
         found = next((x for d in _NARROW if (x := _within(e.x, d)) is not None), None)
         if found is not None:
             return cast(found, e.dtype)
     return rebuild(e, tuple(map(narrowed, children(e)))) if children(e) else e
 
 
+def _is_wide(dtype: DType) -> bool:
+    return dtype.is_integer and dtype.size_bytes > _BITS // 8
+
+
 def _within(e: Expr, dtype: DType) -> Expr | None:
-    """The value of an integer expression, computed in a type of 16 bits; None if some number in it does not fit."""
+    """The value of an integer expression, computed in a type of 16 bits; None if some number in it does not fit.
+
+    Narrow parts keep their own type, in which they may wrap around.
+    """
     least, most = dtype.range
     low, high = range_of(e)
     if low < least or high > most:
         return None
+    if not _is_wide(e.dtype):
+        return cast(narrowed(e), dtype)
     match e:
         case Const(value):
             return Const(int(value), dtype)
-        case Cast(x) if x.dtype.is_integer and x.dtype.size_bytes >= 4:
+        case Cast(x) if _is_wide(x.dtype):
             return _within(x, dtype)
         case Cast(x):
             return cast(narrowed(x), dtype)
@@ -70,7 +79,13 @@ def _within(e: Expr, dtype: DType) -> Expr | None:
             if sides[0] is None or sides[1] is None:
                 return None
             return Select(narrowed(condition), sides[0], sides[1], dtype)
-        case Binary(op, a, b) if op in _BINARY or (op in _SHIFTS and range_of(b)[1] < _BITS):
+        case Binary(op, a, b) if op in _BINARY or (op in _SHIFTS and _is_amount(b)):
             left, right = _within(a, dtype), _within(b, dtype)
             return None if left is None or right is None else Binary(op, left, right, dtype)
-    return cast(e, dtype) if e.dtype.size_bytes < 4 else None
+    return None
+
+
+def _is_amount(e: Expr) -> bool:
+    """True if a shift by an expression shifts by fewer than 16 bits."""
+    low, high = range_of(e)
+    return low >= 0 and high < _BITS

@@ -1,0 +1,118 @@
+"""Arithmetic in 16 bits gives the numbers of the wide one: also where narrow parts wrap around, and casts change a sign.
+
+The kind of fault: a part that is computed in another type than its own, because all numbers of its type fit there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelscape.kernels.interpret.kernel import evaluate_scalar
+from kernelscape.kernels.ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    Param,
+    Select,
+    Unary,
+)
+from kernelscape.kernels.ir.simplify import cast
+from kernelscape.kernels.ir.walk import walk
+from kernelscape.kernels.tasks.narrowing import narrowed
+
+NARROW = (DType.i8, DType.u8, DType.i16, DType.u16)
+LEAVES = {f"{d.name}_{k}": d for d in NARROW for k in range(2)}
+OPERATORS = ("add", "sub", "mul", "min", "max", "bit_and", "bit_or", "bit_xor")
+WIDE = (DType.i32, DType.i64, DType.u32)
+
+
+@st.composite
+def numbers(draw: st.DrawFn, dtype: DType, depth: int = 4) -> Expr:
+    """An integer expression of a type: leaves are narrow arguments and small constants."""
+    least, most = dtype.range
+    own = [name for name, d in LEAVES.items() if d is dtype]
+    kinds = ["constant", *["leaf"] * bool(own)]
+    if depth:
+        kinds += ["binary", "binary", "cast", "cast", "select", "unary", "by constant"]
+    match draw(st.sampled_from(kinds)):
+        case "leaf":
+            return Param(draw(st.sampled_from(own)), dtype)
+        case "binary":
+            a, b = draw(numbers(dtype, depth - 1)), draw(numbers(dtype, depth - 1))
+            return Binary(draw(st.sampled_from(OPERATORS)), a, b, dtype)
+        case "by constant":
+            op = draw(st.sampled_from(["floordiv", "mod", "shr", "shl"]))
+            by = Const(draw(st.integers(1, 6)), dtype)
+            return Binary(op, draw(numbers(dtype, depth - 1)), by, dtype)
+        case "unary":
+            op = "neg" if draw(st.booleans()) else "abs"
+            return Unary(op, draw(numbers(dtype, depth - 1)), dtype)
+        case "cast":
+            other = draw(st.sampled_from([d for d in (*NARROW, *WIDE) if d is not dtype]))
+            return Cast(draw(numbers(other, depth - 1)), dtype)
+        case "select":
+            return Select(
+                draw(conditions(depth - 1)),
+                draw(numbers(dtype, depth - 1)),
+                draw(numbers(dtype, depth - 1)),
+                dtype,
+            )
+    return Const(draw(st.integers(max(least, -200), min(most, 300))), dtype)
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int) -> Expr:
+    of = draw(st.sampled_from((*NARROW, *WIDE)))
+    a, b = draw(numbers(of, depth)), draw(numbers(of, depth))
+    return Compare(draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])), a, b)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(NARROW).flatmap(numbers) | conditions(4), st.data())
+def test_narrowed_arithmetic_has_the_same_value(e: Expr, data: st.DataObject) -> None:
+    narrow = narrowed(e)
+    assert narrow.dtype is e.dtype
+    for _ in range(4):
+        scalars = {
+            name: d.numpy.type(
+                data.draw(st.sampled_from([*d.range, 0, 1, 2]) | st.integers(*d.range))
+            )
+            for name, d in LEAVES.items()
+        }
+        with np.errstate(all="ignore"):
+            assert evaluate_scalar(narrow, scalars) == evaluate_scalar(e, scalars), (e, narrow)
+
+
+def u8(name: str) -> Expr:
+    return Cast(Param(name, DType.i8), DType.u8)
+
+
+def i32(e: Expr) -> Expr:
+    return Cast(e, DType.i32)
+
+
+def test_sums_of_pixels_are_narrow() -> None:
+    nine = i32(Param("u8_0", DType.u8))
+    for _ in range(8):
+        nine = Binary("add", nine, i32(Param("u8_1", DType.u8)), DType.i32)
+    blurred = cast(Binary("floordiv", nine, Const(9, DType.i32), DType.i32), DType.u8)
+    assert {x.dtype for x in walk(narrowed(blurred))} <= {DType.u8, DType.i16}
+    sum_of_many = cast(Binary("mul", nine, Const(200, DType.i32), DType.i32), DType.u8)
+    assert narrowed(sum_of_many) == sum_of_many
+
+
+@pytest.mark.parametrize(
+    ("e", "value"),
+    [(u8("i8_0"), 255), (Binary("add", u8("i8_0"), u8("i8_1"), DType.u8), 254)],
+    ids=["a cast that changes the sign", "a sum that wraps around"],
+)
+def test_narrow_parts_keep_their_type(e: Expr, value: int) -> None:
+    equal = Compare("eq", e, Const(value, DType.u8))
+    held = {"i8_0": np.int8(-1), "i8_1": np.int8(-1)}
+    assert evaluate_scalar(equal, held)
+    assert evaluate_scalar(narrowed(equal), held)
