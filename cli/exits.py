@@ -53,7 +53,7 @@ def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
     """Returns the errors of the layers below with their exit codes. A command that succeeds need not load these layers."""
     from ..explorer.sitting import TooLateError
     from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
-    from ..kernels.language.errors import LanguageError
+    from ..kernels.frontend.errors import LanguageError
     from ..runtime.api.errors import DeviceError
     from ..runtime.records.record import RecordError
     from ..runtime.records.replay import StaleError

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ..kernels.analysis.effects import arrays_written
 from ..kernels.fields.statistics import statistics_in
 from ..kernels.fields.storage import TreeStorage
+from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.worker.inputs import Arguments
 

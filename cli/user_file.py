@@ -17,7 +17,7 @@ from ..compat.display.frames import LastFrame, Reel, recorded
 from ..compat.program import around
 from ..explorer.entry import library_workload
 from ..explorer.workload import Workload, make_workload
-from ..kernels.language.errors import LanguageError
+from ..kernels.frontend.errors import LanguageError
 from ..kernels.library import load, names
 from .sequence_name import Named, WorkloadError
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..codegen.describe import phrases
 from ..codegen.plan.reading import read_plan
-from ..kernels.language.kernel import kernel, types
+from ..kernels.frontend.kernel import kernel, types
 from ..runtime.api.outcome import FINAL
 from . import row
 from .conditions import stamp

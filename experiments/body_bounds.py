@@ -17,7 +17,7 @@ import numpy as np
 
 from ..explorer.profiling import known_profile
 from ..explorer.workload import Options
-from ..kernels.language.kernel import kernel, ndrange, types
+from ..kernels.frontend.kernel import kernel, ndrange, types
 from ..search.bound.bounder import Bounder
 from ..space.candidate import Space
 from ..testing.machines import root_of

@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ..kernels.language.kernel import Kernel, kernel, types
+from ..kernels.frontend.kernel import Kernel, kernel, types
 from ..kernels.library import LibrarySequence, Sizes, load
 from .measuring import busy_processes, median
 from .polybench_kernels import five_points

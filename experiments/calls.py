@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.frontend.kernel import kernel, types
+from ..kernels.frontend.record import ndarray, record_sequence
 from ..kernels.ir.kernel import DType
-from ..kernels.language.kernel import kernel, types
-from ..kernels.language.record import ndarray, record_sequence
 from ..kernels.library import Sizes, signed, zeros
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.api.artifact import Artifact

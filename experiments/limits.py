@@ -23,7 +23,7 @@ import numpy as np
 
 from ..explorer import stages as st
 from ..explorer.entry import explore
-from ..kernels.language.kernel import kernel, types
+from ..kernels.frontend.kernel import kernel, types
 from ..kernels.library import load
 from ..search import events as ev
 from .conditions import stamp

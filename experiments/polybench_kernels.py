@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..kernels.language.intrinsics import loop_config
-from ..kernels.language.kernel import kernel, types
+from ..kernels.frontend.intrinsics import loop_config
+from ..kernels.frontend.kernel import kernel, types
 
 nd: Any = types.ndarray()
 STEPS = 100  # of jacobi_2d and heat_3d

@@ -17,7 +17,7 @@ from typing import Any
 from ..codegen.describe import scatters
 from ..codegen.plan.reading import read_plan
 from ..kernels.fields.matrix import Vector
-from ..kernels.language.kernel import kernel, ndrange, static, types
+from ..kernels.frontend.kernel import kernel, ndrange, static, types
 from ..runtime.api.outcome import FINAL
 from ..search.starts.proposals import default_sketch
 from ..search.starts.sketches import Along

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..kernels.frontend.record import record_sequence
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import record_sequence
 from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.cpu.dialect import C_TEAM

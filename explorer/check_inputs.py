@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ..codegen.text.source import Argument, Source
 from ..codegen.text.types import type_name
 from ..kernels.fields.canonical_state import without_inactive
+from ..kernels.frontend.record import Recording
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording
 from ..runtime.records.stored import StoredSequence
 from ..runtime.worker.inputs import Arguments, between, whole_ends
 from ..runtime.worker.verify import poison_value

@@ -21,13 +21,13 @@ from operator import is_
 from pathlib import Path
 from typing import Any
 
+from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
+from ..kernels.frontend.instance import Instance, KernelCall
+from ..kernels.frontend.record import Call
 from ..kernels.interpret.kernel import evaluate_scalar
 from ..kernels.ir.errors import KernelAssertionError, LanguageError
 from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Location, Param
 from ..kernels.ir.structure import StructureTree
-from ..kernels.language.dispatch import AbstractDeferringExecutor, Caller, Executor
-from ..kernels.language.instance import Instance, KernelCall
-from ..kernels.language.record import Call
 from ..kernels.sparse.layout import FULL, OUTSIDE
 from ..kernels.sparse.pools import OUTSIDE_TEXT, full_text
 from ..kernels.tasks.archive import ArchiveError

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
-from ..kernels.language.truth_arrays import with_bytes
+from ..kernels.frontend.complex_numbers import complex_of, is_complex_array, pairs_of
+from ..kernels.frontend.truth_arrays import with_bytes
 from ..runtime.api.outcome import FINAL
 from ..runtime.forked import DiedError, Stopped, run_apart, shared_empty
 from ..runtime.measure.timing import Sampler, measure

@@ -9,9 +9,9 @@ from numbers import Integral, Real
 from typing import Any
 
 from ..kernels.fields.program import current_program
+from ..kernels.frontend.errors import LanguageError
+from ..kernels.frontend.record import Recording, record_program
 from ..kernels.ir.task import Problem
-from ..kernels.language.errors import LanguageError
-from ..kernels.language.record import Recording, record_program
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .fields.matrix import Matrix
-from .language.functions import sqrt
-from .language.intrinsics import loop_config, max, min, select, static  # noqa: A004
-from .language.kernel import func
+from .frontend.functions import sqrt
+from .frontend.intrinsics import loop_config, max, min, select, static  # noqa: A004
+from .frontend.kernel import func
 
 # Cyclic Jacobi converges quadratically. Of 400,000 random, graded and nearly equal 3 x 3 matrices in f64 three sweeps left errors
 # of 1e-5, four none above rounding errors (svd 9, sym_eig 19 units of the last place of the largest entry). One is spare.

@@ -12,7 +12,7 @@ from typing import Any
 from .fields.compound import matrix, vector
 from .fields.matrix import Matrix
 from .fields.program import uint
-from .language.functions import (
+from .frontend.functions import (
     acos,
     asin,
     atan2,
@@ -34,8 +34,8 @@ from .language.functions import (
     tan,
     tanh,
 )
-from .language.intrinsics import max, min, select, template  # noqa: A004
-from .language.kernel import func
+from .frontend.intrinsics import max, min, select, template  # noqa: A004
+from .frontend.kernel import func
 
 __all__ = [
     "acos",

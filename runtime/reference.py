@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.frontend.record import Recording
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.llvm import can_print
 from ..kernels.interpret.moved import ArrayMover, mixed
@@ -22,7 +23,6 @@ from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
-from ..kernels.language.record import Recording
 from .forked import Stopped, over_after, run_apart
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 

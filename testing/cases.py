@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.frontend.record import Recording, record_sequence
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording, record_sequence
 from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise
 from .generator.features import INTEGERS, MIXED, OPEN, PRODUCTS

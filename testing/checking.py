@@ -24,8 +24,8 @@ import numpy as np
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
 from ..codegen.text.source import Source
+from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording
 from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from ..runtime.cpu.dialect import C_TEAM
 from ..runtime.library import load_library

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.frontend.record import Recording
 from ..kernels.interpret.reference import Array, initial_arrays, run_calls
 from ..kernels.ir.walk import widened
-from ..kernels.language.record import Recording
 
 
 def run_reference(

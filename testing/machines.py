@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..kernels.analysis.effects import task_reads
+from ..kernels.frontend.record import record_sequence
 from ..kernels.ir.access import Access
-from ..kernels.language.record import record_sequence
 from ..kernels.library import load
 from ..kernels.tasks.pipeline import normalise
 from ..space import choices as ch

@@ -12,7 +12,7 @@ def _topic(name: str) -> str:
     return f"{tests}::test_behaviours_of_a_topic_are_those_of_taichi[{name}]"
 
 
-FRONTEND, MEANING = (f"tests/kernels/language/test_{name}.py" for name in ("frontend", "meaning"))
+FRONTEND, MEANING = (f"tests/kernels/frontend/test_{name}.py" for name in ("frontend", "meaning"))
 SPARSE = tuple(
     _topic(f"sparse_{name}") for name in ("activation", "lists", "loops", "python", "trees")
 )
@@ -45,7 +45,7 @@ FAULTS = (
     ),
     Fault(
         "a comparison",
-        "kernels/language",
+        "kernels/frontend",
         'ast.GtE: "ge",',
         'ast.GtE: "gt",',
         (_topic("conditions"),),
@@ -53,14 +53,14 @@ FAULTS = (
     # --- types
     Fault(
         "a cast: of two integers the wider type counts",
-        "kernels/language",
+        "kernels/frontend",
         "return a if a.size_bytes > b.size_bytes else b",
         "return b if a.size_bytes > b.size_bytes else a",
         (_topic("casts"),),
     ),
     Fault(
         "a cast: literals of a program",
-        "kernels/language",
+        "kernels/frontend",
         "literal = adopt(x.expr, rules.default_float)",
         "literal = adopt(x.expr, DType.f32)",
         (_topic("casts"),),
@@ -68,28 +68,28 @@ FAULTS = (
     # --- scopes and what is refused
     Fault(
         "a scope rule: names end with their block",
-        "kernels/language",
+        "kernels/frontend",
         "        if node.id in frame.ended:\n",
         "        if False:\n",
         (FRONTEND,),
     ),
     Fault(
         "a check: an else of a loop",
-        "kernels/language",
+        "kernels/frontend",
         '        if node.orelse:\n            state.fail(\n                "for-else',
         '        if False:\n            state.fail(\n                "for-else',
         (FRONTEND,),
     ),
     Fault(
         "a check: a break of a parallel loop",
-        "kernels/language",
+        "kernels/frontend",
         "            if not jumps.can_break:\n",
         "            if False:\n",
         (MEANING,),
     ),
     Fault(
         "a check: shapes of a product",
-        "kernels/language",
+        "kernels/frontend",
         "if len(rows[0]) != len(columns[0]):",
         "if len(rows[0]) > len(columns[0]):",
         (_topic("errors"),),

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.text.source import Source
+from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording
 from ..kernels.tasks.pipeline import normalise
 from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods
 from .calling import Arrays

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..codegen.text.source import Source
+from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
-from ..kernels.language.record import Recording
 from ..kernels.sparse.naming import in_terms_of_trees
 from ..runtime.api.outcome import Failure
 from ..runtime.device import open_device

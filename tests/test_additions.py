@@ -20,8 +20,8 @@ from kernelscape.codegen.plan import summary
 from kernelscape.codegen.plan.plan import Plan
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.fields import tree
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.structure import KINDS, Kind
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space import build

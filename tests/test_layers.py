@@ -111,7 +111,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         "print(more & {'numpy', 'dataclasses', 'typing', 'ast'})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    slot = "kernelscape.kernels.language.dispatch"  # where executors are registered
+    slot = "kernelscape.kernels.frontend.dispatch"  # where executors are registered
     parts = slot.split(".")
     names = [".".join(parts[: k + 1]) for k in range(len(parts))]
     assert done.stdout.splitlines() == [" ".join(names), "set()"]

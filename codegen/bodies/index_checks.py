@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...kernels.analysis.must_execute import set_in
+from ...kernels.frontend.record import Recording
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.text import show_expr
@@ -24,7 +25,6 @@ from ...kernels.ir.walk import (
     walk,
     written_in,
 )
-from ...kernels.language.record import Recording
 from ...kernels.tasks.bounds_check import Around, in_loop, where, where_not
 from ..text import csyntax as c
 from ..text.cprint import expression

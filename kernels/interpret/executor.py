@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..fields.program import settle
-from ..language.dispatch import Executor, using
-from ..language.instance import KernelCall
+from ..frontend.dispatch import Executor, using
+from ..frontend.instance import KernelCall
 from .kernel import run_kernel
 from .trees import run_on_trees
 

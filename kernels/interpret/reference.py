@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..frontend.record import Call, Recording
 from ..ir.kernel import KernelIR
 from ..ir.walk import written_in
-from ..language.record import Call, Recording
 from .kernel import evaluate_scalar, run_kernel
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..language.kernel import kernel, types
+from ..frontend.kernel import kernel, types
 from . import MATRIX_SIZES, LibrarySequence, Sizes, signed, zeros
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..language.functions import sqrt
-from ..language.kernel import kernel, types
-from ..language.record import ndarray
+from ..frontend.functions import sqrt
+from ..frontend.kernel import kernel, types
+from ..frontend.record import ndarray
 from . import MATRIX_SIZES, LibrarySequence, Sizes, signed, zeros
 
 

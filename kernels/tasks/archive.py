@@ -14,6 +14,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..frontend.record import Call, Recording
 from ..ir import kernel as ir
 from ..ir.affine import index_range, to_affine
 from ..ir.errors import LanguageError
@@ -22,7 +23,6 @@ from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
-from ..language.record import Call, Recording
 from ..sparse.default import lower_by_default
 from ..sparse.layout import FieldPlace, wrong_tree
 from ..sparse.lowered import Lowered

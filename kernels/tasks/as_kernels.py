@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..frontend.record import Call, Recording
 from ..ir.affine import expression
 from ..ir.domain import Loop
 from ..ir.kernel import (
@@ -35,7 +36,6 @@ from ..ir.walk import (
     walk,
     written_in,
 )
-from ..language.record import Call, Recording
 
 _SUM = "sum@"  # no local of a program is called so
 

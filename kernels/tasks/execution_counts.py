@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..analysis.effects import arrays_written
 from ..analysis.must_execute import Needed, blocks_of, needed, set_in
 from ..analysis.sure_accesses import touched_at, wholly_known
+from ..frontend.record import Recording
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import (
     ArrayParam,
@@ -40,7 +41,6 @@ from ..ir.kernel import (
 )
 from ..ir.task import Problem, Task
 from ..ir.walk import children, coerced, loads, nested_statements, walk, with_blocks
-from ..language.record import Recording
 from .as_kernels import recording_of, task_statements
 from .guarded_bodies import followed
 from .profile import LINE_BYTES, Profile, TaskProfile, Touched

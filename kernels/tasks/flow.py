@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..frontend.record import Call, Recording
 from ..ir.kernel import (
     Assert,
     Binary,
@@ -31,7 +32,6 @@ from ..ir.kernel import (
 )
 from ..ir.ops import OPS
 from ..ir.walk import walk
-from ..language.record import Call, Recording
 
 Name = str
 """Name of an array or scalar of the sequence, or of a local, prefixed with the number of its call."""

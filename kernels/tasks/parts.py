@@ -24,7 +24,7 @@ from ..sparse.recorded import Logical, layouts_of
 from ..sparse.redundancy import Facts, tops_of
 
 if TYPE_CHECKING:
-    from ..language.record import Call, Recording
+    from ..frontend.record import Call, Recording
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ from .tiled import with_tiles
 from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
-    from ..language.record import Recording
+    from ..frontend.record import Recording
 
 _MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one by one
 

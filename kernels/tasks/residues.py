@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm
 
+from ..frontend.record import Call, Recording
 from ..ir.affine import Affine, combine, constant, expression, to_affine
 from ..ir.kernel import Binary, Compare, Const, DType, Expr, If, Stmt
 from ..ir.ops import OPS
 from ..ir.repeats import Repeat
 from ..ir.walk import Renaming, children, mapped, nested_statements, walk, with_blocks
-from ..language.record import Call, Recording
 
 MOST_COPIES = 4  # of a step: a bound on the length of sequences
 _ASKED = ("mod", "floordiv")

@@ -9,8 +9,8 @@ from ...codegen.bodies.index_checks import IndexSite, check_functions
 from ...codegen.bodies.vectors import Prelude
 from ...codegen.lower_kernel import lower_kernel, problem_of
 from ...codegen.write.program import arguments_of, print_source
+from ...kernels.frontend.record import Call, Recording
 from ...kernels.ir.kernel import NOWHERE, KernelIR
-from ...kernels.language.record import Call, Recording
 from ..api.outcome import Failure
 from ..cpu.compiler import Compiler, build_files
 from ..cpu.dialect import C_TEAM

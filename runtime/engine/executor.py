@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.language.dispatch import Caller, Executor
+from ...kernels.frontend.dispatch import Caller, Executor
 from . import current_engine
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
-    from ...kernels.language.instance import KernelCall
+    from ...kernels.frontend.instance import KernelCall
 
 
 class Eager(Executor):

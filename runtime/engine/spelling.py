@@ -24,7 +24,7 @@ _ROOMS = (
     "kernels/analysis",
     "kernels/fields",
     "kernels/ir",
-    "kernels/language",
+    "kernels/frontend",
     "kernels/sparse",
     "kernels/tasks",
     "kernels/transforms",

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.frontend.record import Recording
 from ...kernels.ir.kernel import ArrayParam, DType
-from ...kernels.language.record import Recording
 from ...kernels.tasks.archive import ArchiveError
 from ...kernels.tasks.flow import flow_of
 from ...kernels.tasks.naive_activation import cell_by_cell

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.frontend.record import Recording
 from ...kernels.ir.kernel import ArrayParam
 from ...kernels.ir.task import Problem
-from ...kernels.language.record import Recording
 from ...kernels.tasks.archive import ArchiveError
 from ..files import opened_regular, read_regular, write_atomically
 from ..free_memory import within_free_memory

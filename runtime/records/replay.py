@@ -16,10 +16,10 @@ from ...codegen.lower import lower, print_source
 from ...codegen.text.dialect import Dialect
 from ...codegen.text.header import header_text
 from ...codegen.text.source import Argument, Source
+from ...kernels.frontend.record import Recording
 from ...kernels.ir.kernel import Print
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements
-from ...kernels.language.record import Recording
 from ...kernels.tasks.archive import ArchiveError
 from ...kernels.tasks.pipeline import normalise
 from ...space.build import KINDS, build_space, widened

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.fields.dlpack import hands_out, shared_array
+from ...kernels.frontend.complex_numbers import complex_of, is_complex_array, pairs_of
+from ...kernels.frontend.truth_arrays import is_truth_array, truths_of, with_bytes
 from ...kernels.ir.kernel import DType, Param
 from ...kernels.ir.task import Problem
-from ...kernels.language.complex_numbers import complex_of, is_complex_array, pairs_of
-from ...kernels.language.truth_arrays import is_truth_array, truths_of, with_bytes
 from ..api.arguments import fitting_array
 from ..cpu.memory import empty
 from .stored import Parameter, text_of

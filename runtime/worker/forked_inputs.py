@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...kernels.frontend.record import Recording
 from ...kernels.ir.task import Problem
-from ...kernels.language.record import Recording
 from ..api.outcome import UNDECIDED
 from ..forked import Stopped, run_apart, shared_empty
 from ..reference import Reference

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.fields.canonical_state import canonical, without_inactive
+from ...kernels.frontend.record import Recording
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
-from ...kernels.language.record import Recording
 from ...kernels.tasks.flow import Flow, flow_of
 from ...kernels.tasks.naive_activation import cell_by_cell
 from ..api.outcome import UNDECIDED

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.frontend.record import Recording, record_sequence
 from ...kernels.ir.kernel import KernelIR
 from ...kernels.ir.task import Problem
-from ...kernels.language.record import Recording, record_sequence
 from ...kernels.tasks.pipeline import normalise
 from .expressions import Scope, Shapes
 from .features import Features

@@ -16,7 +16,7 @@ from kernelscape.explorer.user_reference import (
     WrongReferenceError,
 )
 from kernelscape.explorer.workload import make_workload
-from kernelscape.kernels.language.errors import LanguageError
+from kernelscape.kernels.frontend.errors import LanguageError
 from kernelscape.kernels.library import LibrarySequence, load
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.cutting import stopped_when

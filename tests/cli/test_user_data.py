@@ -7,7 +7,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.language.errors import LanguageError
+from kernelscape.kernels.frontend.errors import LanguageError
 
 
 def test_empty_arrays_are_a_sentence() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import kernelscape as ks
 import numpy as np
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.calling import InputSet
 

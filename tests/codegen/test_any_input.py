@@ -10,10 +10,10 @@ import pytest
 from kernelscape.codegen.bodies.c_vectors import CHelpers
 from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.codegen.text import csyntax as c
+from kernelscape.kernels.frontend.functions import floor
+from kernelscape.kernels.frontend.kernel import cast, f32, kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.kernels.language.functions import floor
-from kernelscape.kernels.language.kernel import cast, f32, kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import greedy_sketch

@@ -10,8 +10,8 @@ import pytest
 from kernelscape.codegen.body_words import body_words
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.reading import read_plan
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

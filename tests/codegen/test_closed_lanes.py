@@ -13,9 +13,9 @@ from kernelscape.codegen.bodies.c_vectors import CHelpers
 from kernelscape.codegen.bodies.lanes_masks import LaneMasks
 from kernelscape.codegen.bodies.lanes_operations import LaneOperations
 from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space import choices as ch

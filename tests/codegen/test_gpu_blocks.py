@@ -9,8 +9,8 @@ import pytest
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of, rewritten

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text.header import function_name, header_file, header_text
 from kernelscape.codegen.text.source import KernelLaunch, Source
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.bodies.index_checks import index_checks
 from kernelscape.codegen.write.program import arguments_of
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler

@@ -10,10 +10,10 @@ import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.reading import read_plan
-from kernelscape.kernels.language.kernel import kernel, types
+from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.runtime.records.replay import restore_older
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch

@@ -11,8 +11,8 @@ import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import Printer
 from kernelscape.codegen.write.program import Program, print_source
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.cpu.dialect import C_TEAM

@@ -12,9 +12,9 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space import choices as ch

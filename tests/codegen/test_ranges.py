@@ -11,9 +11,9 @@ import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

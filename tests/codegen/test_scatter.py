@@ -14,8 +14,8 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.analysis.scatters import scatters
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import sketches

@@ -24,6 +24,7 @@ from kernelscape.codegen.text.free_variables import identifiers
 from kernelscape.codegen.text.source import Source
 from kernelscape.codegen.text.types import type_name
 from kernelscape.codegen.write.program import Program, print_source
+from kernelscape.kernels.frontend.record import Call, Recording
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.body import Closure, Reason
@@ -53,7 +54,6 @@ from kernelscape.kernels.ir.ops import OPS
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import problem_key
 from kernelscape.kernels.ir.verify import check
-from kernelscape.kernels.language.record import Call, Recording
 from kernelscape.kernels.tasks.non_affine import closed_task
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES, find_compiler

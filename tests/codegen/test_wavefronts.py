@@ -16,6 +16,9 @@ from kernelscape.codegen.plan.kernel_plan import KernelPlan, WaveStep
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.codegen.plan.schedules import Wave
 from kernelscape.kernels.analysis.wavefronts import sweep_at
+from kernelscape.kernels.frontend.intrinsics import loop_config
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -38,9 +41,6 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import Renaming
-from kernelscape.kernels.language.intrinsics import loop_config
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building
 from kernelscape.runtime.engine.decisions import default_plan

@@ -19,9 +19,9 @@ import pytest
 from kernelscape.explorer.plan_replay import Follower, _Match, follow
 from kernelscape.explorer.results import load
 from kernelscape.kernels.fields.program import current_program
+from kernelscape.kernels.frontend.dispatch import eager
+from kernelscape.kernels.frontend.record import record_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
-from kernelscape.kernels.language.dispatch import eager
-from kernelscape.kernels.language.record import record_program
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.store import TunedStore
 

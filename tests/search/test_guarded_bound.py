@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.operations import SureOperations
 from kernelscape.search.bound.traffic import read_bytes, written_bytes

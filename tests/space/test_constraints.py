@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import backbone, build, families

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.analysis.effects import arrays_written, task_reads
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.errors import LanguageError
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import MID, OUTER

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.text import csyntax
-from kernelscape.kernels.language.kernel import kernel, template, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.kernel import kernel, template, types
+from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.domain_bounds import branch_cuts, cuts_of, finish_cuts, points
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.body import FAR
 from kernelscape.kernels.ir.task import Task
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.operations import SureOperations, named_flops
 from kernelscape.search.bound.traffic import read_bytes, written_bytes

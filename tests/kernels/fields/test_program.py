@@ -6,8 +6,8 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program, element_dtype
+from kernelscape.kernels.frontend.record import record_program
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.kernels.language.record import record_program
 
 
 def test_init_keeps_its_options():

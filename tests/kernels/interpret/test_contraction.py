@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.interpret import arithmetic
 from kernelscape.kernels.interpret import kernel as meaning
 from kernelscape.kernels.interpret.contraction import contract
 from kernelscape.kernels.interpret.lanes import plan_lanes
-from kernelscape.kernels.language.record import record_sequence
 
 
 @kernel

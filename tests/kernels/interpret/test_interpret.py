@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.interpret import kernel as interpret
 from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
 from kernelscape.kernels.interpret.lanes import linear, plan_lanes
@@ -29,7 +30,6 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.generator.features import STATEMENTS
 from kernelscape.testing.generator.sequences import is_exact, kernels_of
 

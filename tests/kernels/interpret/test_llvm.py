@@ -5,6 +5,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls
@@ -23,7 +24,6 @@ from kernelscape.kernels.ir.kernel import (
     Store,
 )
 from kernelscape.kernels.ir.walk import widened
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.testing.generator.features import SMALL
 from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.in_llvm import run_in_llvm

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.effects import are_independent
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.access import AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.body import FAR, Body, Closure, Reason, Site
 from kernelscape.kernels.ir.domain import Count, Loop, Residue
 from kernelscape.kernels.ir.task import Task
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.distribute import unique_loops
 from kernelscape.kernels.tasks.non_affine import closed_task
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -10,6 +10,10 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.text.names import RESERVED
+from kernelscape.kernels.frontend import functions
+from kernelscape.kernels.frontend.kernel import cast, i64, kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.typing_rules import Typed, common_dtype, lift
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.ir import ops
 from kernelscape.kernels.ir.kernel import (
@@ -31,10 +35,6 @@ from kernelscape.kernels.ir.simplify import binary, bitcast, unary
 from kernelscape.kernels.ir.simplify import cast as convert
 from kernelscape.kernels.ir.verify import IRError, check
 from kernelscape.kernels.ir.walk import widened
-from kernelscape.kernels.language import functions
-from kernelscape.kernels.language.kernel import cast, i64, kernel, types
-from kernelscape.kernels.language.record import record_sequence
-from kernelscape.kernels.language.typing_rules import Typed, common_dtype, lift
 from kernelscape.kernels.tasks.archive import from_values, to_values
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.probe import guess_target

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.accesses import analyse
+from kernelscape.kernels.frontend.record import Call, Recording
 from kernelscape.kernels.interpret import kernel as module
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.body import Closure, Reason
@@ -38,7 +39,6 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.text import show
 from kernelscape.kernels.ir.verify import IRError, check
 from kernelscape.kernels.ir.walk import Renaming, children, nested_statements
-from kernelscape.kernels.language.record import Call, Recording
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.non_affine import closed_tasks
 from kernelscape.kernels.tasks.pipeline import normalise

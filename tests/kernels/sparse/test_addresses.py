@@ -5,9 +5,9 @@ import ctypes
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.errors import LanguageError
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.text import show
-from kernelscape.kernels.language.errors import LanguageError
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.record import record_program
 from kernelscape.kernels.ir.task import Problem, Task
-from kernelscape.kernels.language.record import record_program
 from kernelscape.kernels.tasks.execution_counts import counting
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.profile import Profile

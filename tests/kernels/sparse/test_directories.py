@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import DType, Expr, Load, Local, Select
 from kernelscape.kernels.ir.simplify import binary, const
-from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.sparse.cells import I64, looked_for, number, place_of
 from kernelscape.kernels.sparse.layout import CLAIMED
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -10,9 +10,9 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.lower_kernel import lower_kernel, problem_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.analysis.prefetch_sites import blocks_of
+from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import Binary, Const, DType, For, Load
 from kernelscape.kernels.ir.walk import walk
-from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.search.starts.complete import complete_sketch

@@ -8,9 +8,9 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import LocalArray
 from kernelscape.kernels.ir.walk import nested_statements
-from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

@@ -16,10 +16,10 @@ from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.fields.canonical_state import canonical
+from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
 from kernelscape.kernels.ir.on_trees import compactions
 from kernelscape.kernels.ir.walk import nested_statements
-from kernelscape.kernels.language.record import Recording, record_program
 from kernelscape.kernels.tasks.archive import from_values, to_values
 from kernelscape.kernels.tasks.naive_activation import cell_by_cell
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import KernelIR
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.bounds_check import first_outside
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.effects import task_reads
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.task import Problem, Task
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.dependence import Dependence, SharedRead, dependences, shared_reads
 from kernelscape.kernels.tasks.pipeline import normalise

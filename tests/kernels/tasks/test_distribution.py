@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.analysis.effects import task_reads
+from kernelscape.kernels.frontend.record import Call, Recording
 from kernelscape.kernels.ir.access import Access, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.kernel import (
@@ -34,7 +35,6 @@ from kernelscape.kernels.ir.kernel import (
     UpdateLocal,
 )
 from kernelscape.kernels.ir.task import Task
-from kernelscape.kernels.language.record import Call, Recording
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
 

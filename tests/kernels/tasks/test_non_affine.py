@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.ir.text import show_task
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.non_affine import closed_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 

@@ -14,12 +14,12 @@ from kernelscape.kernels.analysis.effects import (
     overwrites_all,
     task_writes,
 )
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.ir.domain import Count, Loop
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import show_task, show_tasks
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.generator.features import OPEN

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import For, If, Update
 from kernelscape.kernels.ir.walk import nested_statements
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.access import State
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.graph import (
     Edge,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR, Load, Select, Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.transforms.value_numbering import numbered
 from kernelscape.testing.generator.features import STATEMENTS
 from kernelscape.testing.generator.sequences import kernels_of

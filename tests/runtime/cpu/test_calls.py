@@ -17,7 +17,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu import calling
 from kernelscape.runtime.cpu.memory import CpuArray

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.domain import Loop
 from kernelscape.kernels.ir.kernel import Binary, DType, Load, LoopIndex, Param, Select
 from kernelscape.kernels.ir.task import Task
-from kernelscape.kernels.language.kernel import kernel, types
-from kernelscape.kernels.language.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain

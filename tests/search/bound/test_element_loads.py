@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.text.source import Source
-from kernelscape.kernels.language.record import record_sequence
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library.heat import step
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.dialect import C_TEAM

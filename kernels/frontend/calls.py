@@ -1,0 +1,434 @@
+"""Calls in expressions of a kernel: callees, methods, makers of vectors and local arrays, inlined functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Sequence
+from math import prod
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..fields import methods
+from ..fields.compound import MatrixType, StructType
+from ..fields.matrix import Matrix, Vector
+from ..fields.structs import Struct
+from ..ir.kernel import Const, DType, LocalArray
+from ..ir.simplify import cast, const
+from ..ir.verify import LOCAL_ARRAY_BYTES
+from . import random, sparse
+from .addresses import address, get_addr
+from .complex_numbers import ComplexType, complex_annotation, is_complex
+from .errors import KernelError, KernelSyntaxError, KernelTypeError
+from .func import BoundFunc, Func
+from .function_calls import FunctionCalls, element_type
+from .functions import operation_of
+from .intrinsics import (
+    ATOMIC_CALLS,
+    grouped,
+    ndrange,
+)
+from .intrinsics import cast as cast_call
+from .lvalues import is_place, shown, what
+from .numpy_definitions import definition_of
+from .numpy_names import NumpyNames, advice, is_kernel
+from .protocol import Frontend
+from .python_objects import lifted, python_object
+from .scopes import Pass
+from .typing_rules import settle, static_value
+from .values import (
+    ArrayRef,
+    DictValue,
+    ListOf,
+    LocalRef,
+    MatrixValue,
+    Method,
+    Static,
+    StructArray,
+    StructValue,
+    TupleValue,
+    Typed,
+    Value,
+    leaves,
+)
+
+InlineCall = Callable[..., Value | None]
+_FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
+_FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
+_MOST_COMPONENTS = 32  # of a vector; more are a local array
+_ROOMS = __name__.removesuffix(".frontend.calls")
+_WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
+
+
+class Calls:
+    """Compiles calls within a pass. `inline` is called for a call of a `ks.func`."""
+
+    def __init__(self, state: Pass, frontend: Frontend, inline: InlineCall) -> None:
+        self._state = state
+        self._expr = frontend
+        self._inline = inline
+        self._numpy = NumpyNames(state, frontend)
+        self._functions = FunctionCalls(state, frontend)
+
+    # --- what is called
+
+    def called(self, node: ast.Call) -> Value | None:
+        """The callee of a call; None if it has no name that can be resolved."""
+        if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+            return None
+        return self._expr.place(node.func)
+
+    def runs_statements(self, node: ast.Call) -> bool:
+        """True if a call runs statements of the program: a `ks.func`, an atomic update, a random number."""
+        if not isinstance(node.func, ast.Name | ast.Attribute):
+            return True
+        if isinstance(node.func, ast.Attribute) and self._is_method_of_value(node.func.value):
+            return node.func.attr not in methods.METHODS
+        place = self._expr.place(node.func)
+        callee = python_object(place)
+        if isinstance(place, Method) and isinstance(place.owner, ArrayRef | StructArray | ListOf):
+            return place.name != "length"
+        return (
+            isinstance(callee, Func | BoundFunc)
+            or self._is_plain(callee)
+            or callee in ATOMIC_CALLS
+            or any(callee is c for c in sparse.CHANGING)
+            or any(callee is c for c in random.CALLS)
+        )
+
+    def _is_method_of_value(self, node: ast.expr) -> bool:
+        """True if a method's owner contains a call, which resolving the owner would run a second time."""
+        return any(isinstance(n, ast.Call) for n in ast.walk(node))
+
+    def call(self, node: ast.Call) -> Value:
+        result = self.run(node)
+        if result is None:
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` returns nothing, so it can only stand as a statement "
+                f"of its own",
+                node,
+            )
+        return result
+
+    def run(self, node: ast.Call, is_statement: bool = False) -> Value | None:
+        """The value of a call, None where it has none."""
+        inside = self._expr.static_argument(node)
+        if inside is not None:
+            return lifted(self._state, self._expr.static(inside))
+        callee = self.called(node)
+        if isinstance(callee, Method):
+            return self._method(callee, node, is_statement)
+        target = self._expr.callee(node)
+        defined = definition_of(target, len(node.args)) if isinstance(target, Hashable) else None
+        if isinstance(target, Func | BoundFunc) or defined is not None:
+            return self._inline(defined or target, node, is_statement)
+        if isinstance(target, FunctionType) and self._is_plain(target):
+            return self._plain(target, node, is_statement)
+        if target in ATOMIC_CALLS:
+            return self._atomic(ATOMIC_CALLS[target], node, is_statement)
+        if target in (ndrange, range, grouped):
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` can only stand as the range of a for loop", node
+            )
+        if target is get_addr:
+            return address(self._state, self._expr, node)
+        if sparse.is_call(target):
+            return sparse.call(self._state, self._expr, target, node, is_statement)
+        if isinstance(target, DType) and len(node.args) == 1 and not node.keywords:
+            exact = self._expr.exact(node.args[0], target)
+            if exact is not None:
+                return exact
+        args = self._expr.values(node.args)
+        named = self._named(node)
+        return self._of_language(target, args, named, node)
+
+    def _is_plain(self, target: Any) -> bool:
+        """True if the callee is a function of the program without a marker. Only programs may call such functions."""
+        if not isinstance(target, FunctionType) or not self._state.rules.is_strict:
+            return False
+        module = target.__module__ or ""
+        is_ours = module.startswith(_ROOMS)
+        return not is_ours and module.split(".")[0] not in ("numpy", "math", "builtins")
+
+    def _plain(self, target: FunctionType, node: ast.Call, is_statement: bool) -> Value | None:
+        """The value of a call of an unmarked function.
+
+        Python computes it if its arguments are known. Otherwise its body is compiled here.
+        """
+        func = Func(target)
+        if func.templates:
+            return self._inline(func, node, is_statement)
+        args, named = self._expr.values(node.args), self._named(node)
+        try:
+            known = [static_value(a) for a in args]
+            known_by_name = {name: static_value(x) for name, x in named.items()}
+        except KeyError:  # evaluated once: what they write is written once
+            return self._inline(func, node, is_statement, given=(args, named))
+        try:
+            found = target(*known, **known_by_name)
+        except Exception as error:  # the program's own function may raise anything
+            return self._state.fail(
+                f"`{ast.unparse(node)}` cannot be evaluated: {type(error).__name__}: {error}", node
+            )
+        return None if found is None and is_statement else lifted(self._state, found)
+
+    def _of_language(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value | None:
+        """The value of a call of a function that the language defines."""
+        state = self._state
+        if target is None:
+            state.fail(f"`{ast.unparse(node.func)}` is no function: it cannot be called", node)
+        made = self._makers(target, args, named, node)
+        if made is None:
+            made = self._numpy.call(target, args, named, node)
+        if made is not None:
+            return made
+        dtype = None
+        if operation_of(target) in _WHOLE:
+            dtype = named.pop("dtype", None) or (args.pop() if len(args) == 2 else None)
+        elif any(target is c for c in random.CALLS) and "dtype" in named:
+            args.append(named.pop("dtype"))
+        if named:
+            state.fail(
+                f"keyword arguments of `{ast.unparse(node.func)}` are not supported in a kernel: "
+                f"pass them by position",
+                node,
+                KernelSyntaxError,
+            )
+        result = self._functions.call(target, args, node)
+        if result is not None:
+            if dtype is None:
+                return result
+            return self._functions.conversion(cast_call, [result, dtype], node)
+        name = ast.unparse(node.func)
+        kind = KernelTypeError if isinstance(target, ModuleType) else KernelError
+        return state.fail(
+            f"`{name}` cannot be called in a kernel: {advice(target)}",
+            node,
+            KernelSyntaxError if is_kernel(target) else kind,
+        )
+
+    # --- methods of values
+
+    def _method(self, method: Method, node: ast.Call, is_statement: bool) -> Value | None:
+        owner = method.owner
+        if isinstance(owner, ArrayRef | StructArray | ListOf):
+            return sparse.method(self._state, self._expr, method, node, is_statement)
+        if is_complex(owner) and method.name in ("conjugate", "conj") and not node.args:
+            return self._expr.complex.conjugate(owner, node)
+        if isinstance(owner, MatrixValue):
+            args = self._expr.values(node.args)
+            named = self._named(node)
+            return self._expr.matrices.method(owner, method.name, args, named, node)
+        if isinstance(owner, StructValue) and owner.kind is not None:
+            function = owner.kind.methods.get(method.name)
+            if isinstance(function, Func):
+                return self._inline(function, node, is_statement, owner=owner)
+        return self._state.fail(f"`{ast.unparse(node.func)}` is no function of {what(owner)}", node)
+
+    # --- vectors, matrices, structs
+
+    def _makers(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value | None:
+        matrices = self._expr.matrices
+        if target is Matrix or target is Vector:
+            self._at_least_one(args, node)
+            dt = named.get("dt", args[1] if len(args) > 1 else None)
+            return matrices.matrix(
+                args[0], None if dt is None else element_type(self._state, dt, node), node
+            )
+        if args and (target is np.full or target in _FILLED or target in _FILLED_LIKE):
+            return self._filled(target, args, named, node)
+        for name in methods.MAKERS:
+            if target is getattr(Matrix, name, None):
+                return matrices.made(name, args, node)
+        if isinstance(target, MatrixType):
+            return matrices.flat(target.shape, args, target.dtype, node)
+        if isinstance(target, StructType):
+            return self._struct(target, args, named, node)
+        if target is Struct:
+            given = args[0].entries if args and isinstance(args[0], DictValue) else ()
+            members = [*((str(name), x) for name, x in given), *named.items()]
+            return StructValue(tuple(members))
+        return None
+
+    def _filled(
+        self, target: Any, args: list[Value], named: dict[str, Value], node: ast.Call
+    ) -> Value:
+        """The value of `np.zeros(shape, dtype)` and similar calls: a vector or matrix, or a local array if it is larger.
+
+        A local array has more components or axes than a vector or matrix may have.
+        """
+        state, places = self._state, self._expr.places
+        given = list(args[1:])
+        value: Value
+        if target is np.full:
+            if not given and "fill_value" not in named:
+                state.fail(f"`{ast.unparse(node)}` takes a shape and a number in a kernel", node)
+            value = given.pop(0) if given else named.pop("fill_value")
+            start = settle(self._expr.operators.number(value, node), state.default_float)
+            dtype = start.dtype
+        else:
+            start, dtype = const({**_FILLED, **_FILLED_LIKE}[target], DType.f64), DType.f64
+        if target in _FILLED_LIKE:
+            shape, dtype = self._shape_and_dtype(args[0], node)
+        else:
+            shape = tuple(self._extent(n, node) for n in leaves(args[0]))
+        dt = named.pop("dtype", given.pop(0) if given else None)
+        if named or given:
+            state.fail(f"`{ast.unparse(node)}` takes a shape and a dtype in a kernel", node)
+        if dt is not None and complex_annotation(python_object(dt)) is not None:
+            state.fail(
+                f"`{ast.unparse(node)}`: local arrays and vectors have real elements, make one for each part",
+                node,
+            )
+        dtype = dtype if dt is None else element_type(self._state, dt, node).stored
+        count = prod(shape)
+        if min(shape, default=0) < 1:
+            state.fail(
+                f"`{ast.unparse(node)}` has no elements, or no axes: a vector or local array has at least one",
+                node,
+            )
+        if count * dtype.size_bytes > LOCAL_ARRAY_BYTES:
+            state.fail(
+                f"`{ast.unparse(node)}` has {count} elements: a local array takes up to {LOCAL_ARRAY_BYTES} bytes,"
+                " pass larger ones as arguments",
+                node,
+            )
+        start = cast(start, dtype)
+        if len(shape) <= 2 and count <= _MOST_COMPONENTS:
+            return self._expr.matrices.flat(shape, [places.kept(Typed(start), node)], dtype, node)
+        name = state.fresh("array")
+        state.emit(LocalArray(name, count, start, state.frame.parsed.where(node)))
+        return LocalRef(name, dtype, shape, is_shared=state.iteration is None)
+
+    def _shape_and_dtype(self, x: Value, node: ast.Call) -> tuple[tuple[int, ...], DType]:
+        match x:
+            case ArrayRef(element=()) | LocalRef():
+                return x.shape, x.dtype
+            case MatrixValue(shape=shape, items=items):
+                return shape, items[0].dtype
+        return self._state.fail(
+            f"`{ast.unparse(node)}` takes an array, a vector or a matrix in a kernel", node
+        )
+
+    def _struct(
+        self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
+    ) -> StructValue:
+        """A struct from members in order or by name; members that are not given are zero."""
+        given = dict(zip(kind.members, args, strict=False))
+        for name in given.keys() & named.keys():
+            self._state.fail(f"`{ast.unparse(node)}` gives the member {name} twice", node)
+        given |= named
+        unknown = given.keys() - kind.members.keys()
+        if unknown or len(args) > len(kind.members):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: the struct has the members {', '.join(kind.members)}", node
+            )
+        return StructValue(
+            tuple(
+                (name, self.as_type(given.get(name), t, node)) for name, t in kind.members.items()
+            ),
+            kind,
+        )
+
+    def as_type(self, x: Value | None, kind: Any, node: ast.AST) -> Value:
+        """Returns a value converted to a type of the program.
+
+        None becomes zero. A value that is no struct becomes the first member of a struct type.
+        """
+        matrices = self._expr.matrices
+        if isinstance(kind, ComplexType):
+            start = x or lifted(self._state, 0)
+            return self._expr.complex.as_type(start, kind, node)
+        if isinstance(kind, StructType):
+            if isinstance(x, StructValue | DictValue):
+                self.refuse_others(x, kind, node)
+                return self._struct(kind, [], dict(parts_of(x)), node)
+            return self._struct(kind, [] if x is None else [x], {}, node)
+        if isinstance(kind, MatrixType):
+            return matrices.flat(kind.shape, [x or lifted(self._state, 0)], kind.dtype, node)
+        dtype = element_type(self._state, Static(kind), node)
+        number = self._expr.operators.number(x or lifted(self._state, 0), node)
+        return matrices.converted(number, dtype)
+
+    def declared(self, x: Value, kind: Any, node: ast.AST) -> Value:
+        """Returns a value with the number types of an annotation; its shape fits already."""
+        if isinstance(kind, StructType | MatrixType):
+            self.refuse_others(x, kind, node)
+        return self.as_type(x, kind, node)
+
+    def refuse_others(self, x: Value, kind: StructType | MatrixType, node: ast.AST) -> None:
+        """LanguageError for a value of another shape than a type has."""
+        match x:
+            case StructValue() | DictValue() if isinstance(kind, StructType):
+                fits = {str(name) for name, _ in parts_of(x)} == kind.members.keys()
+            case MatrixValue(shape=shape):
+                fits = isinstance(kind, MatrixType) and shape == kind.shape
+            case TupleValue():
+                fits = isinstance(kind, MatrixType)  # whose numbers are counted
+            case _:
+                fits = False
+        if not fits:
+            self._state.fail(
+                f"`{ast.unparse(node)}` gives {shown(x)} where {kind} is wanted: both must have one shape",
+                node,
+                KernelTypeError,
+            )
+
+    # --- arguments
+
+    def _named(self, node: ast.Call) -> dict[str, Value]:
+        """The arguments that are given by name."""
+        named: dict[str, Value] = {}
+        for k in node.keywords:
+            if k.arg is None:
+                self._state.fail(
+                    f"`{ast.unparse(node)}`: give arguments one by one in a kernel",
+                    node,
+                    KernelSyntaxError,
+                )
+            named[k.arg] = self._expr.value(k.value)
+        return named
+
+    def _at_least_one(self, args: Sequence[Value], node: ast.Call) -> None:
+        if not args:
+            self._state.fail(f"`{ast.unparse(node)}` takes a list of numbers in a kernel", node)
+
+    def _extent(self, x: Value, node: ast.Call) -> int:
+        """A number of components; the code of the kernel depends on it."""
+        match x:
+            case Typed(Const(value, dtype)) if dtype.is_integer:
+                return int(value)
+        return self._state.fail(
+            f"`{ast.unparse(node)}`: how many components there are must be a constant", node
+        )
+
+    # --- atomic updates
+
+    def _atomic(self, op: tuple[str, bool], node: ast.Call, is_statement: bool) -> Value | None:
+        """The value of `atomic_add(x[i], v)` and similar calls: the old value where it is used."""
+        if len(node.args) != 2 or node.keywords:
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` takes a place and a value", node, KernelTypeError
+            )
+        place = self._expr.place(node.args[0])
+        if not is_place(place):
+            self._state.fail(
+                f"`{ast.unparse(node.args[0])}` is not a place: `{ast.unparse(node.func)}` takes an element or a local",
+                node,
+                KernelSyntaxError,
+            )
+        value = self._expr.value(node.args[1])
+        name, is_negated = op
+        return self._expr.places.update(
+            place, name, value, is_negated, node, wants_old=not is_statement
+        )
+
+
+def parts_of(x: StructValue | DictValue) -> tuple[tuple[Any, Value], ...]:
+    """The members of a struct, or the entries of a dict."""
+    return x.members if isinstance(x, StructValue) else x.entries

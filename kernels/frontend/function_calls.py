@@ -1,0 +1,223 @@
+"""Calls of functions by name in a kernel: operations, conversions, functions of complex numbers, and Python's own."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..ir.kernel import Bitcast, DType
+from ..ir.ops import OPS
+from ..ir.simplify import cast, const
+from . import random
+from .complex_numbers import complex_annotation, complex_value, is_complex
+from .errors import KernelTypeError
+from .functions import WHOLE, operation_of
+from .intrinsics import MINMAX_CALLS, as_dtype, bit_cast, one, select, zero
+from .intrinsics import cast as cast_call
+from .protocol import Frontend
+from .python_objects import lifted, python_object
+from .scopes import Pass
+from .typing_rules import truth
+from .values import (
+    ArrayRef,
+    LocalRef,
+    MatrixValue,
+    Static,
+    StructArray,
+    TupleValue,
+    Typed,
+    Value,
+    is_data,
+)
+
+_OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
+_PLAIN = (float, int, bool)
+
+
+def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
+    """The type that an argument names: one of the language, of NumPy, or `float`, `int` and `bool` as the kernel defines them."""
+    python = python_object(x)
+    if python is float:
+        return state.default_float
+    if python is int:
+        return state.rules.default_int
+    if python is bool:
+        return DType.bool_
+    try:
+        if isinstance(python, str) and state.rules.is_strict:
+            raise TypeError(python)
+        return as_dtype(python)
+    except TypeError:
+        return state.fail(
+            f"`{ast.unparse(node)}`: {python!r} is not an element type: use ks.f32, ks.f64, ks.i32 or another",
+            node,
+        )
+
+
+class FunctionCalls:
+    """Compiles calls of named functions within a pass; their arguments are evaluated already."""
+
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
+        self._state, self._expr = state, frontend
+
+    def call(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+        """The value of a call; None where the language has no such function."""
+        result = self._of_numbers(target, args, node)
+        return self._of_python(target, args, node) if result is None else result
+
+    def _of_numbers(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+        operators = self._expr.operators
+        if isinstance(target, type) and issubclass(target, np.number | np.bool_):
+            kind = complex_annotation(target)
+            target = (
+                target
+                if kind
+                else bool
+                if target is np.bool_
+                else element_type(self._state, Static(target), node)
+            )
+        if any(target is f for f in _OF_COMPLEX) or complex_annotation(target) is not None:
+            return self._of_complex(target, args, node)
+        if isinstance(target, DType) or target is cast_call or target in _PLAIN:
+            return self.conversion(target, args, node)
+        if target is bit_cast:
+            self._count(args, 2, node)
+            dtype = element_type(self._state, args[1], node)
+            return operators.each([args[0]], node, lambda x: Typed(Bitcast(x.expr, dtype)))
+        if target in MINMAX_CALLS or target in (builtins.min, builtins.max):
+            return self._least(MINMAX_CALLS[target], args, node)
+        if target is select or target is np.where:
+            self._count(args, 3, node)
+            return operators.selected(args[0], args[1], args[2], node)
+        if target in (zero, one):
+            self._count(args, 1, node)
+            value = int(target is one)
+            return operators.each([args[0]], node, lambda x: Typed(const(value, x.dtype)))
+        if target is pow:
+            self._count(args, 2, node)
+            return operators.binary("pow", args[0], args[1], node)
+        operation = operation_of(target)
+        if operation is not None:
+            return self._math(operation, target, args, node)
+        return random.draw(
+            self._state, self._expr.places, target, args, partial(element_type, self._state), node
+        )
+
+    def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        """The value of `complex(x, y)`, conversions, parts and conjugates; also for real numbers."""
+        complexes = self._expr.complex
+        kind = complex_annotation(target)
+        if kind is not None:
+            self._count(args, 2 if target is complex and len(args) == 2 else 1, node)
+            if len(args) == 2:
+                i = lifted(self._state, 1j)
+                binary = self._expr.operators.binary
+                args = [binary("add", args[0], binary("mul", args[1], i, node), node)]
+            if target is complex:
+                return complex_value(*complexes.parts(args[0], node))
+            return complexes.as_type(args[0], kind, node)
+        self._count(args, 1, node)
+        if target is np.angle:
+            return complexes.angle(args[0], node)
+        if target in (np.conj, np.conjugate):
+            return complexes.conjugate(args[0], node) if is_complex(args[0]) else args[0]
+        return complexes.parts(args[0], node)[target is np.imag]
+
+    def _count(self, args: Sequence[Value], n: int, node: ast.Call) -> None:
+        if len(args) != n:
+            self._state.fail(
+                f"`{ast.unparse(node.func)}` takes {n} argument{'s' * (n > 1)} in a kernel, not {len(args)}",
+                node,
+                KernelTypeError,
+            )
+
+    def conversion(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        """`ks.f32(x)`, `int(x)`, `ks.cast(x, ks.i64)`."""
+        operators, rules = self._expr.operators, self._state.rules
+        if target is cast_call:
+            self._count(args, 2, node)
+            dtype = element_type(self._state, args[1], node)
+        elif isinstance(target, DType):
+            dtype = target
+        else:
+            dtype = None
+        self._count(args, 1 + (target is cast_call), node)
+
+        def one_number(x: Typed) -> Typed:
+            if dtype is not None:
+                return self._expr.matrices.converted(x, dtype)
+            if target is bool:
+                return Typed(truth(x))
+            wanted = rules.default_int if target is int else rules.default_float
+            keeps = x.dtype.is_integer if target is int else x.dtype.is_float
+            if not rules.is_strict and keeps:
+                wanted = x.dtype
+            return Typed(cast(x.expr, wanted), weak=x.weak)
+
+        return operators.each([args[0]], node, one_number)
+
+    def _math(self, op: str, target: Any, args: list[Value], node: ast.Call) -> Value:
+        operators, row = self._expr.operators, OPS[op]
+        self._count(args, row.arity, node)
+        if any(map(is_complex, args)):
+            if op == "pow":
+                return operators.binary("pow", args[0], args[1], node)
+            return self._expr.complex.function(op, args[0], node)
+        if row.arity == 2:
+            return operators.each(
+                args, node, lambda a, b: operators.function_of_two(row, a, b, node)
+            )
+        result = operators.each(args, node, lambda x: operators.function(op, x))
+        if any(target is f for f in WHOLE):
+            whole = self._state.rules.default_int
+            return operators.each([result], node, lambda x: Typed(cast(x.expr, whole)))
+        return result
+
+    def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
+        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
+            args = self._expr.taken_apart(args[0], node)
+        if len(args) < 2 or not all(is_data(a) for a in args):
+            self._state.fail(
+                f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel",
+                node,
+                KernelTypeError,
+            )
+        return self._expr.operators.least(op, args, node)
+
+    def _of_python(self, target: Any, args: list[Value], node: ast.Call) -> Value | None:
+        """The value of a Python function on arguments that are known when the kernel is compiled."""
+        if target is len:
+            x = args[0] if len(args) == 1 else None
+            if isinstance(x, ArrayRef | StructArray | LocalRef) and x.shape:
+                return lifted(self._state, x.shape[0])
+            if isinstance(x, TupleValue):
+                return lifted(self._state, len(x.items))
+            if isinstance(x, MatrixValue):
+                return lifted(self._state, x.shape[0])
+            self._state.fail("len takes one array or tuple in a kernel", node)
+        if (
+            target in (tuple, list)
+            and len(args) == 1
+            and isinstance(args[0], TupleValue | MatrixValue)
+        ):
+            return TupleValue(tuple(self._expr.taken_apart(args[0], node)))
+        if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
+            total: Value = lifted(self._state, 0)
+            for k, x in enumerate(self._expr.taken_apart(args[0], node)):
+                total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
+            return total
+        if target in (isinstance, issubclass, hasattr, getattr, type):
+            return self._about_python(target, args, node)
+        return None
+
+    def _about_python(self, target: Any, args: list[Value], node: ast.Call) -> Value:
+        given = [python_object(a) for a in args]
+        try:
+            return lifted(self._state, target(*given))
+        except TypeError as error:
+            return self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)

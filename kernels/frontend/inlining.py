@@ -1,0 +1,171 @@
+"""Inlining of functions marked `@ks.func`: the body replaces each call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..ir.kernel import DType, Load, Local, LocalElement, SetLocal
+from ..ir.simplify import const
+from ..ir.walk import walk
+from .errors import KernelSyntaxError
+from .func import BoundFunc, Func
+from .intrinsics import TemplateAnnotation
+from .protocol import Frontend
+from .python_objects import lifted
+from .scopes import Frame, Pass
+from .side_effects import Scope, names_changed, names_of, scope_of, stores
+from .values import Typed, Value, is_data, leaves, loaded
+
+MAX_INLINE_DEPTH = 32
+RunBody = Callable[[Sequence[ast.stmt]], object]
+Given = tuple[Sequence[Value], Mapping[str, Value]]  # by position, by name
+
+
+class Inliner:
+    """Replaces calls of functions by their bodies. `run` compiles statements in the current frame."""
+
+    def __init__(self, state: Pass, frontend: Frontend, run: RunBody) -> None:
+        self._state, self._expr, self._run = state, frontend, run
+
+    def call(
+        self,
+        callee: Func | BoundFunc,
+        node: ast.Call,
+        is_statement: bool = False,
+        owner: Value | None = None,
+        given: Given | None = None,
+    ) -> Value | None:
+        """Emits the statements of a call and returns its result; None if it returns nothing.
+
+        `owner` is the struct of a method. `given` are arguments that were evaluated before.
+        """
+        state = self._state
+        func = callee.func if isinstance(callee, BoundFunc) else callee
+        if isinstance(callee, BoundFunc):
+            owner = lifted(state, callee.owner)
+        if len(state.frames) > MAX_INLINE_DEPTH:
+            state.fail(
+                f"{func.parsed.name} calls itself: recursion is not supported in a kernel", node
+            )
+        frame = Frame(func.parsed)
+        self._bind(func, frame, node, owner, given)
+        state.frames.append(frame)
+        try:
+            with state.collected() as body:
+                self._run(func.parsed.tree.body)
+        finally:
+            state.frames.pop()
+        if frame.left is not None:
+            false = const(False, DType.bool_)
+            frame.declared.append(
+                SetLocal(frame.left.name, false, frame.parsed.where(frame.parsed.tree))
+            )
+        result, whole = frame.returned, (*frame.declared, *body)
+        if frame.returns is not None:
+            place, whole = frame.returns.in_locals(whole, state.default_float)
+            result = loaded(place)
+        for statement in whole:
+            state.emit(statement)
+        is_number = isinstance(func.returns, DType) or func.returns in (int, float, bool)
+        is_typed = is_number or func.is_real or not state.rules.is_strict
+        if result is not None and is_typed and func.returns is not None:
+            result = self._expr.converted(result, func.returns, node)
+        return result
+
+    def _bind(
+        self, func: Func, frame: Frame, node: ast.Call, owner: Value | None, before: Given | None
+    ) -> None:
+        """Binds each parameter to its argument, or to a copy if the function or its stores could change the argument."""
+        parameters = list(func.parameters)
+        written: set[str] = set()  # locals and arrays that the function changes by its parameters
+        scope = scope_of(frame)
+        if owner is not None:
+            own = parameters.pop(0)[0]
+            frame.bind(own, owner)
+        changed = names_changed(scope)
+        if owner is not None and own in changed:
+            written |= names_of(owner)
+        given = self._arguments(parameters, node, func.parsed.name, before)
+        for name, annotation, _ in parameters:
+            if isinstance(annotation, TemplateAnnotation) and name in changed:
+                written |= names_of(given[name])
+        for name, annotation, _ in parameters:
+            argument = given[name]
+            if isinstance(annotation, TemplateAnnotation) or not is_data(argument):
+                frame.bind(name, argument)
+                continue
+            x = loaded(argument)
+            if annotation not in (inspect.Parameter.empty, None):
+                x = self._expr.converted(x, annotation, node)
+            if name in changed or not self._stands(x, scope, name, written):
+                frame.bind(name, self._expr.places.new_local(name, x, node))
+            else:
+                frame.bind(name, x)
+
+    def _stands(self, x: Value, scope: Scope, name: str, written: set[str]) -> bool:
+        """True if a parameter can be an alias of its argument at every use.
+
+        Evaluating the argument is then cheap, and its value does not change.
+        """
+        if self._expr.places.is_fixed(x):
+            return True
+        read = [e for n in leaves(x) if isinstance(n, Typed) for e in walk(n.expr)]
+        arrays = {e.array for e in read if isinstance(e, Load)}
+        arrays |= {e.name for e in read if isinstance(e, LocalElement)}
+        if written & {*arrays, *(e.name for e in read if isinstance(e, Local))}:
+            return False
+        tree = scope.parsed.tree
+        only_returns = isinstance(tree.body[-1], ast.Return) and len(tree.body) == 1
+        uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
+        if only_returns and uses == 1 and isinstance(x, Typed):
+            return not arrays or not stores(scope)
+        return (
+            all(isinstance(n, Typed) and isinstance(n.expr, Local) for n in leaves(x))
+            and self._state.rules.is_strict
+        )
+
+    def _arguments(
+        self,
+        parameters: Sequence[tuple[str, Any, Any]],
+        node: ast.Call,
+        function: str,
+        before: Given | None,
+    ) -> dict[str, Value]:
+        """The argument of each parameter: a place for a template, else a value."""
+        state = self._state
+        templates = {n for n, a, _ in parameters if isinstance(a, TemplateAnnotation)}
+        names = [n for n, _, _ in parameters]
+        given: dict[str, Value] = {}
+        if before is not None or any(isinstance(a, ast.Starred) for a in node.args):
+            values = self._expr.values(node.args) if before is None else before[0]
+            given.update(zip(names, values, strict=False))
+            count = len(values)
+        else:
+            values = self._expr.values(
+                [a for a, n in zip(node.args, names, strict=False) if n not in templates]
+            )
+            plain = iter(values)
+            for a, n in zip(node.args, names, strict=False):
+                given[n] = self._expr.place(a) if n in templates else next(plain)
+            count = len(node.args)
+        for k in node.keywords:
+            if k.arg in names and k.arg not in given:
+                if before is not None:
+                    given[k.arg] = before[1][k.arg]
+                elif k.arg in templates:
+                    given[k.arg] = self._expr.place(k.value)
+                else:
+                    given[k.arg] = self._expr.value(k.value)
+            else:
+                count = len(names) + 1
+        for n, _, default in parameters:
+            if n not in given and default is not inspect.Parameter.empty:
+                given[n] = lifted(state, default)
+        if len(given) != len(names) or count > len(names):
+            state.fail(
+                f"{function} takes {len(names)} arguments, not {count}", node, KernelSyntaxError
+            )
+        return given

@@ -1,0 +1,211 @@
+"""Names, attributes and elements in a kernel, resolved to values and assignable places."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from ..fields.methods import swizzle
+from ..ir.errors import (
+    KernelError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    LanguageError,
+)
+from ..ir.kernel import Const, Expr
+from . import sparse
+from .elements import element_of
+from .lvalues import what
+from .protocol import Frontend
+from .python_objects import lifted
+from .scopes import LoopVar, Pass
+from .typing_rules import python_value
+from .values import (
+    ArrayRef,
+    DictValue,
+    ListOf,
+    LocalRef,
+    MatrixValue,
+    Method,
+    Static,
+    StructArray,
+    StructValue,
+    TupleValue,
+    Typed,
+    Value,
+    is_data,
+    leaves,
+)
+
+
+class References:
+    """Resolves names, attributes and elements within a pass."""
+
+    def __init__(self, state: Pass, frontend: Frontend) -> None:
+        self._state, self._expr = state, frontend
+
+    def name(self, node: ast.Name) -> Value:
+        frame = self._state.frame
+        bound = frame.find(node.id)
+        if isinstance(bound, LoopVar):
+            return bound.value
+        if bound is not None:
+            return bound
+        if node.id in frame.ended:
+            self._state.fail(
+                f"the name `{node.id}` ends with the block it is first assigned in: give it a "
+                f"value before that block",
+                node,
+                KernelNameError,
+            )
+        found, obj = frame.parsed.free(node.id)
+        if not found or frame.parsed.assigned[node.id]:
+            self._state.fail(
+                f"the name `{node.id}` has no value here: assign it first, or define it outside "
+                f"the kernel",
+                node,
+                KernelNameError,
+            )
+        return lifted(self._state, obj, node.id)
+
+    def attribute(self, node: ast.Attribute) -> Value:
+        base = self._expr.place(node.value)
+        if isinstance(base, ArrayRef | StructArray | ListOf) and sparse.is_method(base, node.attr):
+            return Method(base, node.attr)
+        match base:
+            case ArrayRef() | LocalRef():
+                return self._array_attribute(base, node)
+            case StructArray():
+                member = dict(base.members).get(node.attr)
+                if member is not None:
+                    return member
+                if node.attr in ("shape", "ndim", "size"):
+                    shape = base.shape
+                    known = {"shape": shape, "ndim": len(shape), "size": math.prod(shape)}
+                    return lifted(self._state, known[node.attr])
+                if base.source is not None and hasattr(base.source, node.attr):
+                    return lifted(self._state, getattr(base.source, node.attr))
+            case MatrixValue():
+                found = self._expr.matrices.attribute(base, node.attr)
+                if found is not None:
+                    return found
+            case StructValue():
+                part = base.member(node.attr)
+                return part if part is not None else Method(base, node.attr)
+            case Static():
+                try:
+                    return lifted(self._state, getattr(base.python, node.attr), node.attr)
+                except AttributeError as e:
+                    nothing = f"`{ast.unparse(node.value)}` has no attribute `{node.attr}`"
+                    sentence = e.sentence if isinstance(e, LanguageError) else nothing
+                    self._state.fail(sentence, node)
+        return self._state.fail(
+            f"`.{node.attr}` is not supported on `{ast.unparse(node.value)}`, which is {what(base)}, in a kernel: "
+            f"only arrays have .shape",
+            node,
+            KernelSyntaxError
+            if isinstance(base, MatrixValue) and swizzle(node.attr)
+            else KernelError,
+        )
+
+    def _array_attribute(self, base: ArrayRef | LocalRef, node: ast.Attribute) -> Value:
+        match node.attr:
+            case "shape":
+                return lifted(self._state, base.shape)
+            case "ndim":
+                return lifted(self._state, len(base.shape))
+            case "size":
+                return lifted(self._state, math.prod(base.shape))
+            case "dtype":
+                return Static(base.dtype)
+            case "n" | "m" if isinstance(base, ArrayRef) and base.element:
+                return lifted(self._state, (*base.element, 1)[node.attr == "m"])
+        if base.source is not None and hasattr(base.source, node.attr):
+            return lifted(self._state, getattr(base.source, node.attr), node.attr)
+        return self._state.fail(
+            f"the array attribute `.{node.attr}` is not supported in a kernel: arrays have "
+            f".shape, .ndim, .size and .dtype",
+            node,
+        )
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        base = self._expr.place(node.value)
+        if isinstance(base, ArrayRef | StructArray | LocalRef):
+            return element_of(self._state, base, self._indices(node, base), node)
+        if isinstance(base, MatrixValue):
+            return self._component(base, node)
+        try:
+            key = python_value(self._expr.value(node.slice))
+        except KeyError:
+            if isinstance(base, TupleValue) and all(isinstance(i, Typed) for i in base.items):
+                return self._component(MatrixValue((len(base.items),), base.items), node)  # type: ignore[arg-type]
+            self._state.fail(
+                f"`{ast.unparse(node.value)}` is a Python object, its index must be a "
+                f"compile-time constant: "
+                "loop over it with ks.static, or pass an array",
+                node,
+            )
+        try:
+            if isinstance(base, TupleValue):
+                return base.items[key]  # type: ignore[call-overload,no-any-return]
+            if isinstance(base, StructValue) and isinstance(key, str):
+                return dict(base.members)[key]
+            if isinstance(base, DictValue):
+                return dict(base.entries)[key]
+            if isinstance(base, Static):
+                return lifted(self._state, base.python[key])  # type: ignore[index]
+        except (LookupError, TypeError) as error:
+            self._state.fail(f"`{ast.unparse(node)}` cannot be evaluated: {error}", node)
+        return self._state.fail(
+            f"`{ast.unparse(node.value)}` is a number and cannot be indexed", node
+        )
+
+    def _indices(self, node: ast.Subscript, base: ArrayRef | StructArray | LocalRef) -> list[Expr]:
+        """The indices of an element; an index vector gives several, `None` gives none."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(p, ast.Slice) for p in parts):
+            name = base.name if isinstance(base, ArrayRef) else ast.unparse(node.value)
+            self._state.fail(
+                f"a slice of {name} is not supported in a kernel: write a loop over its elements",
+                node,
+            )
+        found: list[Expr] = []
+        for part, x in zip(parts, self._expr.values(parts), strict=False):
+            if isinstance(x, Static) and x.python is None:
+                continue
+            numbers = list(leaves(x))
+            if not numbers and not is_data(x):
+                self._state.fail(
+                    f"`{ast.unparse(part)}` is {what(x)} where an index is needed",
+                    node,
+                    KernelTypeError,
+                )
+            found.extend(
+                self._expr.as_index(self._expr.operators.number(n, part), part) for n in numbers
+            )
+        return found
+
+    def _component(self, base: MatrixValue, node: ast.Subscript) -> Value:
+        """The components of a vector or matrix, also chosen at run time; slices have constant bounds."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(p, ast.Slice) for p in parts):
+            return self._expr.matrices.sliced(base, [self._slice(p) for p in parts], node)
+        numbers = [n for p in parts for n in leaves(self._expr.value(p))]
+        exprs = [self._expr.as_index(self._expr.operators.number(n, node), node) for n in numbers]
+        return self._expr.matrices.component(base, exprs, node)
+
+    def _slice(self, node: ast.expr) -> slice | Expr:
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            bounds = [None if p is None else self._constant_int(p) for p in parts]
+            return slice(*bounds)
+        return self._expr.index(node)
+
+    def _constant_int(self, node: ast.expr) -> int:
+        x = self._expr.index(node)
+        if not isinstance(x, Const):
+            self._state.fail(
+                f"`{ast.unparse(node)}` must be a constant in a slice of a vector", node
+            )
+        return int(x.value)
