@@ -94,13 +94,18 @@ def _mappings() -> tuple[int, float]:
 
 
 def load_module(name: str, path: Path) -> ModuleType:
-    """Loads an extension module of Python. Raises ImportError, and OSError as `load_library`."""
+    """Loads an extension module of Python. Raises ImportError, and OSError as `load_library`.
+
+    The module names its file, not the descriptor, which others of this process use later: tools that read the sources of all
+    modules, as debuggers do, would wait for a pipe there.
+    """
     with _looked_at(path) as opened:
         loader = ExtensionFileLoader(name, opened)
         spec = spec_from_file_location(name, opened, loader=loader)
         assert spec is not None
         module = module_from_spec(spec)
         loader.exec_module(module)
+    loader.path = spec.origin = module.__file__ = str(path)
     return module
 
 

@@ -6,12 +6,15 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kernelscape.runtime import library
+from kernelscape.runtime.cpu.calling import load_extension
 from kernelscape.runtime.cpu.compiler import Compiler, build_library, find_compiler
+from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.files import read_own
 from kernelscape.runtime.library import load_library
 from kernelscape.space.engine.own_folders import NotOursError
@@ -154,3 +157,12 @@ def test_nothing_is_built_where_others_may_change_the_text(
     (tmp_path / "build").chmod(0o777)
     with pytest.raises(NotOursError, match="chmod"):
         build_library(compiler, "int x;", (), tmp_path / "build", 60)
+
+
+def test_modules_name_their_file(compiler: Compiler) -> None:
+    """The kind: names of descriptors that live on. Hypothesis read the source of a module from what was a pipe by then."""
+    module = load_extension(compiler, DeviceOptions())
+    if module is None:
+        pytest.skip("the headers of Python are not here")
+    assert Path(module.__file__).suffix == ".so"
+    assert not [m for m in sys.modules.values() if "/fd/" in (getattr(m, "__file__", None) or "")]
