@@ -21,11 +21,8 @@ PRODUCT = (
     "compat",
     "cli",
 )
-# Circles that are left: fields make one another, and bodies name their variants.
-LEFT = {
-    "kernels.fields": 12,
-    "kernels.ir": 2,
-}
+# Circles that are left: fields make one another.
+LEFT = {"kernels.fields": 12}
 
 Graph = dict[str, set[str]]
 

@@ -13,13 +13,13 @@ from ...kernels.ir.task import Task
 from ...kernels.ir.walk import nested_statements
 from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
+from ...space.build import KINDS
 from ...space.candidate import Candidate
 from ...space.draft import AS_IT_IS
 from ...space.engine.order import Node, forest
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.wavefronts import sweep_of
-from .alternatives import with_bodies
-from .converted import with_parts
+from ...space.targets.target import Target
 from .plan import (
     Ahead,
     LoopPlan,
@@ -32,18 +32,48 @@ from .plan import (
     Site,
     TaskPlan,
 )
+from .problem_passes import Decided, decided_problem
 from .schedules import Wave
+
+# Threads of a block that converts: sixteen blocks fill a multiprocessor with 2,048.
+_CONVERTERS = 128
 
 
 def read_plan(candidate: Candidate) -> Plan:
     """Returns the plan of a complete candidate; an incomplete one is a bug of the caller."""
     assert candidate.is_complete, "only a complete candidate can be lowered"
     space, choices = candidate.space, _choices(candidate)
-    problem = with_bodies(space.problem, choices)
-    tasks = tuple(_task_plan(candidate, task, t) for t, task in enumerate(problem.tasks))
-    flows, launches = tuple(space.variables.mem_space), _launches(candidate, tasks)
-    plan = Plan(problem, tasks, flows, launches, space.target.cores, choices)
-    return with_parts(plan, space.target)
+    problem = decided_problem(space.problem, Decided(choices, space.target))
+    n_decided = len(space.problem.tasks)
+    tasks = tuple(
+        _task_plan(candidate, task, t) if t < n_decided else _converting(task, t, space.target)
+        for t, task in enumerate(problem.tasks)
+    )
+    launches = (
+        *(_alone(tasks[t]) for t in problem.entering),
+        *_launches(candidate, tasks[:n_decided]),
+        *(_alone(tasks[t]) for t in problem.leaving),
+    )
+    flows = tuple(space.variables.mem_space)
+    return Plan(problem, tasks, flows, launches, space.target.cores, choices)
+
+
+def _converting(task: Task, t: int, target: Target) -> TaskPlan:
+    """Returns the plan of a conversion: threads share its loop in equal parts, or blocks of threads."""
+    in_blocks = KINDS[target.kind].mid_dims_have_threads
+    n_threads = _CONVERTERS if in_blocks else 1
+    loops = tuple(
+        LoopPlan(x, in_blocks or target.cores > 1, n_threads, 1, False, False, is_thread=in_blocks)
+        for x in task.loops
+    )
+    threads = tuple(x.name for x in task.loops) if in_blocks else ()
+    return TaskPlan(t, task, loops, False, True, (), (), (), threads=threads)
+
+
+def _alone(plan: TaskPlan) -> tuple[PlannedNode, ...]:
+    """Returns a launch of one task with one loop."""
+    (loop,) = plan.loops
+    return (PlannedLoop((Member(plan.index, loop.loop.name, OUTER),), (PlannedBody(plan.index),)),)
 
 
 def _choices(candidate: Candidate) -> dict[str, dict[Site, str]]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..ir.errors import KernelSyntaxError, ProgramRuntimeError, ProgramTypeError, ProgramValueError
+from ..ir.logical import FieldPlace
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
-from ..sparse.layout import FieldPlace, layout_of
+from ..sparse.layout import layout_of
 from .caller_location import fail
 from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .kernel import (
     Const,
@@ -22,9 +21,6 @@ from .kernel import (
 )
 from .simplify import cast
 from .walk import Renaming, children, nested_statements, walk, with_blocks
-
-if TYPE_CHECKING:
-    from .body import Body
 
 ANEW, IF_OLD, AS_IS = "GENERATE", "IF_CHANGED", "REUSE"  # the values of `listgen`
 EACH, NEEDED, ONCE = "ACTIVATE", "DEMOTED", "ELEMENT"  # the values of `activate`
@@ -46,32 +42,30 @@ class ListSite:
 class TileSite:
     """Field whose neighbour cells a loop over the cells of leaves reads: they may be staged in local arrays of `n_bytes`.
 
-    `n_crossed` is the maximal number of axes along which a read leaves the leaf.
+    `n_crossed` is the maximal number of axes along which a read leaves the leaf. `field` is the field's array in the kernel.
     """
 
     name: str
     n_bytes: int
     n_crossed: int
+    field: str
 
 
 @dataclass(frozen=True)
 class OnTrees:
     """Sparse facts of a body. `lists`: the list uses of a body that makes a list.
 
-    `way`: the value of `activate` for a body that activates cells. `others`: other bodies, each with its value of `activate`.
+    `way`: the value of `activate` for a body that activates cells.
 
     `apart`: fields without conflicts between iterations of the outermost loop, by the coordinates of their cells. `shared`: states
-    that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `forms` are the bodies in which some of
-    the `tiles` are staged, by the names of these.
+    that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `tiles`: fields that may be staged.
     """
 
     lists: tuple[ListSite, ...] = ()
     way: str = ""
-    others: tuple[tuple[str, Body], ...] = ()
     apart: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     tiles: tuple[TileSite, ...] = ()
-    forms: tuple[tuple[frozenset[str], Body], ...] = ()
 
     @property
     def activates(self) -> bool:

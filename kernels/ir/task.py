@@ -12,8 +12,8 @@ statements under its outermost loop (kernels/ir/body.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -22,6 +22,7 @@ from .arrays import ArrayInfo
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
 from .kernel import NOWHERE, DType, Expr, Load, Location, LoopIndex, Param, ReduceOp
+from .logical import LogicalLoop
 from .repeats import Repeat, repeats_of
 from .walk import children, nested_statements, walk
 
@@ -51,6 +52,7 @@ class Task:
     repeats: tuple[
         Loop, ...
     ] = ()  # around the task, outermost first: the program runs one step after the other
+    logical: LogicalLoop | None = field(default=None, compare=False)  # of a loop on sparse fields
 
     @property
     def n_runs(self) -> int:
@@ -205,7 +207,8 @@ class Problem:
     """Problem: a recorded kernel sequence in normal form, from which the space is built. Independent of the machine.
 
     `tasks` are in program order. `key` is a stable hash over everything that decides the computation. Names of files and of the
-    sequence are not part of it. `formula` is prose for people.
+    sequence are not part of it. `formula` is prose for people. `entering` and `leaving` are tasks behind those of the sequence,
+    which convert parts of trees: they run first and last, one after the other.
     """
 
     name: str
@@ -215,9 +218,28 @@ class Problem:
     key: str
     formula: str = ""
     parts: TreeParts = TreeParts()
+    entering: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
 
     def array(self, name: str) -> ArrayInfo:
         return next(a for a in self.arrays if a.name == name)
+
+    def converting(
+        self,
+        tasks: Sequence[Task],
+        arrays: Sequence[ArrayInfo],
+        entering: Sequence[Task],
+        leaving: Sequence[Task] = (),
+    ) -> Problem:
+        """Returns the problem with these tasks and arrays for its own, and with further tasks that convert."""
+        first, last = len(tasks), len(tasks) + len(entering)
+        return replace(
+            self,
+            arrays=tuple(arrays),
+            tasks=(*tasks, *entering, *leaving),
+            entering=(*self.entering, *range(first, last)),
+            leaving=(*self.leaving, *range(last, last + len(leaving))),
+        )
 
     @cached_property
     def repeats(self) -> tuple[Repeat, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..ir.domain import BOX, Active, Domain
 from ..ir.kernel import (
     Activate,
     Append,
@@ -107,6 +108,21 @@ def lists_made(s: ForActive, t: StructureTree) -> Iterator[int]:
         yield node
         has, parent = t.nodes[node].has, t.nodes[node].parent
         node = -1 if has.directory else t.last(parent, "is_listed")
+
+
+def active_cells(s: ForActive, t: StructureTree) -> Domain:
+    """The iterations of a lowered loop: cells below a listed node; the box of all cells for a loop without a list."""
+    listed = next(lists_made(s, t), -1)
+    if listed < 0:
+        return BOX
+    path = t.path(s.node)
+    below = path[path.index(listed) + 1 :]
+    leaf = dict.fromkeys(t.axes(s.node), 1)
+    for n in below:
+        for axis, extent in zip(t.nodes[n].axes, t.nodes[n].extents, strict=True):
+            leaf[axis] *= extent
+    tests_cells = any(t.nodes[n].has.is_sparse for n in below)
+    return Active(s.tree, listed, tuple(leaf.values()), tests_cells)
 
 
 def without_own_activations(s: ForActive, t: StructureTree) -> Stmt:

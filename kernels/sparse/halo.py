@@ -5,7 +5,7 @@ Neighbour leaves are found once per leaf. Loops over cells then read one array, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -20,7 +20,6 @@ from ..ir.kernel import (
     LoopIndex,
     Placed,
     SetElement,
-    Stmt,
 )
 from ..ir.simplify import const
 from ..ir.structure import StructureTree
@@ -29,8 +28,6 @@ from ..ir.walk import children, loads, nested_statements
 from .cells import I64, Block, Cells, number, plus, times
 from .lowered import Window
 from .neighbour_cells import Direction, Leaf, near_load, offsets
-
-MOST_STAGED = 3  # fields of a loop: each set of them is a variant of its body
 
 
 @dataclass(frozen=True)
@@ -89,14 +86,12 @@ class Staged:
         return LocalElement(tile.name, tile.at(place), load.dtype)
 
 
-def windows(body: Sequence[Stmt], loops: Iterable[tuple[Stmt, int, Staged]]) -> tuple[Window, ...]:
-    """Windows that loops may read out of tiles. `loops`: statements of the body, with their numbers before lowering."""
-    places = {id(s): k for k, s in enumerate(body)}
+def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[Window, ...]:
+    """Windows that loops may read out of tiles. `loops`: by their numbers in the body before lowering."""
     return tuple(
-        Window(places[id(s)], top, array, reads.n_bytes, reads.n_crossed)
-        for s, top, staged in loops
-        if id(s) in places
-        for array in list(staged.near)[:MOST_STAGED]
+        Window(top, array, reads.n_bytes, reads.n_crossed)
+        for top, staged in loops
+        for array in staged.near
         for reads in (staged.reads[array],)
     )
 

@@ -19,9 +19,9 @@ from ..ir.walk import mapped, with_blocks
 from .cells import I64, U32, U64, Block, Names, number, place_of, plus, starts_of, times
 from .directory import claim
 from .layout import BUSY, CLAIMED
-from .leaf_layout import LaidOut, fresh_name
+from .leaf_layout import fresh_name
 from .leaves import kept_in
-from .lookup import again, made_first, making, names_of
+from .lookup import again, making, names_of
 
 _ENTRIES = 16  # of the table, for a place: where more of them are active, its lines are as full as those of a directory
 _MOST_PLACES = 1 << 20
@@ -85,7 +85,7 @@ class _Directory:
         b.branch(compare("lt", at, number(self.nowhere)), fits)
 
 
-def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
+def keyed(problem: Problem, tables: Iterable[Table]) -> Problem:
     """Returns the problem with directories for these tables, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found = list(problem.arrays), dict[str, _Directory]()
@@ -98,11 +98,9 @@ def keyed(problem: Problem, tables: Iterable[Table]) -> LaidOut:
             for name, dtype in ((d.keys, U64), (d.slots, U32))
         ]
         found[x.array] = d
-    after = replace(problem, arrays=tuple(arrays))
     tasks = [_through(t, problem, found, taken) for t in problem.tasks]
-    return made_first(
-        after, tasks, [x for d in found.values() for x in (_clearing(d), _filling(d))]
-    )
+    made = [x for d in found.values() for x in (_clearing(d), _filling(d))]
+    return problem.converting(tasks, arrays, made)
 
 
 def _through(

@@ -7,6 +7,7 @@ from math import prod
 
 from ..ir.errors import LanguageError
 from ..ir.kernel import DType
+from ..ir.logical import FieldPlace
 from ..ir.structure import StructureTree
 
 WORD = 64  # bits of a word of masks
@@ -31,15 +32,6 @@ FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
 OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
 COLUMNS = 8  # a line of the cache
 PADDING = 1  # elements behind those of a field: rows of neighbours are read beyond its end
-
-
-@dataclass(frozen=True)
-class FieldPlace:
-    """A field in a tree: its type, the shape of its components, and the node whose items are its elements."""
-
-    dtype: DType
-    components: tuple[int, ...]
-    node: int
 
 
 @dataclass(frozen=True)

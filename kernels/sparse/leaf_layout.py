@@ -36,21 +36,12 @@ from .orders import CellOrder
 NO_ORDERS: Mapping[Leaves, CellOrder] = {}
 
 
-@dataclass(frozen=True)
-class LaidOut:
-    """A transformed problem: the tasks of before, and behind them the conversions. `entering` run first, `leaving` last."""
-
-    problem: Problem
-    entering: tuple[int, ...]
-    leaving: tuple[int, ...]
-
-
 def laid_out(
     problem: Problem,
     tiles: Mapping[Leaves, int],
     orders: Mapping[Leaves, CellOrder] = NO_ORDERS,
     at_once: int = SOME_PAGES,
-) -> LaidOut:
+) -> Problem:
     """Returns the problem with these leaves in tiles of so many cells, of one component after the other.
 
     1: all components of a cell side by side; 0: each component alone. `orders`: new orders of the cells of leaves. `at_once`: cells
@@ -76,14 +67,11 @@ def laid_out(
     tasks = [_moved(t, homes) for t in problem.tasks]
     entering, leaving = [], []
     for leaves, parts in made:
-        entering.append(len(tasks))
-        tasks.append(_entering(leaves, parts, homes, at_once))
+        entering.append(_entering(leaves, parts, homes, at_once))
         written = [a for a in parts if a.role != "input"]
         if leaves.is_written:
-            leaving.append(len(tasks))
-            tasks.append(_leaving(leaves, written, homes, at_once))
-    after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
-    return LaidOut(after, tuple(entering), tuple(leaving))
+            leaving.append(_leaving(leaves, written, homes, at_once))
+    return problem.converting(tasks, arrays, entering, leaving)
 
 
 def fresh_name(stem: str, taken: set[str]) -> str:

@@ -33,7 +33,7 @@ from ..ir.walk import blocks, children, mapped, nested_statements, walk, with_bl
 from .cells import I64, U32, Cells, Names, number, plus, quotient, remainder, times
 from .converting import SOME_PAGES, converting
 from .layout import COUNT
-from .leaf_layout import LaidOut, fresh_name
+from .leaf_layout import fresh_name
 from .leaves import kept_in
 from .recorded import UsedTree
 
@@ -132,13 +132,12 @@ def _place(coordinates: Sequence[Expr], shape: Sequence[int]) -> Expr:
 
 
 def with_places(
-    before: LaidOut, lists: Sequence[ListRecords], at_once: int = SOME_PAGES
-) -> LaidOut:
+    problem: Problem, lists: Sequence[ListRecords], at_once: int = SOME_PAGES
+) -> Problem:
     """Returns the problem with places in these lists, which then are in the workspace.
 
     The program's lists are read first and written last. `at_once`: records that one iteration converts.
     """
-    problem = before.problem
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, homes = list(problem.arrays), dict[str, _Home]()
     for x in lists:
@@ -149,13 +148,10 @@ def with_places(
     entering, leaving = [], []
     for x in lists:
         info = problem.array(x.array)
-        entering.append(len(tasks))
-        tasks.append(_converting("enter", info, homes[x.array], at_once))
+        entering.append(_converting("enter", info, homes[x.array], at_once))
         if x.is_written:
-            leaving.append(len(tasks))
-            tasks.append(_converting("leave", info, homes[x.array], at_once))
-    after = replace(problem, arrays=tuple(arrays), tasks=tuple(tasks))
-    return LaidOut(after, (*before.entering, *entering), (*before.leaving, *leaving))
+            leaving.append(_converting("leave", info, homes[x.array], at_once))
+    return problem.converting(tasks, arrays, entering, leaving)
 
 
 class _Home:

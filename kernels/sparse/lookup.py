@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..analysis.accesses import analyse
 from ..ir.body import Body
 from ..ir.kernel import NOWHERE, DType, Expr, For, LoopIndex, Stmt
-from ..ir.task import Problem, Task
+from ..ir.task import Task
 from ..ir.walk import local_changed, nested_statements
 from .cells import I64, Block, Names, number, plus
 from .converting import SOME_PAGES, converting
-from .leaf_layout import LaidOut
 
 
 def again(
@@ -36,12 +35,6 @@ def names_of(task: Task, body: Body) -> set[str]:
     for s in nested_statements(body.statements):
         names |= {local_changed(s), *([s.loop] if isinstance(s, For) else [])}
     return names
-
-
-def made_first(after: Problem, tasks: Sequence[Task], making: Sequence[Task]) -> LaidOut:
-    """Returns the problem with these tasks, and behind them the `making` ones, which run before all others."""
-    entering = tuple(range(len(tasks), len(tasks) + len(making)))
-    return LaidOut(replace(after, tasks=(*tasks, *making)), entering, ())
 
 
 def making(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.kernel import Expr, Local, LoopIndex, Stmt
+from ..ir.kernel import Expr, Local, LoopIndex
 from ..ir.simplify import binary, cast, compare, const, unary
 from .cells import I64, U32, U64, Block, Cells, number, plus, quotient, remainder, times
 from .directory import over_slots
@@ -24,7 +24,7 @@ class CellLoops:
     def __init__(self, cells: Cells, pools: Pools) -> None:
         self.cells, self.pools, self.names = cells, pools, cells.names
         self.independent: list[str] = []
-        self.made: list[tuple[Stmt, str, int]] = []  # statements that make lists, of nodes
+        self.made: list[tuple[int, str, int]] = []  # places of statements that make lists, of nodes
         self.inner: dict[int, Expr] = {}
         self.row = Block(self.names)
         self.is_listing = False  # while a loop that makes a list is written
@@ -243,7 +243,7 @@ class CellLoops:
         # A branch even where it is always taken: loops at top level are parallel.
         always = compare("ge", self.cells.counter(tree, node, COUNT), number(0))
         b.branch(is_old if is_kept else always, making)
-        self.made.append((b.statements[-1], tree, node))
+        self.made.append((len(b.statements) - 1, tree, node))
 
     def _over_directory(
         self,

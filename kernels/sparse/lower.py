@@ -85,7 +85,7 @@ class _Lowering:
         staged: Collection[tuple[int, str]],
     ) -> None:
         self.wanted, self.staged = staged, Staged({}, frozenset())
-        self.made: list[tuple[Stmt, int, Staged]] = []  # loops over lists, with their numbers
+        self.made: list[tuple[int, Staged]] = []  # loops over lists, by number at top level
         self.ir, self.layouts, self.fields = ir, layouts, fields
         self.top = 0  # the number of the statement at top level
         body, self.sure = without_activations(ir.body, demoted)
@@ -100,8 +100,8 @@ class _Lowering:
         self.cells = Cells(layouts, self.names)
         self.pools = Pools(self.cells)
         self.cell_loops = CellLoops(self.cells, self.pools)
-        self.makers: list[tuple[int, tuple[Stmt, str, int]]] = []
-        self.tops: dict[int, int] = {}  # of loops at top level
+        self.makers: list[tuple[int, int, str, int]] = []
+        self.tops: list[tuple[int, int]] = []  # loops at top level, by place and number
         self.own: Own | None = None
         self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
         self.leaves: Leaves = {}  # cells of hoisted activations for the element around
@@ -129,7 +129,6 @@ class _Lowering:
             for n in pools_below(t, upper):
                 settle(first, self.pools, tree, n)
         made = self.block(self.ir.body, is_top=True)
-        makers = {id(s): (top, tree, n) for top, (s, tree, n) in self.makers}
         last = Block(self.names, self.ir.where)
         self.pools.check(last, self.ir.name)
         added = tuple(
@@ -149,11 +148,11 @@ class _Lowering:
             shared=self._shared(),
         )
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
-        lists = tuple((k, *makers[id(s)]) for k, s in enumerate(lowered.body) if id(s) in makers)
-        tops = self.tops
-        loops = tuple((k, tops[id(s)]) for k, s in enumerate(lowered.body) if id(s) in tops)
-        ends = len(first.statements), len(last.statements)
-        return Lowered(lowered, sections, *ends, lists, loops, windows(lowered.body, self.made))
+        n = len(first.statements)
+        lists = tuple((n + k, top, tree, node) for k, top, tree, node in self.makers)
+        loops = tuple((n + k, top) for k, top in self.tops)
+        ends = n, len(last.statements)
+        return Lowered(lowered, sections, *ends, lists, loops, windows(self.made))
 
     def _shared(self) -> tuple[tuple[str, int], ...]:
         """Arrays with elements that inactive cells share, and the number of these in front of each row."""
@@ -178,7 +177,7 @@ class _Lowering:
                 settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
             if is_top and isinstance(s, For | ForActive):
-                self.tops[id(b.statements[-1])] = k
+                self.tops.append((len(b.statements) - 1, k))
             self.active = still_active(self.active, s)
         self.active = kept
         return b.statements
@@ -387,7 +386,8 @@ class _Lowering:
         if listed >= 0:
             n_made = len(self.cell_loops.made)
             self.cell_loops.make_list(b, s.tree, listed)
-            self.makers += [(self.top, made) for made in self.cell_loops.made[n_made:]]
+            made = self.cell_loops.made[n_made:]
+            self.makers += [(k, self.top, tree, node) for k, tree, node in made]
         by_field = written(s, t, self.placed)
         self.only_own = frozenset(name for name, is_own in by_field.items() if is_own)
         self.elsewhere = frozenset(by_field) - self.only_own
@@ -437,5 +437,5 @@ class _Lowering:
             self.cell_loops.nest(b, s.tree, path, number(0), {}, coordinates, inside)
         else:
             self.cell_loops.over_list(b, s.tree, listed, over_element)
-            self.made.append((b.statements[-1], self.top, self.staged))
+            self.made.append((self.top, self.staged))
         self.only_own = self.elsewhere = frozenset()

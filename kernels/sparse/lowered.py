@@ -11,11 +11,10 @@ from ..ir.kernel import KernelIR
 class Window:
     """Window of a field that a loop over the cells of leaves reads around its current cell.
 
-    `statement` is the loop's number in the body, and `top` that before lowering. `n_bytes` is the size of a tile of `field` (see
-    halo.py). `n_crossed`: the largest number of axes along which a read may leave the leaf; each doubles the possible leaves.
+    `top` is the loop's number in the body before lowering. `n_bytes` is the size of a tile of `field` (see halo.py). `n_crossed`:
+    the largest number of axes along which a read may leave the leaf; each doubles the possible leaves.
     """
 
-    statement: int
     top: int
     field: str
     n_bytes: int

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..ir.kernel import Append, KernelIR
+from ..ir.logical import FieldPlace
 from ..ir.structure import StructureTree
 from ..ir.walk import nested_statements
-from .layout import FieldPlace, Layout, layout_of
+from .layout import Layout, layout_of
 
 
 @dataclass(frozen=True)

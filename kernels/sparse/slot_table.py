@@ -18,8 +18,8 @@ from ..ir.walk import children, locals_read, mapped, nested_statements, with_blo
 from .cells import I64, U32, U64, Block, Names, looked_for, number
 from .converting import SOME_PAGES, in_use
 from .layout import CLAIMED
-from .leaf_layout import LaidOut, fresh_name
-from .lookup import again, made_first, making, names_of
+from .leaf_layout import fresh_name
+from .lookup import again, making, names_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Places:
             self.enter(b, s.value, place)
 
 
-def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> LaidOut:
+def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> Problem:
     """Returns the problem with tables for these hash nodes, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
@@ -62,7 +62,7 @@ def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES)
         found[x.keys.array] = p
         before += [_clearing(p, at_once), _filling(p, problem, at_once)]
     tasks = [_through(t, found, taken) for t in problem.tasks]
-    return made_first(replace(problem, arrays=tuple(arrays)), tasks, before)
+    return problem.converting(tasks, arrays, before)
 
 
 def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:

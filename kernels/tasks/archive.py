@@ -19,12 +19,13 @@ from ..ir import kernel as ir
 from ..ir.affine import index_range, to_affine
 from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
+from ..ir.logical import FieldPlace
 from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
 from ..sparse.default import lower_by_default
-from ..sparse.layout import FieldPlace, wrong_tree
+from ..sparse.layout import wrong_tree
 from ..sparse.lowered import Lowered
 from ..sparse.recorded import Logical, UsedTree, appended_to, layouts_of
 from .bounds_check import first_outside

@@ -9,8 +9,8 @@ from pathlib import PurePath
 from ..analysis.accesses import analyse, longest
 from ..analysis.conflicts import conflicting
 from ..ir.affine import index_range, to_affine, unclamped
-from ..ir.body import Body, Closure, Reason, access_at, count_of
-from ..ir.domain import Loop
+from ..ir.body import Closure, Reason, access_at, count_of
+from ..ir.domain import BOX, Loop
 from ..ir.kernel import (
     ArrayParam,
     Binary,
@@ -26,7 +26,7 @@ from ..ir.kernel import (
     Stmt,
     Update,
 )
-from ..ir.on_trees import EACH, NEEDED, ONCE
+from ..ir.on_trees import OnTrees
 from ..ir.task import Problem, Task
 from ..ir.walk import (
     Renaming,
@@ -61,7 +61,7 @@ def closed_task(
     It is parallel over its outermost loop if that is a single loop with a known bound of its length, else serial. Loops of `body`
     are uniquely named (`i@3`).
     """
-    body = _counting_prints(_plain(body))
+    body = plain(body)
     lists = frozenset(name for name, a in arrays.items() if a.is_list)
     loops: tuple[Loop, ...] = ()
     if not serial and len(body) == 1 and isinstance(body[0], For):
@@ -88,54 +88,20 @@ def closed_task(
     )
 
 
-def with_trees(
-    task: Task, found: TreeLoop, whole: Stmt | None, arrays: Mapping[str, ArrayParam]
-) -> Task:
-    """Adds the facts on a loop on sparse fields to its task. `whole`: the loop with all its activations, in each iteration."""
+def with_trees(task: Task, loop: TreeLoop, *, is_alone: bool) -> Task:
+    """Adds the logical form of a loop on sparse fields to its task, with its domain and facts where the loop is all of the task.
+
+    Loops that activate cells read no tiles.
+    """
     body = task.body
-    if body is None or not task.loops:
+    if body is None:
         return task
-    trees = replace(
-        body.trees, apart=found.apart, shared=found.shared, way=EACH if found.activates else ""
-    )
-    if whole is not None:
-        other = _under(task, _plain((whole,)), arrays)
-        if other is None:
-            return task
-        other = replace(other, trees=trees)
-        trees = replace(trees, way=ONCE if found.is_once else NEEDED, others=((EACH, other),))
-    return replace(task, body=replace(body, trees=trees))
-
-
-def with_known_arrays(task: Task, known: set[str]) -> Task:
-    """Returns the task with only those variants of its body that access no other arrays."""
-    body = task.body
-    if body is None or not body.trees.others:
-        return task
-    kept = tuple(
-        (way, other)
-        for way, other in body.trees.others
-        if all(s.state.name in known for s in other.sites)
-    )
-    return replace(task, body=replace(body, trees=replace(body.trees, others=kept)))
-
-
-def _under(task: Task, body: tuple[Stmt, ...], arrays: Mapping[str, ArrayParam]) -> Body | None:
-    """A loop nest as a body under the loops of a task; None unless it has loops of the same lengths."""
-    for loop in task.loops:
-        s = body[0] if len(body) == 1 else None
-        if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
-            return None
-        renaming = Renaming(loops={s.loop: LoopIndex(loop.name)})
-        inner = tuple(renaming.apply_stmt(x) for x in s.body)
-        if not loop.is_known:
-            index = LoopIndex(loop.name)
-            inner = (If(Compare("lt", index, coerced(s.extent, index.dtype)), inner, (), s.where),)
-        body = inner
-    assert task.body is not None
-    lists = frozenset(name for name, a in arrays.items() if a.is_list)
-    body = summed(body, arrays, task.fast_math)
-    return analyse(body, (*task.repeats, *task.loops), task.body.reason, lists)
+    domain, facts = loop.domain, loop.facts
+    if not (is_alone and task.loops):
+        domain, facts = BOX, OnTrees(tiles=facts.tiles)
+    if facts.way:
+        facts = replace(facts, tiles=())
+    return replace(task, domain=domain, body=replace(body, trees=facts), logical=loop.logical)
 
 
 def _nest(
@@ -199,8 +165,8 @@ def _counting_prints(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return tuple(made)
 
 
-def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Restores the user's loop names, numbered where the body repeats one."""
+def plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Returns the statements with the user's loop names, numbered where the body repeats one, and with counted prints."""
     names: dict[str, Expr] = {}
     used: set[str] = set()
     for s in nested_statements(body):
@@ -213,7 +179,7 @@ def _plain(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             used.add(name)
             names[s.loop] = LoopIndex(name)
     renaming = Renaming(loops=names)
-    return tuple(renaming.apply_stmt(s) for s in body)
+    return _counting_prints(tuple(renaming.apply_stmt(s) for s in body))
 
 
 def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:

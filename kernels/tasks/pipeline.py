@@ -8,7 +8,7 @@ are cleaned up (initialisers).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,13 @@ from ..ir.affine import Affine, rename
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import ArrayParam, Assert, Expr, For, LoopIndex, SetLocal, Stmt
+from ..ir.kernel import ArrayParam, For, LoopIndex, Stmt
+from ..ir.logical import LogicalLoop
 from ..ir.task import Problem, Task, TreeParts
 from ..ir.text import problem_key
 from ..ir.walk import (
     Renaming,
-    children,
-    coerced,
-    loads,
-    local_changed,
-    locals_read,
-    nested_statements,
     rewrite,
-    without,
     written_in,
 )
 from ..sparse.leaves import leaves_of
@@ -42,17 +36,16 @@ from .distribute import (
     constant_extent,
     first_branch,
     flatten,
-    unique_loops,
 )
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .interleaved_stores import in_turn
-from .non_affine import PRINTED, closed_task, with_known_arrays, with_trees
+from .non_affine import PRINTED, closed_task, with_trees
 from .parts import Parts, parts_of
 from .reductions import Split, split
 from .residues import by_residue
+from .segments import in_terms_of_sequence, segments_in, segments_of
 from .splitting import split_at_steps
 from .taken import TakenLists
-from .tiled import with_tiles
 from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
@@ -79,13 +72,9 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
         if k in begins:  # facts before the first step may not hold before the second
             facts = Facts(facts.trees)
-        parts = parts_of(call, recording, facts)
+        parts = parts_of(call, label, recording, facts)
         new, temps = _call_tasks(parts, label, known, around[k])
-        forms = [
-            (f, _call_tasks(replace(parts, body=f.body), label, known, around[k])[0])
-            for f in parts.forms
-        ]
-        tasks.extend(with_tiles(new, forms, label))
+        tasks.extend(new)
         taken.add(tasks, len(new), parts.lists, label)
         made.extend(temps)
         known |= {t.name: t for t in temps}
@@ -96,7 +85,6 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     done = _named_steps(done, {*known, *(p.name for p in recording.scalars)})
     temporaries[PRINTED.name] = PRINTED
     arrays = (*_roles(recording.arrays, done), *_used_temporaries(temporaries, done))
-    done = tuple(with_known_arrays(t, {a.name for a in arrays}) for t in done)
     leaves = leaves_of(recording.trees, arrays, done)
     logical = [x.logical.ir for x in recording.calls if x.logical is not None]
     records = lists_of(recording.trees, logical, arrays, done)
@@ -155,52 +143,47 @@ def _with_steps(task: Task, names: Mapping[str, str]) -> Task:
         return x
 
     repeats = tuple(map(change, task.repeats))
-    return replace(rewrite(task, change) if task.steps else task, repeats=repeats)
+    named = replace(task, logical=None)
+    named = replace(rewrite(named, change) if task.steps else named, repeats=repeats)
+    return named if task.logical is None else replace(named, logical=_renamed(task.logical, change))
+
+
+def _renamed(loop: LogicalLoop, change: Callable[[Any], Any]) -> LogicalLoop:
+    """Returns a loop whose call has other values for its scalars."""
+    scalars = {name: rewrite(x, change) for name, x in loop.call.scalars.items()}
+    if scalars == loop.call.scalars:
+        return loop  # tasks of one call share its lowerings
+    return replace(loop, call=replace(loop.call, scalars=scalars))
 
 
 def _call_tasks(
     parts: Parts, label: str, known: Mapping[str, ArrayParam], steps: tuple[Loop, ...]
 ) -> tuple[list[Task], list[ArrayParam]]:
     """Tasks of one call inside of the time loops, and their temporaries."""
-    ir, call, arrays = parts.ir, parts.call, parts.arrays
-    params: dict[str, Expr] = {
-        p.name: coerced(e, p.dtype) for p, e in zip(ir.scalars, call.scalars, strict=True)
-    }
-    renaming = Renaming(arrays=arrays, params=params)
-
-    def in_terms_of_sequence(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return unique_loops(tuple(renaming.apply_stmt(s) for s in without(body, Assert)))
-
+    ir, arrays = parts.ir, parts.arrays
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
     if parts.settling:
-        settled = in_terms_of_sequence(parts.settling)
+        settled = in_terms_of_sequence(parts.settling, ir, arrays, parts.scalars).statements
         reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
         settling = closed_task(
             settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
         )
         tasks += [settling] if settling is not None else []
-    on_trees = [  # of the loops that are left: some never run
-        parts.loops.get(k)
-        for k, s in enumerate(parts.body)
-        if isinstance(s, For) and in_terms_of_sequence((s,))
-    ]
-    for segment in _segments(_without_plain_locals(in_terms_of_sequence(parts.body))):
+    for segment in segments_in(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars)):
         here = {**known, **{t.name: t for t in temps}}
-        loops = [on_trees.pop(0) for s in segment if isinstance(s, For)]
-        if any(here[name].is_list for name in written_in(segment) if name in here):
+        body = segment.statements
+        if any(here[name].is_list for name in written_in(body) if name in here):
             reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
             listing = closed_task(
-                segment, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
+                body, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
             )
             tasks += [listing] if listing is not None else []
             continue
-        found = _segment_tasks(segment, label, ir.name, here, ir.fast_math, steps)
-        loop = loops[0] if len(segment) == len(loops) == len(found.tasks) == 1 else None
-        if loop is not None:
-            whole = None if loop.whole is None else in_terms_of_sequence((loop.whole,))[0]
-            (task,) = found.tasks
-            tasks.append(with_trees(task, loop, whole, here))
+        found = _segment_tasks(body, label, ir.name, here, ir.fast_math, steps)
+        loops = [parts.loops[k] for k in segment.places if k in parts.loops]
+        if len(loops) == len(found.tasks) == 1 and found.tasks[0].repeats == steps:
+            tasks.append(with_trees(found.tasks[0], loops[0], is_alone=len(body) == 1))
         else:
             tasks.extend(found.tasks)
         temps.extend(found.temps)
@@ -265,9 +248,9 @@ def _steps(
     around = Loop(f"{label}/{loop.loop}", count, False, is_step=True)
     inside = Renaming(loops={loop.loop: LoopIndex(around.name)})
     body = tuple(inside.apply_stmt(s) for s in loop.body)
-    for segment in _segments(_without_plain_locals(body)):
+    for segment in segments_of(body):
         here = {**known, **{t.name: t for t in temps}}
-        found = _segment_tasks(segment, label, kernel, here, fast_math, (*steps, around))
+        found = _segment_tasks(segment.statements, label, kernel, here, fast_math, (*steps, around))
         tasks.extend(found.tasks)
         temps.extend(found.temps)
     if not any(map(_has_independent, tasks)):
@@ -304,53 +287,6 @@ def _named(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
         names.add(name)
         result.append(replace(task, name=name))
     return tuple(result)
-
-
-def _without_plain_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Substitutes top-level locals that are set once, from scalars alone, so that they connect no nests."""
-    every = list(nested_statements(body))
-    n_set: dict[str, int] = {}
-    for s in every:
-        n_set[local_changed(s)] = n_set.get(local_changed(s), 0) + 1
-    result: list[Stmt] = []
-    plain: dict[str, Expr] = {}
-    for s in body:
-        s = Renaming(locals=plain).apply_stmt(s)
-        once = isinstance(s, SetLocal) and n_set[s.name] == 1
-        if once and isinstance(s, SetLocal) and not loads(s.value) and not locals_read(s.value):
-            plain[s.name] = s.value
-        else:
-            result.append(s)
-    return tuple(result)
-
-
-def _segments(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
-    """Groups of consecutive top-level statements that share no locals with other groups."""
-    shared: set[str] = set()
-    for s in body:
-        if not isinstance(s, For):
-            shared |= _mentioned(s)
-    last = {name: k for k, s in enumerate(body) for name in _mentioned(s) & shared}
-    segments: list[tuple[Stmt, ...]] = []
-    current: list[Stmt] = []
-    end = -1
-    for k, s in enumerate(body):
-        current.append(s)
-        end = max([end, k, *(last[name] for name in _mentioned(s) & shared)])
-        if end == k:
-            segments.append(tuple(current))
-            current = []
-    return segments
-
-
-def _mentioned(s: Stmt) -> set[str]:
-    """Locals that a statement, or one nested in it, sets, updates or reads."""
-    names: set[str] = set()
-    for x in nested_statements((s,)):
-        names |= {local_changed(x)} - {""}
-        for e in children(x):
-            names.update(locals_read(e))
-    return names
 
 
 def _roles(arrays: tuple[ArrayParam, ...], tasks: tuple[Task, ...]) -> tuple[ArrayInfo, ...]:

@@ -7,6 +7,7 @@ The activation of an active cell changes no memory, so all that is proved of one
 from __future__ import annotations
 
 from ...kernels.ir.on_trees import EACH, NEEDED, ONCE
+from ...kernels.tasks.variants import in_each
 from ..backbone import INNER, MID, OUTER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU, GPU
@@ -27,10 +28,10 @@ def declare(s: Draft) -> None:
         trees = task.body.trees if task.body is not None else None
         if trees is None or not trees.way:
             continue
-        values = bits(
-            ACTIVATE_KIND.index(trees.way), *(ACTIVATE_KIND.index(x) for x, _ in trees.others)
-        )
-        var = s.b.add("activate", (task.name,), ACTIVATE_KIND, values)
+        ways = {ACTIVATE_KIND.index(trees.way)}
+        if in_each(s.problem, task) is not None:
+            ways.add(ACTIVATE)
+        var = s.b.add("activate", (task.name,), ACTIVATE_KIND, bits(*ways))
         s.v.of_tasks["activate"][t] = var
         s.v.dominated.append(var)
 

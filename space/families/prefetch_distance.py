@@ -18,7 +18,7 @@ from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
 from .tiling import DIM_KIND, VECTOR
-from .unrolling import bodies_of, of_other_forms
+from .unrolling import bodies_of, keeping
 
 AHEAD_NONE, AHEAD_ONE, AHEAD_TWO, AHEAD_FOUR = range(4)
 PREFETCH_DISTANCE = (
@@ -32,7 +32,7 @@ DISTANCES = {"NONE": 0, "ONE": 1, "TWO": 2, "FOUR": 4}
 
 def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
-        if any(has_blocks(s, task, body) for body in bodies_of(task)):
+        if any(has_blocks(s, task, body) for body in bodies_of(s.problem, task)):
             name = (task.name,)
             s.v.of_tasks["prefetch_distance"][t] = s.b.add(
                 "prefetch_distance", name, PREFETCH_DISTANCE
@@ -56,8 +56,8 @@ def blocks_are_there(s: Draft) -> None:
     """Coherence: a variant without blocks, and vectorised iterations, prefetch nothing, so the choice has its first value."""
     for t, var in s.v.of_tasks["prefetch_distance"].items():
         task = s.problem.tasks[t]
-        for others in of_other_forms(s, t, partial(has_blocks, s, task)):
-            s.b.clause("blocks of this form", [(var, bits(AHEAD_NONE)), *others])
+        for rows in keeping(s, t, partial(has_blocks, s, task)):
+            s.b.clause("blocks of this form", [(var, bits(AHEAD_NONE)), *rows])
         for d in s.dims_at(t, INNER):
             alone = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
             s.b.clause("blocks of one iteration", [(var, bits(AHEAD_NONE)), alone])

@@ -8,16 +8,17 @@ No term of the bound depends on it: copies save no guaranteed cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from ...kernels.ir.body import Body
-from ...kernels.ir.task import Task
+from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.unrolling import few_rows
+from ...kernels.tasks.variants import in_each, staged
 from ..backbone import INNER
 from ..draft import Draft, Family, Phrases, all_but, bits
 from ..targets.kind import CPU
-from .leaf_tiles import IN_ROWS, IN_TILE
+from .leaf_tiles import IN_ROWS
 from .tiling import DIM_KIND, VECTOR
 
 ALL_COPIES, NO_COPIES = range(2)
@@ -29,7 +30,7 @@ UNROLLED = (
 
 def declare(s: Draft) -> None:
     for t, task in enumerate(s.problem.tasks):
-        for loop in dict.fromkeys(x for body in bodies_of(task) for x in loops_of(body)):
+        for loop in dict.fromkeys(x for body in bodies_of(s.problem, task) for x in loops_of(body)):
             place = place_of(task, loop)
             s.v.of_places["unrolled"][t, place] = s.b.add("unrolled", (place,), UNROLLED)
 
@@ -39,11 +40,18 @@ def place_of(task: Task, loop: str) -> str:
     return f"{task.name}.{loop}"
 
 
-def bodies_of(task: Task) -> Iterator[Body]:
-    """Yields the variants of a task's body, its own first."""
-    if task.body is not None:
-        yield task.body
-        yield from (body for _, body in (*task.body.trees.others, *task.body.trees.forms))
+def bodies_of(problem: Problem, task: Task) -> Iterator[Body]:
+    """Yields variants of a task's body, its own first: one for each tile alone, and for all tiles but one."""
+    if task.body is None:
+        return
+    yield task.body
+    other = in_each(problem, task)
+    yield from () if other is None else (other,)
+    names = [x.name for x in task.body.trees.tiles]
+    alone = [frozenset({name}) for name in names]
+    for some in dict.fromkeys((*alone, *(frozenset(names) - x for x in alone))):
+        if some:
+            yield staged(problem, task, some)
 
 
 def loops_of(body: Body) -> list[str]:
@@ -55,26 +63,35 @@ def _has_loop(loop: str, body: Body) -> bool:
     return loop in loops_of(body)
 
 
-def of_other_forms(
-    s: Draft, t: int, has: Callable[[Body], bool]
-) -> Iterator[list[tuple[int, int]]]:
-    """Yields, for each variant of a task's body without the property `has`, the literals that select another variant."""
-    body = s.problem.tasks[t].body
-    for tiled, form in body.trees.forms if body is not None else ():
-        if not has(form):
-            assert body is not None
-            yield [
-                (s.v.of_places["staged"][t, x.name], bits(IN_ROWS if x.name in tiled else IN_TILE))
-                for x in body.trees.tiles
-            ]
+def keeping(s: Draft, t: int, has: Callable[[Body], bool]) -> Iterator[list[tuple[int, int]]]:
+    """Yields what a body needs for the property `has`: in each case, one of these fields is read from the leaves.
+
+    Precondition: with more fields in tiles a body has the property no more. So few variants decide: each tile alone, and the
+    others together.
+    """
+    task = s.problem.tasks[t]
+    sites = [x.name for x in task.body.trees.tiles] if task.body is not None else []
+
+    def with_tiles(names: Collection[str]) -> bool:
+        return has(staged(s.problem, task, names))
+
+    def one_of(names: Collection[str]) -> list[tuple[int, int]]:
+        return [(s.v.of_places["staged"][t, name], bits(IN_ROWS)) for name in names]
+
+    alone = [name for name in sites if not with_tiles({name})]
+    yield from (one_of({name}) for name in alone)
+    rest = [name for name in sites if name not in alone]
+    if rest and not with_tiles(rest):
+        deciding = [name for name in rest if with_tiles(set(rest) - {name})]
+        yield one_of(deciding or rest)
 
 
-def forms_have_them(s: Draft) -> None:
+def variants_have_them(s: Draft) -> None:
     """Coherence: variants without the loop, and vectorised iterations, unroll nothing, so the choice has its first value."""
     for (t, place), var in s.v.of_places["unrolled"].items():
         loop = place.removeprefix(place_of(s.problem.tasks[t], ""))
-        for others in of_other_forms(s, t, partial(_has_loop, loop)):
-            s.b.clause("rows of this form", [(var, bits(ALL_COPIES)), *others])
+        for rows in keeping(s, t, partial(_has_loop, loop)):
+            s.b.clause("rows of this form", [(var, bits(ALL_COPIES)), *rows])
         for d in s.dims_at(t, INNER):
             alone = (s.v.kind[d], all_but(DIM_KIND, VECTOR))
             s.b.clause("rows of one iteration", [(var, bits(ALL_COPIES)), alone])
@@ -87,4 +104,4 @@ PHRASES = Phrases(
     {"NONE": "not written out"},
 )
 
-FAMILY = Family("unrolling", {CPU: (forms_have_them,)}, declare, (PHRASES,))
+FAMILY = Family("unrolling", {CPU: (variants_have_them,)}, declare, (PHRASES,))

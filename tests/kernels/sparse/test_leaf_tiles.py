@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.frontend.record import Recording, record_program
-from kernelscape.kernels.ir.kernel import LocalArray
+from kernelscape.kernels.ir.kernel import KernelIR, LocalArray
 from kernelscape.kernels.ir.walk import nested_statements
+from kernelscape.kernels.sparse import calls
+from kernelscape.kernels.sparse.lower import lower_trees
+from kernelscape.kernels.sparse.lowered import Lowered
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.families.leaf_tiles import IN_TILE
 from kernelscape.testing import checking, sparse_periods
 from kernelscape.testing.calling import Arrays
 
@@ -97,6 +101,62 @@ def test_a_body_has_the_tiles_that_were_decided(around: Recorded) -> None:
             arrays = [s for s in nested_statements(body.statements) if isinstance(s, LocalArray)]
             wanted = sum(2 if "field1" in name else 1 for name in chosen)
             assert len(arrays) == wanted
+
+
+def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kind: variants that are bodies before anyone decides, so that their number limits what may be decided."""
+    ks.init(arch=ks.cpu)
+    fields, total = [ks.field(ks.f32) for _ in range(6)], ks.field(ks.f32)
+    ks.root.pointer(ks.ij, (3, 4)).dense(ks.ij, (4, 8)).place(*fields, total)
+
+    @ks.kernel
+    def gather() -> None:
+        for i, j in total:
+            acc = 0.0
+            for k in ks.static(range(6)):
+                acc += fields[k][i + 1, j] + fields[k][i, j + 1]
+            total[i, j] = acc
+
+    @ks.kernel
+    def double() -> None:
+        for i, j in total:
+            total[i, j] *= 2
+
+    total[0, 0] = total[5, 9] = 1
+
+    def step() -> None:
+        gather()
+        double()
+
+    recording, before = record_program(step, ())
+    ks.reset()
+    lowered: list[str] = []
+
+    def counted(ir: KernelIR, *decisions: Any) -> Lowered:
+        lowered.append(ir.name)
+        return lower_trees(ir, *decisions)
+
+    monkeypatch.setattr(calls, "lower_trees", counted)
+    problem = normalise(recording)
+    assert lowered == ["gather", "double"]
+    space = build_space(problem, checking.target(2, 32))
+    staged = [v for v in map(int, space.searchable) if space.choices[v].kind == "staged"]
+    root = space.open_root()
+    assert len(staged) == 6 and isinstance(root, Candidate)
+    some = root
+    for var in staged[1:5]:  # more than three of them, and not the first
+        made = some.decide(var, 1 << IN_TILE)
+        assert isinstance(made, Candidate)
+        some = made
+    done = checking.random_candidate(some, np.random.default_rng(3))
+    assert isinstance(done, Candidate)
+    assert sparse_periods.fault(recording, before, [checking.source_of(done)], tmp_path) == ""
+    n_wanted = sum(done.value(v) == IN_TILE for v in staged)
+    bodies = [t.task.body for t in read_plan(done).tasks if t.task.body is not None]
+    every = (s for body in bodies for s in nested_statements(body.statements))
+    assert sum(isinstance(s, LocalArray) for s in every) == n_wanted >= 4
 
 
 def test_a_kernel_by_itself_reads_across_corners_out_of_tiles() -> None:

@@ -1,0 +1,51 @@
+"""Loops on sparse fields as the program states them, before sparse lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .kernel import DType, Expr, For, ForActive, KernelIR
+from .structure import StructureTree
+
+
+@dataclass(frozen=True)
+class FieldPlace:
+    """A field in a tree: its type, the shape of its components, and the node whose items are its elements."""
+
+    dtype: DType
+    components: tuple[int, ...]
+    node: int
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalCall:
+    """Call of a sequence before sparse lowering: the kernel `ir` with the sequence's array and value of each parameter.
+
+    `fields`: the number, in its tree, of each array of `ir.placed`. `trees`: the trees of the sequence with their fields.
+    `sections`: the sequence's array of each state of a tree, by tree and key. `demoted` are the activations of surely active cells
+    and `once` the hoisted ones, as numbers in the text.
+    """
+
+    ir: KernelIR
+    arrays: Mapping[str, str]
+    scalars: Mapping[str, Expr]
+    fields: Mapping[str, int]
+    trees: tuple[tuple[StructureTree, tuple[FieldPlace, ...]], ...]
+    sections: Mapping[tuple[str, str], str]
+    demoted: frozenset[int] = frozenset()
+    once: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class LogicalLoop:
+    """Loop of a call before sparse lowering: statement `top` of its kernel."""
+
+    call: LogicalCall
+    top: int
+
+    @property
+    def statement(self) -> For | ForActive:
+        s = self.call.ir.body[self.top]
+        assert isinstance(s, For | ForActive)
+        return s
