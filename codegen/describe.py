@@ -1,6 +1,6 @@
 """Description of an implementation in words, topic by topic, so that two implementations can be compared.
 
-Also counts how often an implementation launches, starts teams of threads, and synchronises them.
+Bodies have a description of their own: one phrase for each task that is no plain assignment.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from ..kernels.analysis.scatters import scatters as scatters_of
+from ..kernels.tasks.non_affine import ClosedTask
 from ..space import choices as ch
 from ..space.backbone import MID
-from ..space.build import PHRASES
 from ..space.candidate import Candidate
+from ..space.catalogue import PHRASES
+from ..space.families.guard import PHRASES as GUARDS
 from ..space.targets.kind import CPU, GPU
-from .loops.ir import Barrier, InBlocks, Launch, Loop, Node, Owner, Schedule, has_parallel
-from .lower_grid import lower_kernels
-from .passes.pipeline import PASSES, launches_of
+from .loops.ir import JoinedBodies, Launch, Owner, phases_of
+from .passes.pipeline import launches_of
+from .plan.candidates import plan_of
 from .plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan, tasks_of
-from .plan.reading import read_plan
 
 Words = dict[str, tuple[str, ...]]
 """Topic -> phrases. The topics are launches, fused loops, loop order, threads, tiles, values,
@@ -28,11 +27,11 @@ branches, scatters, stores, packing, reductions and those that families add; equ
 """
 
 _WHERE = {
-    ch.REGISTER: "in a register",
-    ch.SHARED: "in an array of the thread's own",
-    ch.GLOBAL: "through memory",
+    "REGISTER": "in a register",
+    "SHARED": "in an array of the thread's own",
+    "GLOBAL": "through memory",
 }
-_WHERE_ON_GPU = {**_WHERE, ch.SHARED: "in shared memory"}
+_WHERE_ON_GPU = {**_WHERE, "SHARED": "in shared memory"}
 _LAYOUTS = {
     "PLAIN": "",
     "ODD": ", rows an element apart",
@@ -58,31 +57,24 @@ _ACCUMULATORS = {
     Owner.PARTIALS: "into a partial result for each thread, combined when all have met",
 }
 _IN_RESULT = "where the result is stored"
-
-
-class Starts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Numbers of starts in one call of an implementation: launches, launches that a team of threads runs, and barriers inside
-    launches.
-
-    A barrier counts as often as the threads of a team or block synchronise there. Barriers inside a tree over warps do not count.
-    """
-
-    n_launches: int
-    n_teams: int | None  # None on a GPU, where every launch is a grid of blocks
-    n_barriers: int
+_SHAPES = {
+    "straight": "statements that always run",
+    "guarded": "statements in branches",
+    "loops": "loops whose lengths only a run knows",
+}
 
 
 def describe(candidate: Candidate) -> Words:
     """Returns the decisions of a complete candidate in words."""
-    plan, words = read_plan(candidate), _WORDS[candidate.space.target.kind]
-    launches = launches_of(plan, candidate.space.target)
+    plan = plan_of(candidate)
+    words, launches = _WORDS[plan.target.kind], launches_of(plan, plan.target)
     found = {
         "launches": tuple(_launch(plan, roots) for roots in plan.launches),
         "fused loops": tuple(_fused(plan)),
         "loop order": tuple(_order(plan)),
         "threads": tuple(words.threads(plan)),
         "tiles": tuple(_tiles(plan)),
-        "values": tuple(_values(plan, candidate, words.where)),
+        "values": tuple(_values(plan, words.where)),
         "branches": (),
         "scatters": tuple(scatters(plan)),
         "stores": tuple(_stores(plan)),
@@ -92,54 +84,6 @@ def describe(candidate: Candidate) -> Words:
     for topic in dict.fromkeys(p.topic for p in PHRASES):
         found[topic] = (*found.get(topic, ()), *phrases(plan, topic))
     return found
-
-
-def count_starts(candidate: Candidate) -> Starts:
-    """Returns the numbers of launches, teams and barriers in one call of a complete candidate."""
-    plan, target = read_plan(candidate), candidate.space.target
-    launches = launches_of(plan, target)
-    n_launches, n_teams = _WORDS[target.kind].starts(candidate, plan, launches)
-    n_barriers = sum(_runs(plan, x) * _meetings(plan, x.nodes) for x in launches)
-    return Starts(n_launches, n_teams, n_barriers)
-
-
-def _teams(_: Candidate, plan: Plan, launches: Sequence[Launch]) -> tuple[int, int | None]:
-    runs = [_runs(plan, x) for x in launches]
-    return sum(runs), sum(n * x.is_parallel for n, x in zip(runs, launches, strict=True))
-
-
-def _grids(candidate: Candidate, _: Plan, __: Sequence[Launch]) -> tuple[int, int | None]:
-    """Returns the number of launches on a GPU, and None for teams. Launches that initialise or combine results of several blocks
-    count too.
-    """
-    return len(lower_kernels(candidate, PASSES[GPU]).launches), None
-
-
-def _runs(plan: Plan, launch: Launch) -> int:
-    """The number of times that one call runs a launch."""
-    return plan.tasks[launch.tasks[0]].task.n_runs
-
-
-def _meetings(plan: Plan, nodes: Sequence[Node]) -> int:
-    n = 0
-    for node in nodes:
-        if isinstance(node, Barrier):
-            n += 1
-        elif isinstance(node, InBlocks):
-            n += (node.n_colours - 1) * has_parallel(node)
-        elif isinstance(node, Loop):
-            n += _trips(plan, node) * _meetings(plan, node.children)
-    return n
-
-
-def _trips(plan: Plan, node: Loop) -> int:
-    """The number of iterations of a loop each time it is reached, where its tile is full."""
-    first = node.members[0]
-    if node.level == MID:
-        return plan.tasks[first.task].loop(first.loop).mid
-    if node.schedule is Schedule.GRID:
-        return 1  # each block runs one
-    return -(-node.extent // node.step)
 
 
 # --- topics --------------------------------------------------------------------------------------
@@ -214,8 +158,8 @@ def _tile(p: LoopPlan) -> Iterator[str]:
         yield f"{p.loop.name} in blocks of {p.tile}"
 
 
-def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Iterator[str]:
-    tasks, where = plan.tasks, candidate.space.variables.mem_space
+def _values(plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
+    tasks = plan.tasks
     for t in tasks:
         for when in dict.fromkeys(ahead.words for ahead in t.prefetches):
             yield f"{t.task.name} asks for its inputs {when}"
@@ -227,9 +171,9 @@ def _values(plan: Plan, candidate: Candidate, words: Mapping[int, str]) -> Itera
             behind = tasks[t.shift.producer].task.name
             yield f"{t.task.name} runs beside {behind}, one step of {t.shift.shared[1]} late"
     for f in plan.flows:
-        value = candidate.value(where[f])
+        value = plan.choice("mem_space", f)
         if f.is_read:
-            if value == ch.SHARED:
+            if value == ch.MEM_SPACE[ch.SHARED]:
                 readers = tasks[f.producer].task.name, tasks[f.consumer].task.name
                 yield f"{readers[0]} keeps what it reads of {f.array} for {readers[1]}"
             continue
@@ -326,18 +270,57 @@ def _block_reductions(plan: Plan, _: Sequence[Launch]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _KindWords:
-    """Descriptions that depend on the kind of target. `starts` returns the numbers of launches and teams."""
+    """Descriptions that depend on the kind of target."""
 
-    where: Mapping[int, str]
+    where: Mapping[str, str]
     threads: Callable[[Plan], Iterator[str]]
     reductions: Callable[[Plan, Sequence[Launch]], Iterator[str]]
-    starts: Callable[[Candidate, Plan, Sequence[Launch]], tuple[int, int | None]]
 
 
 _WORDS = {
-    CPU: _KindWords(_WHERE, _threads, _reductions, _teams),
-    GPU: _KindWords(_WHERE_ON_GPU, _blocks, _block_reductions, _grids),
+    CPU: _KindWords(_WHERE, _threads, _reductions),
+    GPU: _KindWords(_WHERE_ON_GPU, _blocks, _block_reductions),
 }
+
+
+# --- bodies --------------------------------------------------------------------------------------
+
+
+def body_words(plan: Plan, launches: Sequence[Launch]) -> Iterator[str]:
+    """Yields one phrase for each task that assigns under a condition or has a body. The phrase gives its form, the reason why it is
+    no plain assignment, and how it was opened.
+    """
+    for t in plan.tasks:
+        if t.task.body is not None or t.task.is_guarded:
+            yield f"{t.task.name}: {', '.join(_body(plan, t, launches))}"
+
+
+def _body(plan: Plan, t: TaskPlan, launches: Sequence[Launch]) -> Iterator[str]:
+    body = t.task.body
+    if body is None:
+        guard = plan.choice(GUARDS.kind, t.index)
+        yield f"an assignment under a condition ({GUARDS.short.get(guard, guard)})"
+    else:
+        yield f"{_SHAPES[body.shape]} ({ClosedTask(t.task.name, body.reason)})"
+    if t.wave is not None:
+        yield f"wavefronts of tiles of {t.wave.rows} x {t.wave.columns}"
+    elif t.is_parallel:
+        shared = [p.loop.name for p in t.loops if p.is_parallel]
+        yield f"{' and '.join(shared)} shared by threads"
+    else:
+        yield "on one thread"
+    if t.vector is not None:
+        masked = " with masks" if body is not None and body.shape != "straight" else ""
+        yield f"{t.vector.loop.name} in {t.vector.inner} lanes{masked}"
+    yield from (f"{loop} in {n} lanes along the range" for loop, n in t.ranges.items())
+    if t.vector is None and not t.ranges:
+        yield "one iteration at a time"
+    yield from scatters_of_task(plan, t)
+    for launch in launches:
+        for joined in (x for node in launch.nodes for x in phases_of(node)):
+            if isinstance(joined, JoinedBodies) and {t.index} < {*joined.tasks}:
+                others = [plan.tasks[k].task.name for k in joined.tasks if k != t.index]
+                yield f"one body with {' and '.join(others)}, equal values computed once"
 
 
 # --- words ---------------------------------------------------------------------------------------

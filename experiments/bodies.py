@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.describe import phrases
-from ..codegen.plan.reading import read_plan
+from ..codegen.plan.candidates import plan_of
 from ..kernels.frontend.kernel import kernel, types
 from ..runtime.api.outcome import FINAL
 from . import row
@@ -136,7 +136,7 @@ def make_row(job: Job, options: BodyOptions) -> Row:
         "bound_ns": run.bound_ns,
         "found": run.status,
         "closed": str(run.closed),
-        "guards": list(phrases(read_plan(best), "branches")),
+        "guards": list(phrases(plan_of(best), "branches")),
         "stamp": stamp(device, memory[-1]),
     }
 

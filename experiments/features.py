@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..codegen.loops.ir import Alone, Barrier, Launch, Loop, Node, Owner
 from ..codegen.passes.pipeline import launches_of
+from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import TaskPlan
-from ..codegen.plan.reading import read_plan
 from ..codegen.text.source import Source
 from ..space.candidate import Candidate
 
@@ -27,7 +27,7 @@ GPU_FEATURES = (
 
 def features(candidate: Candidate) -> set[str]:
     """Which of FEATURES an implementation for the CPU uses."""
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     launches = launches_of(plan, candidate.space.target)
     on_chip = {f for t in plan.tasks for f in (*t.registers, *t.shared, *t.kept)}
     used = {name for launch in launches for name in _tree_features(launch.nodes, inside_loop=False)}
@@ -40,7 +40,7 @@ def features(candidate: Candidate) -> set[str]:
 
 def gpu_features(candidate: Candidate, source: Source) -> set[str]:
     """Which of GPU_FEATURES an implementation for a GPU uses."""
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     kernels = source.text[source.text.find("launch_0(") :]
     facts = {
         "several launches": len(source.launches) > 1,

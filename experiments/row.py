@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..explorer import stages as st
 from ..explorer.entry import Run, explore_workload, library_workload
@@ -76,7 +77,7 @@ def inputs_of(workload: Workload, seed: int, n_sets: int = 2) -> InputSets:
 
 
 def text_of(candidate: Candidate, device: AbstractDevice) -> Source:
-    return print_source(lower(candidate), dialect_of(device))
+    return print_source(lower(plan_of(candidate)), dialect_of(device))
 
 
 def level_name(workload: Workload, device: AbstractDevice) -> str:

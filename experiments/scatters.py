@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..codegen.describe import scatters
-from ..codegen.plan.reading import read_plan
+from ..codegen.plan.candidates import plan_of
 from ..kernels.fields.matrix import Vector
 from ..kernels.frontend.kernel import kernel, ndrange, static, types
 from ..runtime.api.outcome import FINAL
@@ -133,7 +133,7 @@ def make_row(job: Job, options: ScatterOptions) -> Row:
     return {
         "times_ns": {name: min(found) for name, found in times.items()},
         "found": run.status,
-        "how": list(scatters(read_plan(best))),
+        "how": list(scatters(plan_of(best))),
         "stamp": stamp(device, memory[-1]),
     }
 

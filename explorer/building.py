@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..runtime.api.artifact import BuildReport
 from ..runtime.api.errors import DeviceError
@@ -70,7 +71,7 @@ def build_only(workload: Workload, options: Options, profile: str) -> Iterator[B
         batch = list(islice(drawn, n))
         if not batch:
             return
-        sources = [print_source(lower(c), dialect) for _, c in batch]
+        sources = [print_source(lower(plan_of(c)), dialect) for _, c in batch]
         reports = report_many(device.builder, device.reporter, sources, n)
         for (tag, c), source, report in zip(batch, sources, reports, strict=True):
             yield _built(tag, c, source, report, registers)

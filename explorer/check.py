@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.outcome import FINAL, Failure, Measurement, Protocol
@@ -214,7 +215,7 @@ def _first(
 ) -> tuple[str, Artifact | None]:
     """Returns the fastest of the candidates that a search begins with: its origin in words, and its build."""
     firsts = first_candidates(space)
-    sources = [print_source(lower(c), dialect_of(device)) for _, c in firsts]
+    sources = [print_source(lower(plan_of(c)), dialect_of(device)) for _, c in firsts]
     built = build_many(device.builder, sources, min(max(2, available_cores()), 8))
     best: tuple[float, str, Artifact] | None = None
     for (tag, _), artifact in zip(firsts, built, strict=True):

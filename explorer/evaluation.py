@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractBuilder
@@ -133,7 +134,7 @@ class Evaluator:
         found = self._sources.get(key)
         if found is None:
             try:
-                found = print_source(lower(candidate), self._dialect)
+                found = print_source(lower(plan_of(candidate)), self._dialect)
             except Exception:
                 text = traceback.format_exc()
                 found = Failure("compile", "it could not be lowered", text)

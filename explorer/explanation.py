@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
-from ..codegen.body_words import body_words
-from ..codegen.describe import Starts, Words, count_starts, describe
+from ..codegen.describe import Words, body_words, describe
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.plan.reading import read_plan
+from ..codegen.plan.candidates import plan_of
+from ..codegen.starts import Starts, count_starts
 from ..kernels.tasks.non_affine import closed_tasks, counted_text
 from ..runtime.device import open_device
 from ..runtime.files import is_there
@@ -201,11 +201,11 @@ def explain_run(path: str | Path) -> Explanation:
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")
     best = restore_older(space, file.decisions)
-    if print_source(lower(best), dialect_of(device)).key != file.source_key:
+    if print_source(lower(plan_of(best)), dialect_of(device)).key != file.source_key:
         notes.append(
             "the decisions now give another source than the one that was timed, and all but its time is of the other"
         )
-    plan = read_plan(best)
+    plan = plan_of(best)
     notes += (f"body of {words}" for words in body_words(plan, launches_of(plan, target)))
     bounder = Bounder(space)
     launches = reported_launches(records or (), file.source_key)

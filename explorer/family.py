@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.api.backend import AbstractDevice
@@ -145,7 +146,7 @@ class TunedFamily:
             )
             last: Failure | None = None
             for candidate, choice in _proposals(space, near):
-                source = print_source(lower(candidate), dialect_of(device))
+                source = print_source(lower(plan_of(candidate)), dialect_of(device))
                 built = device.builder.build(source)
                 found = built if isinstance(built, Failure) else worker.evaluate(built, _ONCE)
                 if isinstance(found, Failure):

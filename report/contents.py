@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..codegen.describe import count_starts, describe
+from ..codegen.describe import describe
+from ..codegen.starts import count_starts
 from ..kernels.tasks.graph import StateFlowGraph
 from ..runtime.records.record import (
     BoundRecord,

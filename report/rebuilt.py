@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.graph import StateFlowGraph, build_graph
 from ..runtime.api.backend import AbstractDevice
@@ -64,7 +65,7 @@ class Rebuilt:
             return None
         bound = self._bounder.bound(candidate)
         scale = min(1.0, r.bound_ns / bound.ns) if r.bound_ns > 0 and bound.ns > 0 else 1.0
-        text = print_source(lower(candidate), self._dialect).text
+        text = print_source(lower(plan_of(candidate)), self._dialect).text
         return Looked(candidate, text, bound, scale)
 
     @cached_property

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from importlib import import_module
-from pkgutil import iter_modules
 
 from ..kernels.ir.errors import LanguageError
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..kernels.ir.walk import children, nested_statements, walk
-from . import families
 from .backbone import build_backbone
 from .candidate import Space
+from .catalogue import FAMILIES, KINDS
 from .decisions import fix
-from .draft import Draft, Family, Phrases, Variables
+from .draft import Draft, Variables
 from .engine.builder import ModelBuilder
 from .engine.rows import Places
-from .targets.cpu import CPU_KIND
-from .targets.gpu import GPU_KIND
-from .targets.kind import TargetKind
 from .targets.target import Target
-
-KINDS: Mapping[str, TargetKind] = {kind.name: kind for kind in (CPU_KIND, GPU_KIND)}
-
-
-def _families() -> tuple[Family, ...]:
-    """Returns the families of space/families, by file name. A new file needs no registration."""
-    names = sorted(m.name for m in iter_modules(families.__path__))
-    return tuple(import_module(f"{families.__name__}.{name}").FAMILY for name in names)
-
-
-FAMILIES: Mapping[str, tuple[Family, ...]] = {
-    kind: tuple(family for family in _families() if kind in family.rules) for kind in KINDS
-}
-
-PHRASES: tuple[Phrases, ...] = tuple(p for family in _families() for p in family.phrases)
 
 
 def build_space(problem: Problem, target: Target, register_room: int = 1) -> Space:

@@ -30,6 +30,7 @@ from .families.packing import (
     SWIZZLED,
     THREE_STAGES,
     TWO_STAGES,
+    WINDOW,
 )
 from .families.prefetching import (
     FAR,
@@ -43,7 +44,6 @@ from .families.prefetching import (
     SUMS_AHEAD,
 )
 from .families.ranges import ALONG, IN_TURN, RANGES
-from .families.reduction import REDUCTION
 from .families.rows import ROWS, ROWS_KIND, WALK
 from .families.scatter import (
     BY_ATOMICS,
@@ -69,7 +69,7 @@ from .families.tiling import (
     VECTOR,
 )
 from .families.wavefronts import BY_DIAGONALS, BY_ROWS, IN_ORDER, WAVES
-from .values import ATOMIC, IN_STEP, LANES, LATE, PARTIALS, SEQUENTIAL, TREE
+from .values import ATOMIC, IN_STEP, LANES, LATE, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 
 __all__ = [
     "ABSENT",
@@ -177,4 +177,5 @@ __all__ = [
     "VECTOR",
     "WALK",
     "WAVES",
+    "WINDOW",
 ]

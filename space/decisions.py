@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import Any
 
 from .candidate import Candidate, DeadEnd, Space
+from .draft import AS_IT_IS, Decisions, TreePart
 from .engine.declarations import Choice
 from .renamed import name_in
 
@@ -40,6 +42,23 @@ def to_names(candidate: Candidate) -> tuple[tuple[str, str], ...]:
         names = _OR.join(choice.values[value] for value in candidate.values(var))
         named.append((choice.name, names))
     return tuple(named)
+
+
+def by_kind(candidate: Candidate) -> Decisions:
+    """Returns the decisions of a complete candidate, by kind and object. An incomplete one is a bug of the caller.
+
+    The kind `order` has pairs of objects of the order algebra. Parts of trees that are as the program has them are left out.
+    """
+    space, values = candidate.space, candidate.assignment().tolist()
+    found: dict[str, dict[Any, str]] = {}
+    for table in space.variables.tables():
+        for site, var in table.items():
+            if not isinstance(site, TreePart) or values[var] != AS_IT_IS:
+                choice = space.choices[var]
+                found.setdefault(choice.kind, {})[site] = choice.values[values[var]]
+    pairs = enumerate(space.model.rows.pairs())
+    found["order"] = {pair: space.choices[k].values[values[k]] for k, pair in pairs}
+    return found
 
 
 def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | DeadEnd:

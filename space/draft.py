@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ..kernels.ir.arrays import ArrayInfo
 from ..kernels.ir.task import Problem
 from .backbone import INNER, MID, OUTER, Backbone, Dim, Flow, Merge, Operand, Shift
-from .engine.builder import ModelBuilder
 from .targets.kind import TargetKind
 from .targets.target import Target
+
+if TYPE_CHECKING:  # a call of a kernel by itself builds no model
+    from .engine.builder import ModelBuilder
 
 
 def bits(*values: int) -> int:
@@ -43,6 +46,10 @@ class TreePart:
 
     name: str
     task: int
+
+
+Decisions = Mapping[str, Mapping[Any, str]]
+"""Names of values, by kind of choice, then by the object that has the choice: the keys of the tables of `Variables`."""
 
 
 @dataclass
@@ -82,6 +89,14 @@ class Variables:
     )  # by task, and name in its body
     # Dominated choices: a later value is never worse. They get the last possible value, unless a user fixes them.
     dominated: list[int] = field(default_factory=list)
+
+    def tables(self) -> Iterator[Mapping[Any, int]]:
+        """Yields all tables of positions."""
+        for made in vars(self).values():
+            if isinstance(made, defaultdict):
+                yield from made.values()
+            elif isinstance(made, dict) and made is not self.universe:
+                yield made
 
 
 @dataclass(frozen=True, eq=False)

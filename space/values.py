@@ -6,6 +6,13 @@ IN_STEP, LATE = range(2)
 
 
 SEQUENTIAL, LANES, TREE, PARTIALS, ATOMIC = range(5)
+REDUCTION = (
+    "SEQUENTIAL",  # one accumulator, in order along this dim
+    "LANES",  # one accumulator per lane or unrolled copy, added up at the end
+    "TREE",  # threads combine pairwise (GPU)
+    "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
+    "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
+)
 
 
 # Factors by which the available registers may be counted: compilers' reports show that a count may be too high. The last one

@@ -23,6 +23,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
@@ -155,12 +156,12 @@ def level(number: int) -> tuple[str, ...]:
 
 def source_of(candidate: Candidate) -> Source:
     """The C text of a complete candidate."""
-    return print_source(lower(candidate), C_TEAM)
+    return print_source(lower(plan_of(candidate)), C_TEAM)
 
 
 def crowded_source_of(candidate: Candidate) -> Source:
     """The C text with nothing between what threads have for themselves: what one writes far beyond its own shows."""
-    return print_source(lower(candidate, passes=replace(CPU, apart_bytes=0)), C_TEAM)
+    return print_source(lower(plan_of(candidate), passes=replace(CPU, apart_bytes=0)), C_TEAM)
 
 
 def with_delays(text: str) -> str:

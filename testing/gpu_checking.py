@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..codegen.write.program import Program
 from ..runtime.api.artifact import Artifact
@@ -30,7 +31,7 @@ ORDERS = ("forward", "backward", "random")
 
 def source_of(candidate: Candidate) -> Source:
     """The CUDA text of a complete candidate."""
-    return printed(lower(candidate))
+    return printed(lower(plan_of(candidate)))
 
 
 def printed(program: Program) -> Source:

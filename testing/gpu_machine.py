@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, PlannedBody, PlannedNode, TaskPlan
-from ..codegen.plan.reading import read_plan
 from ..kernels.ir.access import Access, access_of, flat_strides
 from ..search.bound.traffic import sure_loads
 from ..search.bound.weights import expression_weight
@@ -35,7 +35,7 @@ class SimulatedGpu:
     """
 
     def __init__(self, candidate: Candidate, rng: np.random.Generator) -> None:
-        self.plan, self.rng = read_plan(candidate), rng
+        self.plan, self.rng = plan_of(candidate), rng
         self.target: Target = candidate.space.target
         self.busy: dict[str, float] = defaultdict(float)
         self.ns = 0.0

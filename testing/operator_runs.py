@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from .. import kernel as as_kernel
-from ..codegen.bodies.c_vectors import CHelpers
 from ..codegen.bodies.cuda_memory import CudaMemory
 from ..codegen.bodies.cuda_vectors import CudaHelpers
 from ..codegen.bodies.emitter import Builder
 from ..codegen.bodies.memory import Value
 from ..codegen.bodies.vectors import Prelude
-from ..codegen.lower_kernel import lower_kernel
+from ..codegen.lower import lower
 from ..codegen.text import csyntax as c
 from ..codegen.text.cprint import expression
 from ..codegen.text.source import Source
@@ -32,7 +31,7 @@ from ..codegen.write.program import print_source
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.ir.kernel import Const, Expr, For, KernelIR, Load, LoopIndex, Store
 from ..runtime.cpu.dialect import C_TEAM
-from ..runtime.engine.decisions import default_plan
+from ..runtime.engine.planning import default_plan
 from ..runtime.engine.toolchain import flags_of
 from ..runtime.host import vector_bytes
 from ..runtime.library import load_library
@@ -115,9 +114,7 @@ def by_llvm(table: Table, arrays: dict[str, Array]) -> None:
 @cache
 def source_of(ir: KernelIR, vector_bytes: int) -> Source:
     """The text as the engine writes it, in lanes of so many bytes; 0: in none."""
-    return print_source(
-        lower_kernel(default_plan(ir, 1, vector_bytes), Prelude(CHelpers())), C_TEAM
-    )
+    return print_source(lower(default_plan(ir, 1, vector_bytes)), C_TEAM)
 
 
 def as_c(

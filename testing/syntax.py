@@ -9,6 +9,7 @@ from typing import Any
 
 from ..codegen.lower import lower
 from ..codegen.passes.pipeline import CPU
+from ..codegen.plan.candidates import plan_of
 from ..codegen.text import csyntax as c
 from ..codegen.text.addresses import share_addresses
 from ..codegen.write.program import Program
@@ -17,12 +18,12 @@ from ..space.candidate import Candidate
 
 def program_of(candidate: Candidate) -> Program:
     """The program of a complete candidate, as passes leave it."""
-    return lower(candidate)
+    return lower(plan_of(candidate))
 
 
 def apart_program_of(candidate: Candidate) -> Program:
     """The same with every element reached for itself, in which each access can be seen."""
-    return lower(candidate, passes=CPU.without(share_addresses))
+    return lower(plan_of(candidate), passes=CPU.without(share_addresses))
 
 
 def nodes(x: Any) -> Iterator[Any]:

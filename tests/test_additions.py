@@ -17,14 +17,14 @@ from kernelscape.codegen import describe as words
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU as PASSES
 from kernelscape.codegen.plan import summary
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.plan import Plan
-from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.fields import tree
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.structure import KINDS, Kind
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates
-from kernelscape.space import build
+from kernelscape.space import build, catalogue
 from kernelscape.space.draft import Draft, Family, Phrases
 from kernelscape.testing import checking
 
@@ -65,8 +65,8 @@ def unrolling(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Family("unrolled", {"cpu": (), "gpu": ()}, declare, (said,))
     more = {kind: (*found, family) for kind, found in build.FAMILIES.items()}
     monkeypatch.setattr(build, "FAMILIES", more)
-    for module in (words, summary):
-        monkeypatch.setattr(module, "PHRASES", (*build.PHRASES, said))
+    for module in (words, catalogue):
+        monkeypatch.setattr(module, "PHRASES", (*catalogue.PHRASES, said))
 
 
 @pytest.mark.usefixtures("unrolling")
@@ -87,8 +87,8 @@ def test_a_choice_is_its_family_and_its_pass() -> None:
         decided = root.decide(var, space.choices[var].mask(value))
         candidate = checking.random_candidate(decided, np.random.default_rng(1))
         assert words.describe(candidate)["unrolling"] == long
-        assert any("by 5" in line for line in summary.decisions(read_plan(candidate))) is short
-        lower(candidate, passes)
+        assert any("by 5" in line for line in summary.decisions(plan_of(candidate))) is short
+        lower(plan_of(candidate), passes)
     assert seen == ["PLAIN", "PRIME"]
     _, first = next(iter(first_candidates(space)))
     assert first.is_complete
@@ -102,7 +102,7 @@ def ks_passes(more):
 def test_families_are_found_by_themselves() -> None:
     found = {p.stem for p in (ROOT / "space" / "families").glob("*.py")} - {"__init__"}
     assert {f.name for fs in build.FAMILIES.values() for f in fs} <= found | {"block_memory"}
-    assert len(build._families()) == len(found)
+    assert len(catalogue._families()) == len(found)
 
 
 @pytest.mark.parametrize(("kind", "writer"), [("guard", "guards"), ("rows", "register_rotation")])

@@ -271,7 +271,7 @@ def test_nobody_asks_which_backend_a_device_is() -> None:
 # --- imports by name -----------------------------------------------------------------------------
 
 # Who finds modules of ours by name: public names, commands, backends, families of choices, sequences. All of these are below them.
-BY_NAME = ("__init__.py", "errors.py", "cli/commands.py", "runtime/device.py", "space/build.py")
+BY_NAME = ("__init__.py", "errors.py", "cli/commands.py", "runtime/device.py", "space/catalogue.py")
 BY_NAME_FOLDERS = ("kernels/library/", "compat/")
 OWN_NAME = re.compile(r"__(name|package)__")
 

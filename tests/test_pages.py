@@ -14,7 +14,7 @@ import pytest
 from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text.source import Source
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.ir.text import show, show_tasks
@@ -60,7 +60,7 @@ def stages() -> dict[str, str]:
     bounder = Bounder(space)
     n_open = sum(len(root.values(v)) > 1 for v in map(int, space.searchable))
     bound = bounder.bound(best)
-    source, plan = print_source(lower(best), C_TEAM), read_plan(best)
+    source, plan = print_source(lower(plan_of(best)), C_TEAM), plan_of(best)
     return {
         "python": "".join(
             inspect.getsource(f) + "\n\n"

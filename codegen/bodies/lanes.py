@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...kernels.analysis.uniformity import looks_up
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size
@@ -27,7 +28,6 @@ from .emitter import Block, Builder
 from .lanes_neighbours import NearLoads
 from .lanes_rows import UpdateRow, is_free, update_rows, written_out
 from .lanes_scope import Iterations, LaneScope
-from .lanes_uniform import looks_up
 from .lanes_values import BOOL, LaneValues, Place
 from .memory import Value
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from ...kernels.analysis.neighbour_loads import Group, Near, near_loads
+from ...kernels.analysis.neighbour_loads import Group, Near, near_loads, row_length
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ..text import csyntax as c
-from .lanes_rows import row_length
 from .lanes_values import LaneValues, Place
 
 _Elements = Mapping[ir.Load, tuple[Near, int]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...kernels.analysis.neighbour_loads import split_constant
+from ...kernels.analysis.neighbour_loads import GROUP_BYTES, row_length, split_constant
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import children, local_changed, locals_read, mapped, nested_statements, walk
@@ -17,7 +17,6 @@ from .lanes_masks import I32, LaneMasks
 from .vectors import operator
 
 _LINE_BYTES = 64
-_GROUP_BYTES = 16  # instructions that exchange elements do so within groups of these
 _INLINED = "static inline __attribute__((always_inline))"  # results then are in registers
 
 
@@ -30,11 +29,6 @@ class UpdateRow:
     """Updates of elements that follow one another, in their order in memory."""
 
     updates: tuple[ir.Update, ...]
-
-
-def row_length(dtype: DType) -> int:
-    """The number of elements of the longest row that is one vector."""
-    return max(1, _GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
 def _longest(dtype: DType) -> int:
@@ -306,10 +300,10 @@ class LaneRows:
             return parts[0]
         half = len(parts) // 2
         masks = self.m
-        while masks.size(dtype) > _GROUP_BYTES * len(parts):
+        while masks.size(dtype) > GROUP_BYTES * len(parts):
             masks = masks.half
         lo, hi = (self._side_by_side(dtype, x) for x in (parts[:half], parts[half:]))
-        if masks.size(dtype) == 2 * _GROUP_BYTES:
+        if masks.size(dtype) == 2 * GROUP_BYTES:
             return f"{_two(masks, dtype)}({lo}, {hi})"
         return masks.joined(dtype, lo, hi)
 

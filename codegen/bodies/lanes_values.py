@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ...kernels.analysis.uniformity import Ranges, Uniformity, affine_locals, looks_up
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import nested_statements
@@ -20,7 +21,6 @@ from .lanes_memory import LaneMemory
 from .lanes_operations import LaneOperations
 from .lanes_rows import LaneRows
 from .lanes_scope import LaneScope
-from .lanes_uniform import Ranges, Uniformity, affine_locals, looks_up
 from .memory import Value
 from .vectors import operator
 

@@ -6,7 +6,7 @@ into the loop IR.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
@@ -17,8 +17,10 @@ from ...kernels.ir.repeats import Repeat, repeats_of
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
 from ...space.backbone import Dim, Flow, Operand, Prefetch, Shift
-from ...space.draft import TreePart
+from ...space.draft import Decisions, TreePart
 from ...space.families.scatter import Blocks
+from ...space.targets.target import Target
+from .nest_plan import Step
 from .schedules import Wave
 
 # What a choice is about; a task is its number, a place in its body has a name.
@@ -136,6 +138,7 @@ class TaskPlan:
     ranges: dict[str, int] = field(
         default_factory=dict
     )  # lanes of the loops in its body that run in them
+    steps: tuple[Step, ...] = ()  # of a standalone kernel: its statements, with their plans
 
     def loop(self, name: str) -> LoopPlan:
         return next(p for p in self.loops if p.loop.name == name)
@@ -227,9 +230,18 @@ class Plan:
     tasks: tuple[TaskPlan, ...]
     flows: tuple[Flow, ...]  # of values and of inputs read again
     launches: tuple[tuple[PlannedNode, ...], ...]
-    cores: int  # of the target
-    # Values by kind and site, of the kinds that only their own passes read (`Variables.of_tasks` and so on).
-    choices: Mapping[str, Mapping[Site, str]] = field(default_factory=dict)
+    target: Target
+    choices: Decisions = field(default_factory=dict)
+
+    @property
+    def cores(self) -> int:
+        """The number of cores of the target."""
+        return self.target.cores
+
+    @property
+    def is_standalone(self) -> bool:
+        """True for a kernel that is called by itself: its loops are in the body of one task."""
+        return bool(self.choices.get("nests"))
 
     def choice(self, kind: str, site: Site) -> str:
         """Returns the value of a choice by its name; "" where the site has none."""

@@ -18,7 +18,7 @@ from ...kernels.sparse.leaf_layout import laid_out
 from ...kernels.sparse.list_records import with_places
 from ...kernels.sparse.slot_table import tabled
 from ...kernels.tasks.variants import in_each, staged
-from ...space.build import KINDS
+from ...space.catalogue import KINDS
 from ...space.draft import TreePart
 from ...space.families.cell_order import order_of
 from ...space.families.directory import DIRECTORY, HASH, TABLE

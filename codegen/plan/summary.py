@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...kernels.ir.task import Problem
 from ...kernels.ir.text import show_value
-from ...space import choices as ch
 from ...space.backbone import Operand
-from ...space.build import PHRASES
+from ...space.families import scatter
+from .nest_plan import NestPlan, Step, WavePlan
 from .plan import Plan, ScatterPlan, TaskPlan, tasks_of
 from .schedules import Wave
 
@@ -17,11 +17,11 @@ _SCHEDULES = {
     "BALANCED": ["equal work of rows"],
 }
 _SCATTERS = {
-    ch.BY_ATOMICS: "atomically",
-    ch.PRIVATE: "by copies of it",
-    ch.SORTED: "by slabs",
-    ch.COLOUR: "by blocks",
-    ch.TILE: "by tiles",
+    scatter.BY_ATOMICS: "atomically",
+    scatter.PRIVATE: "by copies of it",
+    scatter.SORTED: "by slabs",
+    scatter.COLOUR: "by blocks",
+    scatter.TILE: "by tiles",
 }
 
 
@@ -41,8 +41,12 @@ def sentence(plan: Plan, t: int) -> str:
 
 def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
     """Returns the decisions in words, for the header of the text. `parallel` is the word for outer loop levels that are
-    distributed.
+    distributed. Those of a standalone kernel are told statement by statement.
     """
+    if plan.is_standalone:
+        return tuple(_step(s) for t in plan.tasks for s in t.steps)
+    from ...space.catalogue import PHRASES
+
     lines = []
     for r in plan.repeats:
         some = (
@@ -89,6 +93,32 @@ def decisions(plan: Plan, parallel: str = "parallel") -> tuple[str, ...]:
         extras += ["streams"] * t.is_streamed + ["stays on chip"] * (not t.is_stored)
         lines.append(f"{t.task.name}: " + "; ".join([", ".join(parts), *extras]))
     return tuple(lines)
+
+
+def _step(step: Step) -> str:
+    """Returns the description of a statement of a standalone kernel."""
+    if isinstance(step, WavePlan):
+        skewed = f"{_wavefronts(step.wave)}, skewed by {step.wave.sweep.skew}"
+        return f"line {step.where.line}: {_who(step.threads > 1)}, {skewed}"
+    if not isinstance(step, NestPlan):
+        return f"line {step.where.line}: {_who(False)}"
+    parts = [_who(step.is_shared)]
+    if step.levels > 1:
+        parts.append(f"{step.levels} loops as one")
+    parts += _SCHEDULES[step.partition.schedule]
+    parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
+    parts += ["atomic updates"] * bool(step.atomics)
+    parts += [f"updates of {array} in copies of threads" for array in step.partition.copied]
+    parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
+    if step.prefetch is not None:
+        parts.append(f"prefetches blocks {step.prefetch.distance} ahead")
+    if step.lanes is not None:
+        parts.append(f"{step.lanes.loop} in {step.lanes.width} lanes")
+    return f"line {step.loop.where.line}: {', '.join(parts)}"
+
+
+def _who(is_shared: bool) -> str:
+    return "threads" if is_shared else "one thread"
 
 
 def _blocks(x: ScatterPlan) -> str:

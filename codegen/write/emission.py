@@ -11,7 +11,6 @@ from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import loads
 from ...space.backbone import INNER, MID, OUTER, Flow, Operand
 from ...space.families.tiling import vector_width
-from ...space.targets.target import Target
 from ..bodies.emitter import Builder
 from ..bodies.iteration_point import LoopIndexAt, Point
 from ..bodies.memory import Value
@@ -40,11 +39,10 @@ class Scene:
         self,
         plan: Plan,
         launch: Launch,
-        target: Target,
         workspace: Workspace,
         w: Builder,
     ) -> None:
-        self.plan, self.launch, self.target = plan, launch, target
+        self.plan, self.launch, self.target = plan, launch, plan.target
         self.workspace, self.w, self.prelude = workspace, w, w.prelude
         self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}

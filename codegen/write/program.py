@@ -47,6 +47,16 @@ class Program:
     repeats: tuple[Repeat, ...] = ()  # of calls, outer ones first
 
 
+@dataclass(frozen=True)
+class Launches:
+    """Functions of a CPU's launches, the calls of launches in order, and the temporaries in the workspace with their offsets."""
+
+    functions: tuple[c.Function, ...]
+    calls: tuple[tuple[str, tuple[str, ...]], ...]
+    temporaries: tuple[tuple[ArrayInfo, int], ...] = ()
+    workspace_bytes: int = 0
+
+
 def arguments(program: Program) -> tuple[Argument, ...]:
     """Returns the argument vector of a program."""
     return arguments_of(program.problem, program.workspace_bytes)

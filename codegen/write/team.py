@@ -7,11 +7,25 @@ from contextlib import contextmanager
 from math import prod
 
 from ...space.backbone import Flow
+from ..bodies.emitter import Builder
+from ..bodies.memory import CMemory
+from ..bodies.vectors import Prelude
 from ..loops.ir import CopyPhase, Loop, Owner, PackPhase, ScatterPhase, Strips, SumPhase
-from ..passes.storage import AccumulatorLayout, Buffer, CopyLayout, SharedLayout, WindowLayout
-from ..plan.plan import TaskPlan
+from ..passes.nests import nests
+from ..passes.pipeline import PASSES, Passes, run
+from ..passes.storage import (
+    AccumulatorLayout,
+    Buffer,
+    CopyLayout,
+    SharedLayout,
+    WindowLayout,
+    Workspace,
+    place_temporaries,
+)
+from ..plan.plan import Plan, TaskPlan
+from ..plan.summary import sentence
 from ..text import csyntax as c
-from ..text.free_variables import without_unused
+from ..text.free_variables import parameters, thread_parameters, without_unused
 from ..text.types import type_name
 from .accumulators import Accumulators
 from .context import Context
@@ -19,6 +33,7 @@ from .emission import Scene
 from .launch_writer import LaunchWriter
 from .pack_phases import PackWriter
 from .packed import PackedOperands
+from .program import Launches
 from .register_sums import update
 from .scatter import allocate_scatters, write_scatter
 from .sums import SumWriter
@@ -65,6 +80,46 @@ class TeamThreads(Threads):
 
     def at_strip(self, strips: Strips, n_strips: int, ctx: Context) -> None:
         PackWriter(self.operands).at_strip(strips, n_strips, ctx)
+
+
+def team_launches(
+    plan: Plan, prelude: Prelude, names: dict[str, str], passes: Passes | None
+) -> Launches:
+    """Returns the launches of a plan for a CPU: the passes, by default those of CPUs, then the writer of each launch."""
+    passes = passes or PASSES[plan.target.kind]
+    workspace = Workspace(plan.cores, passes.apart_bytes)
+    temporaries = place_temporaries(plan, workspace)
+    functions, calls = [], []
+    for k, roots in enumerate(plan.launches):
+        launch = run(passes.loops, nests(plan, roots), plan)
+        name = f"launch_{k}"
+        w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
+        writer = team_writer(Scene(plan, launch, workspace, w), name)
+        body, after = written(writer)
+        before = set_counters(writer.scene)
+        named = parameters(plan.problem, (*before, *body, *after), names)
+        functions.extend(writer.closed)
+        comment = "; ".join(sentence(plan, t) for t in launch.tasks)
+        own = thread_parameters(plan.problem, body, names) if launch.is_parallel else ()
+        for make in passes.syntax:
+            body = make(body, own if launch.is_parallel else named)
+            after = make(after, named)
+        functions.append(
+            c.Function(
+                name,
+                named,
+                body,
+                launch.is_parallel,
+                comment,
+                after=after,
+                thread_parameters=own,
+                aligned=tuple(w.aligned),
+                vector_bytes=max(w.aligned.values(), default=0),
+                before=before,
+            )
+        )
+        calls.append((name, tuple(p.name for p in named)))
+    return Launches(tuple(functions), tuple(calls), temporaries, workspace.size_bytes)
 
 
 def team_writer(scene: Scene, name: str) -> LaunchWriter:

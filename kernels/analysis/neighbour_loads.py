@@ -30,6 +30,8 @@ from ..ir.kernel import (
 )
 from ..ir.walk import blocks, children, local_changed, mapped, nested_statements, written_in
 
+GROUP_BYTES = 16  # vector instructions that exchange elements do so within groups of these
+
 # An array, what holds of it, and its indices without their constants.
 _Key = tuple[str, int, tuple[Expr | None, ...]]
 
@@ -86,6 +88,11 @@ def split_constant(e: Expr) -> tuple[Expr | None, int]:
 
 def _is_wider(of: DType, to: DType) -> bool:
     return of.is_index and to.is_index and to.size_bytes >= of.size_bytes
+
+
+def row_length(dtype: DType) -> int:
+    """The number of elements of the longest row that is one vector."""
+    return max(1, GROUP_BYTES // dtype.size_bytes) if dtype.size_bytes >= 4 else 1
 
 
 def near_loads(

@@ -7,15 +7,16 @@ from pathlib import Path
 from ...codegen.bodies.c_vectors import CHelpers
 from ...codegen.bodies.index_checks import IndexSite, check_functions
 from ...codegen.bodies.vectors import Prelude
-from ...codegen.lower_kernel import lower_kernel, problem_of
+from ...codegen.lower import lower
 from ...codegen.write.program import arguments_of, print_source
 from ...kernels.frontend.record import Call, Recording
 from ...kernels.ir.kernel import NOWHERE, KernelIR
+from ...kernels.tasks.standalone import parameters_of
 from ..api.outcome import Failure
 from ..cpu.compiler import Compiler, build_files
 from ..cpu.dialect import C_TEAM
 from ..host import vector_bytes
-from .decisions import default_plan
+from .planning import default_plan
 from .toolchain import flags_of
 
 
@@ -25,7 +26,7 @@ def index_sites(ir: KernelIR) -> tuple[list[str], tuple[IndexSite, ...], Prelude
     arrays = tuple(a.name for a in ir.arrays)
     call = Call(ir, arrays, ir.scalars, NOWHERE)
     recording = Recording(ir.name, ir.arrays, (), ir.scalars, (call,))
-    arguments = arguments_of(problem_of(ir), 0)
+    arguments = arguments_of(parameters_of(ir), 0)
     lines, sites = check_functions(recording, arguments, prelude, plain_indices=True)
     return lines, sites, prelude
 
@@ -35,7 +36,8 @@ def kernel_text(ir: KernelIR, cores: int, checks_indices: bool) -> str:
     lines, prelude = list[str](), Prelude(CHelpers())
     if checks_indices:
         lines, _, prelude = index_sites(ir)
-    source = print_source(lower_kernel(default_plan(ir, cores, vector_bytes()), prelude), C_TEAM)
+    program = lower(default_plan(ir, cores, vector_bytes()), prelude=prelude)
+    source = print_source(program, C_TEAM)
     return "\n".join([source.text, *(["#include <math.h>"] if lines else []), *lines, ""])
 
 

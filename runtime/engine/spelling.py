@@ -30,6 +30,10 @@ _ROOMS = (
     "kernels/transforms",
     "runtime/cpu",
     "runtime/engine",
+    "space",
+    "space/backbone",
+    "space/families",
+    "space/targets",
 )
 
 

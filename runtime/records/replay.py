@@ -13,6 +13,7 @@ from msgspec import UnsetType
 
 from ...codegen.bodies.index_checks import index_checks
 from ...codegen.lower import lower, print_source
+from ...codegen.plan.candidates import plan_of
 from ...codegen.text.dialect import Dialect
 from ...codegen.text.header import header_text
 from ...codegen.text.source import Argument, Source
@@ -22,8 +23,9 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements
 from ...kernels.tasks.archive import ArchiveError
 from ...kernels.tasks.pipeline import normalise
-from ...space.build import KINDS, build_space, widened
+from ...space.build import build_space, widened
 from ...space.candidate import Candidate, DeadEnd, Space
+from ...space.catalogue import KINDS
 from ...space.decisions import DecisionError, fix, restore
 from ...space.targets.target import Target
 from ..api.backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
@@ -154,7 +156,7 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
     recording, problem = rebuild_problem(best.stored, best.problem_key)
     space = space_of(problem, target, best)
     candidate = restore_older(space, best.decisions)
-    source = print_source(lower(candidate), dialect)
+    source = print_source(lower(plan_of(candidate)), dialect)
     if source.key != best.source_key:
         raise StaleError(
             f"the decisions now give another source ({source.key[:8]}) than the one that was"

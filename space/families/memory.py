@@ -12,11 +12,11 @@ from ..backbone import INNER, MID, OUTER, Flow
 from ..draft import Draft, Family, all_but, bits
 from ..targets.gpu_facts import is_small
 from ..targets.kind import CPU, GPU
-from ..values import LATE
+from ..values import LATE, REDUCTION
 from .fusion import SAME_LAUNCH
 from .guard import BLEND, GUARD
 from .order import APART, BEFORE, MERGED, OUTSIDE
-from .reduction import REDUCTION, SPLIT
+from .reduction import SPLIT
 from .threads import THREAD_LEVEL, opposite
 from .tiling import DIM_KIND, PARALLEL, THREAD, VECTOR, merged_equal
 

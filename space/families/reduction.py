@@ -12,18 +12,11 @@ from ..draft import Draft, Family, all_but, bits
 from ..engine.declarations import Term
 from ..targets.gpu_facts import ATOMIC_OPERATIONS, adds_to_result, start_of
 from ..targets.kind import CPU, GPU
-from ..values import ATOMIC, LANES, PARTIALS, SEQUENTIAL, TREE
+from ..values import ATOMIC, LANES, PARTIALS, REDUCTION, SEQUENTIAL, TREE
 from .fusion import SEPARATE
 from .grid import GridFits
 from .tiling import PARALLEL, THREAD, UNROLL, VECTOR
 
-REDUCTION = (
-    "SEQUENTIAL",  # one accumulator, in order along this dim
-    "LANES",  # one accumulator per lane or unrolled copy, added up at the end
-    "TREE",  # threads combine pairwise (GPU)
-    "PARTIALS",  # one partial result per thread (CPU) or block (GPU), combined after a barrier or by a second launch
-    "ATOMIC",  # the blocks add to one result, which a launch before has set to nothing
-)
 SPLIT = (PARTIALS, ATOMIC)  # reductions that are shared out
 
 MAX_PARTIAL_BYTES = 1 << 28  # of one reduction's partial results in memory

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.codegen.describe import count_starts, describe
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.starts import count_starts
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.write.program import print_source
 from kernelscape.explorer.entry import library_workload, resume

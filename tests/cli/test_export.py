@@ -14,6 +14,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text.header import header_file, header_text
 from kernelscape.explorer.check_inputs import inputs_of
 from kernelscape.explorer.entry import library_workload
@@ -111,7 +112,7 @@ def test_the_check_finds_what_is_wrong(name: str, tmp_path: Path) -> None:
         workload = library_workload(entry, entry.complete({"n": 40, "m": 40}), "f64", 1)
     space = build_space(workload.problem, guess_target())
     ((_, candidate),) = first_candidates(space, limit=1)
-    source = print_source(lower(candidate), C_TEAM)
+    source = print_source(lower(plan_of(candidate)), C_TEAM)
     parameters = [p.name for p in workload.stored.parameters]
     inputs = inputs_of(workload.stored, workload.recording, {})
     texts = {

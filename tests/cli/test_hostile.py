@@ -13,6 +13,7 @@ from kernelscape.cli import commands as cli
 from kernelscape.cli.exits import explain_error
 from kernelscape.cli.speaking import shown
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.results import load
@@ -152,7 +153,7 @@ def test_every_field_of_a_recording_with_keys_that_fit(run: Path) -> None:
             problem = normalise(recording, EVIL)
             space = build_space(problem, target)
             for _, candidate in first_candidates(space, limit=1):
-                text = print_source(lower(candidate), C_TEAM).text
+                text = print_source(lower(plan_of(candidate)), C_TEAM).text
                 assert only_in_comments(text), (path, value)
     assert n_refused > 10 * n_kept > 0
 

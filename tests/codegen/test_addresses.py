@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import CPU
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.addresses import share_addresses
 from kernelscape.codegen.text.cprint import Printer
@@ -232,7 +233,8 @@ def test_all_that_is_reached_is_reached_as_before(name):
     n_pointers = 0
     for candidate in (d for d in drawn if isinstance(d, Candidate)):
         apart, near = (
-            lower(candidate, passes=passes) for passes in (CPU.without(share_addresses), CPU)
+            lower(plan_of(candidate), passes=passes)
+            for passes in (CPU.without(share_addresses), CPU)
         )
         for f, g in zip(apart.functions, near.functions, strict=True):
             assert Flat(g.body).found == Flat(f.body).found

@@ -16,7 +16,7 @@ from kernelscape.codegen.loops.ir import (
 )
 from kernelscape.codegen.passes.packing import iterations
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
@@ -118,7 +118,7 @@ def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
     )
     assert len(candidates) == CANDIDATES
     for candidate in candidates:
-        launches = launches_of(read_plan(candidate), candidate.space.target)
+        launches = launches_of(plan_of(candidate), candidate.space.target)
         assert any(launch.buffers for launch in launches)
     sources = [checking.crowded_source_of(c) for c in candidates]
     flags = checking.PLAINLY if name == "matmul_strided" else ()
@@ -157,7 +157,7 @@ def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, wanted, 
 
 def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
     candidate, _, _ = product("matmul_strided", IN_PARTS, m=64, n=64, k=48)
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
     assert launch.buffers[0, "a"].holder == "i"
     lists = [launch.nodes, *(n.children for n in loops_in(launch.nodes))]
@@ -172,7 +172,7 @@ def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
 
 def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for():
     candidate, _, _ = product("matmul_strided", m=64, n=64, k=48)
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
     made = launch.buffers[0, "a"]
     assert (made.holder, made.across, made.along) == ("k", "i", "k")
@@ -202,7 +202,7 @@ def test_slices_are_one_for_each_register_tile_and_all_their_lines_are_asked_for
 def test_every_line_is_asked_for_once_and_a_register_tile_early(more):
     """Each strip packs a slice, and asks for the lines of the one that is packed so many strips later as a register tile has."""
     candidate, _, _ = product("matmul_strided", IN_STRIPS | more, m=128, n=64, k=256)
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
     program = program_of(candidate)
     depth = int((IN_STRIPS | more)["size(multiply0.k.mid)"])
@@ -279,7 +279,7 @@ def two_products(a, b, e, c, d):
 
 def test_neighbours_share_the_lines_that_are_asked_for():
     candidate, _, _ = product("matmul", m=64, n=64, k=48)
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     asked = launches_of(plan, candidate.space.target)[0].buffers[0, "a"].in_strips
     assert asked is not None
     assert (asked.along.count, asked.along.apart) == (1, 16)

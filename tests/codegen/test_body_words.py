@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.body_words import body_words
+from kernelscape.codegen.describe import body_words
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -62,7 +62,7 @@ def words_of(fn: Any, seed: int, n_results: int = 1) -> Iterator[str]:
     space = build_space(problem, round_target())
     found = random_candidate(root_of(space), np.random.default_rng(seed))
     if isinstance(found, Candidate):
-        plan = read_plan(found)
+        plan = plan_of(found)
         yield from body_words(plan, launches_of(plan, space.target))
 
 

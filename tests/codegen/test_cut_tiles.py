@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.search.starts.sketches import Packing, Sketch, Tile
@@ -32,7 +33,7 @@ ROWS, COLUMNS = 61, 37  # neither in whole tiles of 4 rows by 16 columns
 @pytest.fixture(scope="module")
 def program():
     sizes = {"m": ROWS, "n": COLUMNS}
-    return lower(candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1))))
+    return lower(plan_of(candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1)))))
 
 
 def branch(x, condition):

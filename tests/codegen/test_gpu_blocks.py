@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.kernels.frontend.kernel import kernel, types
@@ -175,7 +175,7 @@ def test_blocks_of_random_candidates():
     seen = set()
     for name in ("gemver", "matmul", "atax", "sgemvt"):
         for candidate in drawn(root_of(case_of(name, 6).problem), 3, 60):
-            plan, program = read_plan(candidate), program_of(candidate)
+            plan, program = plan_of(candidate), program_of(candidate)
             blocks = [x.block for x in program.launches]
             bounds = {f.name: f.block_threads for f in program.functions}
             seen |= {sum(n > 1 for n in block) for block in blocks}

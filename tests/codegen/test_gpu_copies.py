@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.codegen.text.csyntax import Id
@@ -146,7 +146,7 @@ def test_columns_of_a_copy_are_in_different_banks(layout, n_banks):
     tile |= {"dim_kind(multiply0.i.inner)": "ABSENT", "size(multiply0.i.inner)": "1"}
     tile |= {"layout(multiply0.a)": layout}
     candidate = decided(case_of("matmul", 5).problem, {**MATMUL, **tile})
-    task = read_plan(candidate).tasks[0]
+    task = plan_of(candidate).tasks[0]
     operand = next(o for o in task.copies if o.access.array == "a")
     block = BlockLayout.of(task, operand, candidate.space.problem.array("a"))
     assert [p.tile for p in block.loops] == [32, 8]
@@ -267,6 +267,6 @@ def test_both_operands_of_one_array_are_copied(tmp_path):
     for stages, var in zip((1, 2), space.variables.staged.values(), strict=True):
         root = root.decide(var, 1 << stages)
     (made,) = drawn(root, 1, 1)
-    assert len(read_plan(made).tasks[0].copies) == 2
+    assert len(plan_of(made).tasks[0].copies) == 2
     inputs = checking.make_inputs(recording, problem, arrays, {})
     assert gpu.check(gpu.source_of(made), inputs, tmp_path) == ""

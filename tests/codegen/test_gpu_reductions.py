@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import ndarray, record_sequence
@@ -237,7 +237,7 @@ def test_every_index_that_is_declared_is_used():
     n_in_registers = 0
     for candidate in drawn(root_of(normalise(recording)), 1, 150):
         program = program_of(candidate)
-        stored = all(t.is_stored for t in read_plan(candidate).tasks)
+        stored = all(t.is_stored for t in plan_of(candidate).tasks)
         n_in_registers += not stored and any("_value" in n.name for n in declared(program))
         for f in program.functions:
             used = names_in(f)

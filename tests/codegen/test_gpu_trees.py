@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.artifact import BuildReport
 from kernelscape.runtime.device import DeviceOptions, open_device
@@ -40,7 +40,7 @@ def test_converted_trees_are_taken_by_the_compiler_of_cuda(tmp_path: Path) -> No
         while not isinstance(candidate, Candidate):
             assert isinstance(root, Candidate), root
             candidate = checking.random_candidate(root, np.random.default_rng(2))
-        converting = [t.task.name for t in read_plan(candidate).tasks][
+        converting = [t.task.name for t in plan_of(candidate).tasks][
             len(root.space.problem.tasks) :
         ]
         assert len(converting) >= len(decided) - 1  # tiles and orders of leaves go together

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from kernelscape.codegen.describe import count_starts, describe
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.starts import count_starts
 from kernelscape.testing.syntax import program_of
 
 from .gpu_cases import BICGK, case_of, decided, drawn, gpu, root_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from kernelscape.codegen.passes.storage import WindowLayout
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone.patterns import operands
@@ -87,7 +87,7 @@ def test_a_block_with_its_border_fits_into_the_cache():
     space = build_space(problem, small)
     array, sizes = problem.array("x"), set()
     for candidate in with_halos(space, 40, seed=5):
-        (task,) = read_plan(candidate).tasks
+        (task,) = plan_of(candidate).tasks
         (operand,) = task.copies
         sizes.add(WindowLayout.of(task, operand, array).n_elements * array.dtype.size_bytes)
     assert max(sizes) <= small.last_cache_bytes < 2 * max(sizes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.kernel import Store
@@ -98,7 +98,7 @@ def problem_of(fn: Any) -> Any:
 
 
 def joined_in(candidate: Candidate) -> list[JoinedBodies]:
-    plan, target = read_plan(candidate), candidate.space.target
+    plan, target = plan_of(candidate), candidate.space.target
     launches = launches_of(plan, target)
     phases = (p for launch in launches for n in launch.nodes for p in phases_of(n))
     return [p for p in phases if isinstance(p, JoinedBodies) and len(p.tasks) > 1]

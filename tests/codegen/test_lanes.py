@@ -13,7 +13,9 @@ import pytest
 from kernelscape.codegen.bodies import lanes_masks
 from kernelscape.codegen.bodies.lanes import Lanes
 from kernelscape.codegen.bodies.lanes_rows import is_free, update_rows, written_out
-from kernelscape.codegen.plan.kernel_plan import KernelPlan, LoopStep
+from kernelscape.codegen.plan import default_lanes
+from kernelscape.codegen.plan.nest_plan import ONE_BY_ONE, NestPlan
+from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     DType,
@@ -22,8 +24,10 @@ from kernelscape.kernels.ir.kernel import (
     LoopIndex,
 )
 from kernelscape.kernels.tasks.distribute import unique_loops
-from kernelscape.runtime.engine import building, decisions, lanes, toolchain
+from kernelscape.runtime.engine import building, toolchain
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planning import decided_plan, default_plan
+from kernelscape.space.backbone import INNER, OUTER
 from kernelscape.testing.generator.features import order_free
 from kernelscape.testing.generator.sequences import kernels_of
 
@@ -32,12 +36,18 @@ O = LoopIndex("o")
 SIZES = (79, 9, 1)
 
 
-def lanes_plan(width: int, vector_bytes: int) -> Callable[..., KernelPlan]:
+def lanes_plan(width: int, vector_bytes: int) -> Callable[..., Plan]:
     """Plans in which the outermost loop runs in lanes, whatever its body."""
 
-    def plan(ir: KernelIR, cores: int, _: int) -> KernelPlan:
+    def plan(ir: KernelIR, cores: int, _: int) -> Plan:
         (loop,) = unique_loops(ir.body)
-        return KernelPlan(ir, (LoopStep(loop, lanes=Lanes(loop.loop, width, vector_bytes)),), cores)
+        outer, inner = ((0, loop.loop, level) for level in (OUTER, INNER))
+        decisions = {
+            "nests": {0: ONE_BY_ONE},
+            "dim_kind": {outer: "LOOP", inner: "VECTOR"},
+            "size": {inner: str(width)},
+        }
+        return decided_plan(ir, decisions, cores, vector_bytes)
 
     return plan
 
@@ -231,16 +241,18 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
 
 
 def lanes_of(ir: KernelIR) -> list[Lanes]:
-    steps = decisions.default_plan(ir, 1, 64).steps
-    return [s.lanes for s in steps if isinstance(s, LoopStep) and s.lanes is not None]
+    steps = default_plan(ir, 1, 64).tasks[0].steps
+    return [s.lanes for s in steps if isinstance(s, NestPlan) and s.lanes is not None]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_known_kernels_in_lanes(compiler, folder, monkeypatch):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    monkeypatch.setattr(lanes, "_pays", lambda loop, problem: True)
-    monkeypatch.setattr(lanes, "_looks_up", lambda body: False)  # nothing runs along a range
+    monkeypatch.setattr(default_lanes, "_pays", lambda loop, problem: True)
+    monkeypatch.setattr(
+        default_lanes, "_looks_up", lambda body: False
+    )  # nothing runs along a range
     monkeypatch.setattr(building, "vector_bytes", lambda: 64)
     engine = engine_at(folder / compiler, 1, compiler)
     calls = [(fn.instantiate(*args), args) for fn, args, _ in known()]

@@ -25,7 +25,7 @@ from kernelscape.codegen.passes.barriers import (
 )
 from kernelscape.codegen.passes.nests import nests
 from kernelscape.codegen.passes.pipeline import PASSES, launches_of, run
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -41,7 +41,7 @@ N_CASES = len(names())
 
 
 def shown(candidate):
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     return "\n".join(show_launch(x, plan) for x in launches_of(plan, candidate.space.target))
 
 
@@ -91,7 +91,7 @@ BROKEN = {
 def test_the_verifier_refuses(what):
     recording, _ = recorded("matmul_strided", np.float32, m=61, n=67, k=50)
     candidate = decided(recording, BESIDE_TEAM, 2)
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     (launch,) = launches_of(plan, candidate.space.target)
     verify(launch, plan)
     with pytest.raises(IllFormedError, match=what):
@@ -100,7 +100,7 @@ def test_the_verifier_refuses(what):
 
 def test_every_pass_is_verified_in_tests():
     candidate = candidate_of(*PROGRAMS["bicgk_greedy"])
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     start = nests(plan, plan.launches[0])
 
     def loses(launch: Launch, _plan) -> Launch:
@@ -142,7 +142,7 @@ def hazards(threads, nodes):
 
 def check_barriers(candidate, kind, place, threads_of):
     """The launches of a candidate with barriers have no hazard; how many barriers they need."""
-    plan, n = read_plan(candidate), 0
+    plan, n = plan_of(candidate), 0
     before = PASSES[kind].loops[: PASSES[kind].loops.index(place)]
     for roots in plan.launches:
         bare = run(before, nests(plan, roots), plan)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.runtime.records.replay import restore_older
 from kernelscape.search.starts.complete import complete_sketch
@@ -84,7 +84,7 @@ def test_a_judge_finds_nothing_in_packed_blocks_of_one_array(sequence: Any) -> N
     assert found
     with verifying():
         for candidate in found:
-            launches_of(read_plan(candidate), candidate.space.target)
+            launches_of(plan_of(candidate), candidate.space.target)
     assert [illegal(c) for c in found] == [""] * len(found)
 
 
@@ -95,7 +95,7 @@ def test_what_was_stored_before_a_product_by_itself_was_packed_means_the_same() 
     kinds = ("staged(", "packed_by(")
     before = [(name, value) for name, value in to_names(made) if not name.startswith(kinds)]
     again = restore_older(root.space, before)
-    assert not read_plan(again).tasks[0].copies
+    assert not plan_of(again).tasks[0].copies
     assert checking.source_of(again).text == checking.source_of(made).text
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Owner, Schedule, loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.matmul import multiply
@@ -45,7 +45,7 @@ DEPTH_FIRST = {
 
 def shared_loops(candidate):
     """The loops of the first launch that threads share out in blocks."""
-    launch = launches_of(read_plan(candidate), candidate.space.target)[0]
+    launch = launches_of(plan_of(candidate), candidate.space.target)[0]
     return [n for n in loops_in(launch.nodes) if n.schedule is Schedule.BLOCKED]
 
 
@@ -85,7 +85,7 @@ def test_parts_of_blocks_compute_the_same(tmp_path, sizes, dtype, tiles):
 
 
 def sums_of(recording, made):
-    launches = launches_of(read_plan(made), made.space.target)
+    launches = launches_of(plan_of(made), made.space.target)
     return {t: acc for launch in launches for t, acc in launch.accumulators.items()}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
@@ -130,7 +131,7 @@ def test_what_is_decided_of_uneven_rows(fn: Any, made: Any, n_candidates: int) -
     found = candidates_of(problem, 2, 32)
     assert len(found) == n_candidates
     with verifying():
-        texts = {lower(c).decisions for c in found}
+        texts = {lower(plan_of(c)).decisions for c in found}
     assert len(texts) == n_candidates
 
 

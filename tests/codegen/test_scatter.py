@@ -9,10 +9,11 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.describe import count_starts, describe
+from kernelscape.codegen.describe import describe
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.starts import count_starts
 from kernelscape.kernels.analysis.scatters import scatters
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
@@ -205,7 +206,7 @@ def test_every_value_computes_what_the_interpreter_does(name: str, tmp_path: Pat
         candidate.value(var)
         for candidate in candidates
         for (t, _), var in space.variables.scatter.items()
-        if read_plan(candidate).tasks[t].vector is not None
+        if plan_of(candidate).tasks[t].vector is not None
     }
     assert in_lanes >= {v for _, v in seen}
     with verifying():
@@ -228,7 +229,7 @@ def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> No
     tile = ((v.scatter[0, "grid"], ch.TILE), (v.scatter[0, "mass"], ch.COLOUR))
     candidate = complete(space, (*tile, (outer, ch.PARALLEL)))
     assert candidate is not None
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     sort = plan.tasks[0].sort
     assert sort is not None and sort.blocks is not None
     assert all(c >= span - 1 for c, span in zip(sort.blocks.cells, sort.blocks.spans, strict=True))
@@ -237,7 +238,7 @@ def test_blocks_of_one_colour_are_apart_and_threads_meet_between_colours() -> No
     assert [type(n).__name__ for n in launch.nodes if type(n).__name__ != "Barrier"][
         -1
     ] == "InBlocks"
-    assert lower(candidate).workspace_bytes > 0
+    assert lower(plan_of(candidate)).workspace_bytes > 0
     # Where threads share it out, they meet between four colours.
     n_barriers = count_starts(candidate).n_barriers
     assert n_barriers == 3 + sum(type(n).__name__ == "Barrier" for n in launch.nodes)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import Late
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -65,7 +65,7 @@ def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
     candidates = late_candidates(recording, cores, 32, m + n)
     assert len(candidates) >= CANDIDATES - 1
     for candidate in candidates:
-        launches = launches_of(read_plan(candidate), candidate.space.target)
+        launches = launches_of(plan_of(candidate), candidate.space.target)
         assert any(isinstance(x, Late) for launch in launches for x in inside(launch.nodes))
     sources = [checking.crowded_source_of(c) for c in candidates]
     for built in checking.build_all(sources, tmp_path, "late"):

@@ -17,7 +17,7 @@ from kernelscape.codegen.bodies.c_vectors import CHelpers
 from kernelscape.codegen.bodies.emitter import Builder
 from kernelscape.codegen.bodies.memory import CMemory
 from kernelscape.codegen.bodies.vectors import Prelude
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import Printer
 from kernelscape.codegen.text.free_variables import identifiers
@@ -280,9 +280,7 @@ def test_updates_that_threads_share_are_atomic(
     prelude = Prelude(CHelpers())
     w = Builder(prelude, {}, CMemory())
     problem = Problem("drawn", infos, (), (replace(task, name="drawn0"),), "")
-    plan = read_plan(
-        sketched_candidates(build_space(problem, checking.target(1, 32)), limit=1)[0][1]
-    )
+    plan = plan_of(sketched_candidates(build_space(problem, checking.target(1, 32)), limit=1)[0][1])
     with w.scope() as block:
         writer = BodyWriter(w, problem, c.Id, lambda u: True)
         writer.write(plan.tasks[0], {(0, "i", 0): c.Id("k")})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -107,7 +107,7 @@ def test_a_style_has_one_loop_or_two(together):
     candidate = complete_sketch(
         space.root(), Sketch(fusion=Fusion(sums=together), tile=Tile(rows=2))
     )
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     loops = [n for x in launches_of(plan, space.target) for n in loops_in(x.nodes)]
     assert len([n for n in loops if n.members[0].loop == "j"]) == 2 - together
     # The first sums stay in registers either way.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kernelscape.codegen.describe import count_starts
 from kernelscape.codegen.loops.ir import Barrier, CombineSums, loops_in, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.starts import count_starts
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.search.starts.complete import sketched_candidates
@@ -22,7 +22,7 @@ def loops_of_first(name, cores=2, **sizes):
     problem = library_workload(load(name), sizes, "f32", 1).problem
     space = build_space(problem, replace(checking.target(2, 64), cores=cores))
     return {
-        sketch: (launches_of(read_plan(c), space.target), count_starts(c))
+        sketch: (launches_of(plan_of(c), space.target), count_starts(c))
         for sketch, c in sketched_candidates(space)
     }
 

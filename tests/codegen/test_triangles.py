@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.non_affine import closed_tasks
@@ -186,7 +186,7 @@ def test_a_judge_finds_nothing_in_candidates_of_triangles(sequence: Any) -> None
     assert candidates
     with verifying():
         for candidate in candidates:
-            launches_of(read_plan(candidate), candidate.space.target)
+            launches_of(plan_of(candidate), candidate.space.target)
     assert [illegal(c) for c in candidates] == [""] * len(candidates)
 
 
@@ -197,7 +197,7 @@ def test_a_sum_of_no_terms_is_a_result() -> None:
     terms = next(loop.name for loop in task.loops if loop.is_reduction)
     n_tiles = 0
     for candidate in drawn(root, 3, 40):
-        (launch,) = launches_of(read_plan(candidate), root.space.target)
+        (launch,) = launches_of(plan_of(candidate), root.space.target)
         parts = [x for x in loops_in(launch.nodes) if x.members[0].loop == terms]
         in_parts = {id(x) for part in parts for x in loops_in(part.children)}
         for loop in loops_in(launch.nodes):
@@ -214,7 +214,7 @@ def test_tiles_wholly_outside_are_left_out() -> None:
         for sketch in islice(sketches(root.space), SKETCHES):
             candidate = complete_sketch(root, sketch)
             assert candidate is not None
-            (launch,) = launches_of(read_plan(candidate), root.space.target)
+            (launch,) = launches_of(plan_of(candidate), root.space.target)
             for loop in loops_in(launch.nodes):
                 found[loop.members[0].loop] = found.get(loop.members[0].loop) or loop.within
     assert found["j"] is not None

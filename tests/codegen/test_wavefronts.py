@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.lower_kernel import lower_kernel
+from kernelscape.codegen.lower import lower
 from kernelscape.codegen.passes.pipeline import verifying
-from kernelscape.codegen.plan.kernel_plan import KernelPlan, WaveStep
-from kernelscape.codegen.plan.reading import read_plan
-from kernelscape.codegen.plan.schedules import Wave
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.plan.nest_plan import ONE_BY_ONE, WavePlan
+from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.analysis.wavefronts import sweep_at
 from kernelscape.kernels.frontend.intrinsics import loop_config
 from kernelscape.kernels.frontend.kernel import kernel, types
@@ -43,9 +43,10 @@ from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import Renaming
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.engine import building
-from kernelscape.runtime.engine.decisions import default_plan
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planning import decided_plan, default_plan
 from kernelscape.space import choices as ch
+from kernelscape.space.backbone import OUTER
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
@@ -187,13 +188,19 @@ def test_wavefronts_compute_what_the_interpreter_does(
     ]
     rng = np.random.default_rng(1)
 
-    def plan(ir: KernelIR, n: int, _: int) -> KernelPlan:
+    def plan(ir: KernelIR, n: int, _: int) -> Plan:
         found = sweep_at(ir.body, 0)
         assert found is not None
         sweep, _ = found
-        along = sweep.has_chain or n == 1
-        wave = Wave(sweep, *tiles, along)
-        return KernelPlan(ir, (WaveStep(wave, n, NOWHERE),), n)
+        place = 0, sweep.outer
+        decisions = {
+            "nests": {0: ONE_BY_ONE},
+            "waves": {place: "DIAGONALS" if sweep.has_chain or n == 1 else "ROWS"},
+            "wave_rows": {place: str(tiles[0])},
+            "wave_columns": {place: str(tiles[1])},
+            "dim_kind": {(*place, OUTER): "PARALLEL" if n > 1 else "LOOP"},
+        }
+        return decided_plan(ir, decisions, n, 0)
 
     monkeypatch.setattr(building, "default_plan", plan)
     for k, (ir, skew) in enumerate(nests if cores > 1 else nests[:2]):
@@ -202,7 +209,7 @@ def test_wavefronts_compute_what_the_interpreter_does(
             continue
         assert skew in (None, found[0].skew)
         tiles = ((4, 5), (3, 7), (16, 32), (1, 1), (2, 3))[k]
-        assert lower_kernel(plan(ir, cores, 0)).functions
+        assert lower(plan(ir, cores, 0)).functions
         engine = Engine(EngineOptions(folder=tmp_path / f"{k}", cores=cores))
         a = rng.standard_normal(ir.arrays[0].shape)
         wanted = {"a": a.copy()}
@@ -223,14 +230,14 @@ def test_the_engine_runs_long_sweeps_by_wavefronts_and_leaves_short_ones() -> No
         shape = (n + 2 * MARGIN, n + 2 * MARGIN)
         array = ArrayParam("a", F64, shape)
         made = replace(ir, arrays=(array,), body=(ir.body[0], wide))
-        return list(default_plan(made, cores, 32).steps)
+        return list(default_plan(made, cores, 32).tasks[0].steps)
 
     (long,) = steps(800, 4)
-    assert isinstance(long, WaveStep)
+    assert isinstance(long, WavePlan)
     assert long.threads == 4
     assert long.wave.along_diagonals
     assert long.wave.n_rows >= 8 * 4
-    assert not any(isinstance(s, WaveStep) for s in steps(8, 4))
+    assert not any(isinstance(s, WavePlan) for s in steps(8, 4))
 
 
 @kernel(fast_math=False)
@@ -304,7 +311,7 @@ def test_candidates_with_wavefronts_compute_what_the_interpreter_does(
         made = checking.random_candidate(made, rng)
         with verifying():
             sources.append(checking.source_of(made))
-        assert (read_plan(made).tasks[task].wave is None) == (order == ch.IN_ORDER)
+        assert (plan_of(made).tasks[task].wave is None) == (order == ch.IN_ORDER)
     flags = ("-Wno-unused-function", "-Wno-unknown-pragmas")
     for built in checking.build_all(sources, tmp_path, "one", more_flags=flags):
         assert built.library is not None, built.log

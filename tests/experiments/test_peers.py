@@ -12,6 +12,7 @@ import numba
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.experiments import libraries, peers
 from kernelscape.experiments.libraries.formulas import FORMULAS, places
 from kernelscape.experiments.measuring import built
@@ -174,7 +175,7 @@ def test_no_pass_of_the_compiler_is_spared_for_the_expert(monkeypatch):
     device = open_device("cpu", DeviceOptions(compiler="gcc"))
     workload = library_workload(load("axpy"), {"n": 1009}, "f64", 1)
     default = first_candidates(build_space(workload.problem, device.machine.facts()))[0][1]
-    ours = print_source(lower(default), dialect_of(device))
+    ours = print_source(lower(plan_of(default)), dialect_of(device))
     input_sets = make_input_sets(
         workload.recording, workload.problem, workload.arguments, np.random.default_rng(1), 2
     )

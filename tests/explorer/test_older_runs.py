@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.results import load, replay_again
@@ -64,7 +65,9 @@ def test_each_evaluation_gives_the_source_that_it_names(run: Path) -> None:
     evaluations = [r for r in read_journal(run / JOURNAL) if isinstance(r, EvaluationRecord)]
     assert len(evaluations) == N_EVALUATIONS[run.name]
     for record in evaluations:
-        source = print_source(lower(restore_older(space, record.decisions)), dialect_of(device))
+        source = print_source(
+            lower(plan_of(restore_older(space, record.decisions))), dialect_of(device)
+        )
         assert source.key == record.source_key
 
 

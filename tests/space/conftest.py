@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.library import names
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -25,6 +25,6 @@ def plans():
             made = random_candidate(root, rng)
             if isinstance(made, Candidate):
                 assert not violations(space.model, made.assignment())
-                found.append((made, read_plan(made)))
+                found.append((made, plan_of(made)))
     assert len(found) > 16 * N_LIBRARY
     return found

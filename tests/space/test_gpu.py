@@ -8,7 +8,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.effects import arrays_written, task_reads
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
@@ -104,7 +104,7 @@ def test_threads_along_three_loops_have_every_order():
             assert isinstance(made, Candidate), made
     rng = np.random.default_rng(0)
     drawn = [made.random_completion(rng) for _ in range(120)]
-    plans = [read_plan(c) for c in drawn if isinstance(c, Candidate)]
+    plans = [plan_of(c) for c in drawn if isinstance(c, Candidate)]
     assert {p.tasks[0].threads for p in plans} == set(
         permutations(x.name for x in space.problem.tasks[0].loops)
     )

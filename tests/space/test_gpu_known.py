@@ -8,7 +8,7 @@ from math import gcd
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.effects import arrays_written, task_reads
 from kernelscape.kernels.ir.access import index_loops
 from kernelscape.kernels.library import names
@@ -197,7 +197,7 @@ def test_what_a_sequence_can_use_is_drawn(name):
     seen = Counter()
     for _ in range(80):
         made = random_candidate(root, rng)
-        for t in read_plan(made).tasks if isinstance(made, Candidate) else ():
+        for t in plan_of(made).tasks if isinstance(made, Candidate) else ():
             seen["TREE"] += t.has_tree
             seen["PARTIALS"] += t.partials
             seen["ATOMIC"] += t.is_atomic

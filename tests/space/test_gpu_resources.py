@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax
 from kernelscape.kernels.frontend.kernel import kernel, template, types
 from kernelscape.kernels.frontend.record import ndarray, record_sequence
@@ -146,7 +147,7 @@ def column(x, y, z):
 
 def shared_elements(candidate):
     """Sizes of the arrays that the kernels of a candidate have in shared memory."""
-    bodies = [f.body for f in lower(candidate).functions]
+    bodies = [f.body for f in lower(plan_of(candidate)).functions]
     return [
         s.extent
         for body in bodies

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -75,7 +75,7 @@ def test_tiles_may_go_to_threads_in_turn():
     assert space.model.order(columns.order_id, rows.order_id) not in cyclic.open_choices()
     for candidate in drawn(cyclic, 40):
         assert illegal(candidate) == ""
-        loops = (p for t in read_plan(candidate).tasks for p in t.loops if p.loop.name == "i")
+        loops = (p for t in plan_of(candidate).tasks for p in t.loops if p.loop.name == "i")
         assert any(p.is_parallel and p.schedule == "CYCLIC" for p in loops)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library import load
@@ -31,7 +31,7 @@ def test_a_prime_to_unroll_a_loop_by_is_one_number(monkeypatch):
     assert isinstance(found, Candidate), found
     made = found.complete()
     assert isinstance(made, Candidate), made
-    loop = read_plan(made).tasks[inner.task].loop(inner.loop.name)
+    loop = plan_of(made).tasks[inner.task].loop(inner.loop.name)
     assert (loop.inner, loop.is_vector) == (7, False)
     assert any(x.step in (7, c.Num("7")) for x in loops(program_of(made)))
 

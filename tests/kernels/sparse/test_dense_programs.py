@@ -8,6 +8,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.ir.text import show_tasks
 from kernelscape.runtime.cpu.dialect import C_TEAM
@@ -67,7 +68,7 @@ def texts(p: SimpleNamespace) -> tuple[list[str], str, str]:
     space = build_space(workload.problem, target(2, 32))
     ((_, default),) = first_candidates(space, limit=1)
     kernels = [kernel_text(call.ir, 2, True) for call in workload.recording.calls]
-    return kernels, show_tasks(workload.problem), print_source(lower(default), C_TEAM).text
+    return kernels, show_tasks(workload.problem), print_source(lower(plan_of(default)), C_TEAM).text
 
 
 def test_dense_kernels_are_the_same_beside_sparse_fields() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import DType, Expr, Load, Local, Select
 from kernelscape.kernels.ir.simplify import binary, const
@@ -133,7 +133,7 @@ def test_a_table_of_a_hash_node_is_a_choice_where_it_has_room() -> None:
     assert not large.variables.of_trees["directory"]
     (var,) = small.variables.of_trees["directory"].values()
     assert small.choices[var].values == ("HASH", "TABLE")
-    plain, other = (read_plan(drawn(small, v)) for v in ("HASH", "TABLE"))
+    plain, other = (plan_of(drawn(small, v)) for v in ("HASH", "TABLE"))
     assert [t.task.name for t in other.tasks[len(plain.tasks) :]] == [
         "tree0_1.0.clear",
         "tree0_1.0.enter",
@@ -167,7 +167,7 @@ def test_a_look_up_is_known_by_its_form() -> None:
 
 def test_a_directory_is_made_first_and_its_launches_are_in_the_bound(nested: Space) -> None:
     part = fix(nested, [("directory(tree0_0.1)", "HASH")])
-    plain, other = (read_plan(drawn(s, v)) for s, v in ((nested, "TABLE"), (nested, "HASH")))
+    plain, other = (plan_of(drawn(s, v)) for s, v in ((nested, "TABLE"), (nested, "HASH")))
     assert len(other.launches) == len(plain.launches) + 2 * len(nested.problem.parts.tables)
     names = [t.task.name for t in other.tasks[len(plain.tasks) :]]
     tables = [f"tree0_0.{node}" for node in (0, 1)]  # either's may come first

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.ir.kernel import Const
 from kernelscape.kernels.sparse.cells import number
 from kernelscape.kernels.sparse.orders import CellOrder
@@ -33,7 +33,7 @@ def drawn(space: Space, value: str) -> Candidate:
 
 def test_what_converts_runs_first_and_last_and_is_in_the_bound() -> None:
     space = fix(sparse_periods.space_of(POINTERS, LOOPS), AS_KEPT)
-    plain, other = (read_plan(drawn(space, value)) for value in ("SOA", "AOS"))
+    plain, other = (plan_of(drawn(space, value)) for value in ("SOA", "AOS"))
     assert len(other.launches) == len(plain.launches) + 2
     names = [t.task.name for t in other.tasks]
     assert names[-2:] == ["tree0_0.1.i32.enter", "tree0_0.1.i32.leave"]

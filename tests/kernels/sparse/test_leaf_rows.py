@@ -7,14 +7,15 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower
-from kernelscape.codegen.lower_kernel import lower_kernel, problem_of
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.analysis.prefetch_sites import blocks_of
 from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import Binary, Const, DType, For, Load
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.tasks.pipeline import normalise
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.kernels.tasks.standalone import standalone
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch
 from kernelscape.space.build import build_space
@@ -102,11 +103,11 @@ def test_loops_over_rows_with_neighbours_may_be_written_out(rows: Recorded) -> N
     assert [name.partition("0.")[0] for name in found] == ["smooth", "add"]
     texts = {}
     for value in ("ALL", "NONE"):
-        made = lower(completed(fix(space, [("unrolled", value)])))
+        made = lower(plan_of(completed(fix(space, [("unrolled", value)]))))
         texts[value] = [s for s in nodes(made) if isinstance(s, c.For)]
     kept = [s for s in texts["ALL"] if s.copies == 1]  # rows of four, in the two loops
     assert len(kept) == 8 and not any(s.copies for s in texts["NONE"])
-    default = [s for s in nodes(lower(completed(space))) if isinstance(s, c.For)]
+    default = [s for s in nodes(lower(plan_of(completed(space)))) if isinstance(s, c.For)]
     assert len([s for s in default if s.copies == 1]) == 8
 
 
@@ -132,7 +133,7 @@ def test_all_choices_of_rows_leave_what_the_reference_leaves(
 @pytest.mark.parametrize(("value", "n_asked"), [("NONE", 0), ("ONE", 4 * 3), ("FOUR", 4 * 3)])
 def test_rows_of_later_blocks_are_asked_for(rows: Recorded, value: str, n_asked: int) -> None:
     """Rows of one line, written out: of x and y in one loop, of y and z, with two lines a row, in the other."""
-    made = lower(completed(fix(space_of(rows[0]), [("prefetch_distance", value)])))
+    made = lower(plan_of(completed(fix(space_of(rows[0]), [("prefetch_distance", value)]))))
     asked = [x for x in nodes(made) if isinstance(x, c.Call) and x.function == c.PREFETCH]
     written = [x for x in asked if x.args[1] == c.Num("1")]
     assert (len(asked), len(written)) == (n_asked * 5 // 3, n_asked)
@@ -157,7 +158,7 @@ def test_what_later_iterations_touch_is_read_from_statements() -> None:
     for kernel in (smooth, own):
         ir = kernel.instantiate()
         loops = [s for s in ir.body if isinstance(s, For)]
-        found.append(blocks_of(loops[-1].loop, loops[-1].body, problem_of(ir).array))
+        found.append(blocks_of(loops[-1].loop, loops[-1].body, standalone(ir).array))
     ks.reset()
     blocks, nothing = found
     assert nothing is None  # one stream from the begin of a leaf to its end
@@ -184,7 +185,7 @@ def test_a_kernel_by_itself_asks_for_rows_of_large_leaves(cells: int, n_asked: i
         for i, j, k in x:
             y[i, j, k] = x[i, j - 1, k] + x[i, j, k]
 
-    made = lower_kernel(default_plan(smooth.instantiate(), 1))
+    made = lower(default_plan(smooth.instantiate(), 1))
     ks.reset()
     asked = [e for e in nodes(made) if isinstance(e, c.Call) and e.function == c.PREFETCH]
     assert len(asked) == n_asked

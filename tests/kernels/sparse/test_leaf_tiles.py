@@ -7,7 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import KernelIR, LocalArray
 from kernelscape.kernels.ir.walk import nested_statements
@@ -94,7 +94,7 @@ def test_a_body_has_the_tiles_that_were_decided(around: Recorded) -> None:
     for decided in sparse_periods.combinations(space, ["staged"]):
         made = checking.random_candidate(decided, rng)
         assert isinstance(made, Candidate)
-        plan = read_plan(made)
+        plan = plan_of(made)
         for t in plan.tasks:
             chosen = [name for name, value in plan.places("staged", t.index) if value == "HALO"]
             body: Any = t.task.body
@@ -154,7 +154,7 @@ def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
     assert isinstance(done, Candidate)
     assert sparse_periods.fault(recording, before, [checking.source_of(done)], tmp_path) == ""
     n_wanted = sum(done.value(v) == IN_TILE for v in staged)
-    bodies = [t.task.body for t in read_plan(done).tasks if t.task.body is not None]
+    bodies = [t.task.body for t in plan_of(done).tasks if t.task.body is not None]
     every = (s for body in bodies for s in nested_statements(body.statements))
     assert sum(isinstance(s, LocalArray) for s in every) == n_wanted >= 4
 

@@ -14,7 +14,7 @@ import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.fields.canonical_state import canonical
 from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
@@ -126,7 +126,7 @@ def test_decisions_of_before_mean_the_best_way(recording: Recording) -> None:
 def test_each_loop_that_takes_a_list_has_it_made_as_it_says(
     recording: Recording, value: str, tests: list[bool]
 ) -> None:
-    plan = read_plan(drawn(fix(space_of(recording), [("listgen", value)])))
+    plan = plan_of(drawn(fix(space_of(recording), [("listgen", value)])))
     body = next(
         t.task.body for t in plan.tasks if t.task.body is not None and t.task.body.trees.lists
     )
@@ -227,7 +227,7 @@ def test_activations_that_are_needless_are_left_out_unless_a_user_wants_them(
     name = list(found)[-1]
 
     def tables(candidate: Candidate) -> list[bool]:
-        tasks = read_plan(candidate).tasks[: len(space.problem.tasks)]  # others convert
+        tasks = plan_of(candidate).tasks[: len(space.problem.tasks)]  # others convert
         bodies = [t.task.body for t in tasks if t.loops]
         return [
             any(s.op == "update" and "table" in s.state.name for s in b.sites) for b in bodies if b
@@ -395,7 +395,7 @@ def test_loops_over_lists_end_with_them_and_uneven_ones_have_schedules(
 ) -> None:
     """`down` reads the count of the list of `x`, so threads share out the elements that there are."""
     space = space_of(growing[0])
-    plan = read_plan(drawn(space))
+    plan = plan_of(drawn(space))
     loops = [n for x in launches_of(plan, space.target) for n in loops_in(x.nodes)]
     ended = [n for n in loops if n.members[0].loop == "element"]
     assert ended

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.codegen.describe import describe
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.summary import decisions
 from kernelscape.kernels.ir.kernel import DType, Load, Store, Update
 from kernelscape.kernels.ir.task import Task
@@ -53,7 +53,7 @@ def test_each_record_leaves_what_the_reference_leaves(
 def test_a_repeat_takes_a_list_as_often_as_it_runs() -> None:
     space = sparse_periods.space_of(DENSE, REPEATED)
     assert [r.count for r in space.problem.repeats] == [24]
-    plan = read_plan(drawn(space, "CELL"))
+    plan = plan_of(drawn(space, "CELL"))
     assert (plan.repeats[0].first, plan.repeats[0].stop) == (1, len(plan.launches) - 1)
 
 
@@ -64,7 +64,7 @@ def test_each_list_of_a_tree_has_its_own_records() -> None:
 
 def test_loops_read_one_number_a_cell_and_look_its_slot_up() -> None:
     space = sparse_periods.space_of(POINTERS, LOOPS)
-    plain, other = (read_plan(drawn(space, v)) for v in ("SLOT_AND_COORDINATES", "CELL"))
+    plain, other = (plan_of(drawn(space, v)) for v in ("SLOT_AND_COORDINATES", "CELL"))
     assert len(other.launches) == len(plain.launches) + 2
     names = [t.task.name for t in other.tasks]
     assert names[-2:] == ["list tree0_0.0.enter", "list tree0_0.0.leave"]
@@ -102,7 +102,7 @@ def test_records_are_decided_by_name_and_said_in_words() -> None:
     names = sparse_periods.names_of(chosen)
     assert names["record(tree0_0.0)"] == "CELL"
     assert any("tree0_0.0 lists places of cells" in x for x in describe(chosen)["lists"])
-    assert "tree0_0.0: a list of places" in decisions(read_plan(chosen))
+    assert "tree0_0.0: a list of places" in decisions(plan_of(chosen))
     older = [(n, v) for n, v in names.items() if not n.startswith("record")]
     before = dict(to_names(restore_older(space, older)))
     assert before["record(tree0_0.0)"] == "SLOT_AND_COORDINATES"
@@ -127,7 +127,7 @@ def test_lists_whose_cells_a_walk_does_not_find_keep_their_records(
 def test_threads_of_a_gpu_convert_a_record_each_and_their_launches_are_in_the_bound() -> None:
     space = build_space(sparse_periods.space_of(POINTERS, LOOPS).problem, gpu_checking.target())
     made = [drawn(space, value) for value in ("SLOT_AND_COORDINATES", "CELL")]
-    plain, other = map(read_plan, made)
+    plain, other = map(plan_of, made)
     entering, leaving = (t.task for t in other.tasks[len(plain.tasks) :])
     (n,) = space.problem.array("tree0_0_list0").shape[1:]
     assert [loop.extent for loop in (*entering.loops, *leaving.loops)] == [n, n]

@@ -5,10 +5,10 @@ import itertools
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.lower_kernel import lower_kernel
-from kernelscape.codegen.plan.kernel_plan import LoopStep
+from kernelscape.codegen.lower import lower
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.testing.syntax import nodes
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -135,10 +135,12 @@ def test_rows_whose_neighbours_an_index_decides_are_written_out() -> None:
         for i, j in x:
             y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1]
 
-    steps = [s for s in default_plan(smooth.instantiate(), 1).steps if isinstance(s, LoopStep)]
+    steps = [
+        s for s in default_plan(smooth.instantiate(), 1).tasks[0].steps if isinstance(s, NestPlan)
+    ]
     (copies,) = (s.copies for s in steps if s.copies)
     assert sorted(copies.values()) == [1, 4]
-    made = lower_kernel(default_plan(smooth.instantiate(), 1))
+    made = lower(default_plan(smooth.instantiate(), 1))
     loops = [s for s in nodes(made) if isinstance(s, c.For)]
     assert len([s for s in loops if s.copies == 1]) == 4 and not any(s.copies > 1 for s in loops)
 
@@ -152,5 +154,7 @@ def test_a_loop_that_only_looks_at_its_own_cells_is_left_to_the_compiler() -> No
         for i, j in x:
             x[i, j] *= 2
 
-    steps = [s for s in default_plan(double.instantiate(), 1).steps if isinstance(s, LoopStep)]
+    steps = [
+        s for s in default_plan(double.instantiate(), 1).tasks[0].steps if isinstance(s, NestPlan)
+    ]
     assert steps and not any(s.copies for s in steps)

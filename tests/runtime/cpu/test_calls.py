@@ -17,6 +17,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu import calling
@@ -65,7 +66,7 @@ def tuned(device, sequence, *args, change=lambda text: text):
     target = device.machine.facts()
     space = build_space(problem, target if target.is_gpu else checking.target(2, 32))
     [(_, candidate)] = first_candidates(space, limit=1)
-    source = print_source(lower(candidate), device.builder.dialect())
+    source = print_source(lower(plan_of(candidate)), device.builder.dialect())
     source = replace(source, text=change(source.text))
     rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
     return make_tuned(parameters, rebuilt, device)

@@ -10,6 +10,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.explorer.entry import library_workload
 from kernelscape.explorer.workload import make_workload
 from kernelscape.kernels.library import load, names
@@ -66,7 +67,9 @@ def sources_of(name, n):
     firsts = [c for _, c in first_candidates(space)]
     drawn = (random_candidate(space.root(), rng) for _ in range(4 * n))
     candidates = [*firsts[:n], *(c for c in drawn if isinstance(c, Candidate))]
-    texts = {s.key: s for s in (print_source(lower(c), dialect_of(device)) for c in candidates)}
+    texts = {
+        s.key: s for s in (print_source(lower(plan_of(c)), dialect_of(device)) for c in candidates)
+    }
     return list(texts.values())[: 2 * n]
 
 
@@ -116,7 +119,9 @@ def test_texts_that_compute_functions_of_vectors_are_built_together(dtype, devic
     x = np.linspace(0.0, 1.0, 300, dtype=dtype)
     given = make_workload(functions, (x, np.zeros_like(x)), sequence="functions", name="functions")
     space = build_space(given.problem, device.machine.facts())
-    texts = [print_source(lower(c), dialect_of(device)) for _, c in first_candidates(space)]
+    texts = [
+        print_source(lower(plan_of(c)), dialect_of(device)) for _, c in first_candidates(space)
+    ]
     sources = list({s.key: s for s in texts}.values())[:4]
     assert any("static inline" in s.text and "IN_ORDER" in s.text for s in sources)
     assert any("LANES_AVX512" in s.text for s in sources)

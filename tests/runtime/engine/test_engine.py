@@ -13,14 +13,14 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.kernel_plan import LoopStep
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR
 from kernelscape.runtime import engine as engine_room
-from kernelscape.runtime.engine import building, decisions, spelling
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine import building, spelling
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.folder import KernelFolder
+from kernelscape.runtime.engine.planning import default_plan
 
 pytestmark = pytest.mark.compiler
 N = 4000
@@ -84,11 +84,11 @@ def test_compiled_calls_compute_what_the_interpreter_computes(options, cores):
 def test_threads_share_loops_that_are_long_enough(options):
     ir, arrays, wanted = scattered()
     large = np.zeros((2000, 2000), np.float32)
-    (step,) = default_plan(smooth.instantiate(large, large.copy()), 4).steps
-    assert isinstance(step, LoopStep) and step.is_shared
+    (step,) = default_plan(smooth.instantiate(large, large.copy()), 4).tasks[0].steps
+    assert isinstance(step, NestPlan) and step.is_shared
     small = np.zeros((8, 8), np.float32)
-    (step,) = default_plan(smooth.instantiate(small, small.copy()), 4).steps
-    assert isinstance(step, LoopStep) and not step.is_shared
+    (step,) = default_plan(smooth.instantiate(small, small.copy()), 4).tasks[0].steps
+    assert isinstance(step, NestPlan) and not step.is_shared
     engine = Engine(options)
     engine.run(ir, arrays, (2.0,))
     assert np.array_equal(arrays[0], wanted)
@@ -266,14 +266,17 @@ def test_the_folder_is_looked_through_once_a_minute(tmp_path):
 def test_the_version_of_the_code_is_that_of_all_that_makes_it():
     """Each module of ours that is imported where C is made, or what it is made of."""
     root = Path(spelling.__file__).parents[2]
-    makers = [root / "codegen" / "lower_kernel.py", *Path(spelling.__file__).parent.glob("*.py")]
+    makers = [root / "codegen" / "lower.py", *Path(spelling.__file__).parent.glob("*.py")]
     for file in makers:
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.ImportFrom) or not node.level:
                 continue
             found = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
             room = (found if found.is_dir() else found.parent).relative_to(root).as_posix()
-            if room.split("/")[0] in ("codegen", "kernels") and room != "kernels/interpret":
+            if room.split("/")[0] in ("codegen", "kernels", "space") and room not in (
+                "kernels/interpret",
+                "space/engine",
+            ):
                 assert room in spelling._ROOMS, file.name
 
 
@@ -285,11 +288,12 @@ from cached import doubled
 x = np.ones(3)
 doubled(x)
 assert (x == 2.0).all()
-print(*(m for m in sys.modules if m.startswith("kernelscape.codegen")))
+print(*(m for m in sys.modules if m.startswith(("kernelscape.", "numba"))))
 """
 
 
 def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
+    """And code that is made, without a space, a search, or what these are compiled by."""
     (tmp_path / "cached.py").write_text(
         "import kernelscape as ks\n\n\n@ks.kernel\ndef doubled(x: ks.types.ndarray()):\n"
         "    for i in x:\n        x[i] *= 2.0\n"
@@ -300,9 +304,10 @@ def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
         command = [sys.executable, "-c", _LISTED]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         loaded.append({name.removeprefix("kernelscape.") for name in done.stdout.split()})
-    assert "codegen.lower_kernel" in loaded[0]
+    assert "codegen.lower" in loaded[0]
+    assert not loaded[0] & {"numba", "space.candidate", "space.build", "search.run"}
     assert not loaded[1] & {
-        "codegen.lower_kernel",
+        "codegen.lower",
         "codegen.bodies.index_checks",
         "codegen.write.program",
     }
@@ -313,7 +318,7 @@ def test_a_program_says_how_many_threads_there_are_at_most(options, monkeypatch)
     plans, files = [], []
 
     def planned(*given):
-        plans.append(decisions.default_plan(*given))
+        plans.append(default_plan(*given))
         return plans[-1]
 
     monkeypatch.setattr(building, "default_plan", planned)
@@ -325,7 +330,9 @@ def test_a_program_says_how_many_threads_there_are_at_most(options, monkeypatch)
         files.append({p.name for p in options.folder.glob("*.c")})
     ks.reset()
     assert len(files[1] - files[0]) == 1
-    assert [any(s.is_shared for s in p.steps if isinstance(s, LoopStep)) for p in plans] == [
+    assert [
+        any(s.is_shared for s in p.tasks[0].steps if isinstance(s, NestPlan)) for p in plans
+    ] == [
         True,
         False,
     ]

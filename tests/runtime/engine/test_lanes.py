@@ -7,8 +7,8 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.kernel_plan import LoopStep
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.codegen.plan.nest_plan import NestPlan
+from kernelscape.runtime.engine.planning import default_plan
 
 A: Any = ks.types.ndarray
 N = 64
@@ -40,6 +40,6 @@ def copies(x: A(), table: A(), y: A()):
 def test_loops_with_elements_near_one_another_run_in_lanes(kernel: Any, runs: bool) -> None:
     """Compilers gather them one by one, if at all."""
     arrays = [np.zeros(n, np.float32) for n in (N, 200, N)]
-    (step,) = default_plan(kernel.instantiate(*arrays), 2, 32).steps
-    assert isinstance(step, LoopStep)
+    (step,) = default_plan(kernel.instantiate(*arrays), 2, 32).tasks[0].steps
+    assert isinstance(step, NestPlan)
     assert (step.lanes is not None) == runs

@@ -9,15 +9,16 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape import runtime
-from kernelscape.codegen.plan.kernel_plan import LoopStep
+from kernelscape.codegen.plan import default_lanes
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     KernelIR,
 )
 from kernelscape.kernels.tasks import work
-from kernelscape.runtime.engine import building, lanes
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine import building
 from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.testing.generator.features import order_free
 from kernelscape.testing.generator.sequences import kernels_of
 
@@ -115,8 +116,8 @@ def cases() -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 def atomics(fn: Any, *args: Any) -> list[str]:
     """The updates that are atomic, as `operator array` each."""
-    (step,) = default_plan(fn.instantiate(*args), CORES).steps
-    assert isinstance(step, LoopStep) and step.is_shared
+    (step,) = default_plan(fn.instantiate(*args), CORES).tasks[0].steps
+    assert isinstance(step, NestPlan) and step.is_shared
     return sorted(f"{u.op} {u.array}" for u in step.atomics)
 
 
@@ -190,9 +191,9 @@ def test_a_few_cores_do_not_wait_for_each_other_in_updates_of_what_they_share():
         (64, 4096, 9, ()),
         (2, 1 << 22, 0, ()),
     ):
-        (step,) = default_plan(splat.instantiate(np.zeros(n), *given), cores).steps
-        assert isinstance(step, LoopStep)
-        assert (len(step.atomics), step.share.copied) == (n_atomics, copied)
+        (step,) = default_plan(splat.instantiate(np.zeros(n), *given), cores).tasks[0].steps
+        assert isinstance(step, NestPlan)
+        assert (len(step.atomics), step.partition.copied) == (n_atomics, copied)
         assert step.is_shared == (n_atomics > 0 or bool(copied))
 
 
@@ -209,7 +210,7 @@ def tally(a: A(), b: A(), at: A(), x: A()):
 def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch):
     """By lanes, too; a loop for one thread has no copies."""
     monkeypatch.setattr(building, "vector_bytes", lambda: vector_bytes)
-    monkeypatch.setattr(lanes, "_pays", lambda loop, problem: True)
+    monkeypatch.setattr(default_lanes, "_pays", lambda loop, problem: True)
     for name, ns in (("TEAM_PAYS_NS", 0.0), ("COPY_NS_PER_BYTE", 0.0), ("CAS_NS", 1e6)):
         monkeypatch.setattr(work, name, ns)
     engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
@@ -218,9 +219,9 @@ def test_threads_add_to_copies_of_their_own(vector_bytes, tmp_path, monkeypatch)
         at, x = rng.integers(0, 40, n), rng.integers(-9, 9, n).astype(np.float32)
         arrays = [np.ones((40, 3), np.float32), np.ones(7, np.int32), at, x]
         ir = tally.instantiate(*arrays)
-        (step,) = default_plan(ir, CORES, vector_bytes).steps
-        assert isinstance(step, LoopStep) and (step.lanes is None) == (vector_bytes == 0 or n == 1)
-        assert step.share.copied == (("a", "b") if n > 1 else ())
+        (step,) = default_plan(ir, CORES, vector_bytes).tasks[0].steps
+        assert isinstance(step, NestPlan) and (step.lanes is None) == (vector_bytes == 0 or n == 1)
+        assert step.partition.copied == (("a", "b") if n > 1 else ())
         for _ in range(3):
             assert_same(engine, ir, arrays, [])
     engine.close()
@@ -248,8 +249,8 @@ def test_copies_of_threads_leave_alone_what_inactive_cells_share(tmp_path, monke
         x[k], v[k] = 1.0, [3.0, 4.0]
     storage = leaf.structure.storage
     ir = tally.instantiate()
-    (step,) = (s for s in default_plan(ir, CORES).steps if isinstance(s, LoopStep))
-    assert len(step.share.copied) == 2 and [n for _, n in ir.shared if n == 8]
+    (step,) = (s for s in default_plan(ir, CORES).tasks[0].steps if isinstance(s, NestPlan))
+    assert len(step.partition.copied) == 2 and [n for _, n in ir.shared if n == 8]
     for k in range(2):
         storage.arrays[f"field{k}"][..., :8] = -0.0
     engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
@@ -272,7 +273,7 @@ def test_threads_compute_what_random_kernels_mean(engine):
     n_shared = 0
     for ir, arrays in drawn:
         n_shared += any(
-            isinstance(s, LoopStep) and s.is_shared for s in default_plan(ir, CORES).steps
+            isinstance(s, NestPlan) and s.is_shared for s in default_plan(ir, CORES).tasks[0].steps
         )
         assert_same(engine, ir, [*arrays.values()], [])
     assert n_shared >= len(drawn) // 3

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.codegen.lower import lower, print_source
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library.heat import step
@@ -143,7 +144,7 @@ def test_the_bound_counts_no_more_than_a_text_loads(name: str, tmp_path: Path) -
             continue
         ns = dict(bounder.bound(made).terms).get("loads", 0.0)
         if ns:
-            source = print_source(lower(made), C_TEAM)
+            source = print_source(lower(plan_of(made)), C_TEAM)
             counted = lanes_loaded(source, tmp_path / f"program{len(seen)}")
             assert ns * RATE <= counted, source.text
             seen.append(ns * RATE / counted)

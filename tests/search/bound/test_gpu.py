@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain, uses
 from kernelscape.search.starts.complete import (
@@ -180,7 +180,7 @@ def test_a_read_with_gaps_costs_the_sectors_that_it_touches():
 def test_launches_overlap_with_work_but_each_takes_its_time():
     small = gpu_space("gemver", m=64, n=64)
     apart = dict(first_candidates(small, cpsat_seconds=0.2))["default"]
-    n_launches = len(read_plan(apart).launches)
+    n_launches = len(plan_of(apart).launches)
     assert n_launches == 3
     assert Bounder(small).ns(apart) >= n_launches * LAUNCH_NS
     assert Bounder(small).ns(root_of(small)) < n_launches * LAUNCH_NS
@@ -374,7 +374,7 @@ def test_first_candidates_use_blocks_and_threads(name):
     for tag, candidate in found:
         if tag == "cpsat":  # wants many values, and gets some
             continue
-        tasks = read_plan(candidate).tasks
+        tasks = plan_of(candidate).tasks
         assert all(t.is_parallel and t.n_threads >= 32 for t in tasks), tag
 
 

@@ -8,7 +8,7 @@ from math import ceil, prod
 
 import numpy as np
 import pytest
-from kernelscape.codegen.plan.reading import read_plan
+from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.search import events as ev
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.budget import Budget
@@ -90,9 +90,7 @@ def test_counts_are_those_of_the_plan(name):
         made = random_candidate(root_of(space), rng)
         if not isinstance(made, Candidate):
             continue
-        for k, (t, n) in enumerate(
-            zip(read_plan(made).tasks, bounder.registers(made), strict=True)
-        ):
+        for k, (t, n) in enumerate(zip(plan_of(made).tasks, bounder.registers(made), strict=True)):
             summed = [p for p in t.loops if not p.loop.is_reduction or p.has_lanes]
             words = -(-t.task.dtype.size_bytes // 4)
             assert n == (words * prod(p.inner for p in summed) if t.task.is_reduction else 0)

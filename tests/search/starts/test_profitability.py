@@ -6,12 +6,12 @@ from typing import Any
 
 import kernelscape as ks
 import numpy as np
-from kernelscape.codegen.plan.kernel_plan import LoopStep
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.analysis.must_execute import blocks_of
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.profile import Profile, TaskProfile
-from kernelscape.runtime.engine.decisions import default_plan
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import complete_sketch, sketched_candidates
 from kernelscape.search.starts.profitability import what_pays
 from kernelscape.search.starts.sketches import Along, Fusion, Sketch
@@ -68,7 +68,7 @@ def zeros(n: int, dtype: Any = np.float32) -> np.ndarray:
 def test_tasks_have_a_team_where_the_kernel_alone_would_have_one() -> None:
     space = space_of(both, zeros(LARGE), zeros(SMALL))
     alone = [
-        any(isinstance(s, LoopStep) and s.is_shared for s in plan.steps)
+        any(isinstance(s, NestPlan) and s.is_shared for s in plan.tasks[0].steps)
         for x in (zeros(LARGE), zeros(SMALL))
         for plan in [default_plan(scale.instantiate(x, 2.0), round_target().cores)]
     ]
@@ -110,9 +110,11 @@ def test_updates_that_threads_share_are_made_as_a_kernel_alone_makes_them() -> N
     for n_bins, way in ((16, "PRIVATE"), (1 << 20, "SERIAL")):
         bins, at = zeros(n_bins), zeros(LARGE if n_bins == 16 else 1 << 15, np.int32)
         space = space_of(scattered, bins, at)
-        (step,) = default_plan(tally.instantiate(bins, at), round_target().cores).steps
-        assert isinstance(step, LoopStep)
-        assert step.is_shared == (way != "SERIAL") and bool(step.share.copied) == (way == "PRIVATE")
+        (step,) = default_plan(tally.instantiate(bins, at), round_target().cores).tasks[0].steps
+        assert isinstance(step, NestPlan)
+        assert step.is_shared == (way != "SERIAL") and bool(step.partition.copied) == (
+            way == "PRIVATE"
+        )
         made = complete_sketch(root_of(space), Sketch(fusion=APART, threads=Along(where_pays=True)))
         assert made is not None
         assert dict(to_names(made))[f"scatter({space.problem.tasks[0].name}.bins)"] == way

@@ -1,6 +1,6 @@
-"""Lowers a standalone kernel to C: one function with its statements in order, and one for the threads of each parallel loop.
+"""Writes the body of a standalone kernel: its statements in order, and functions for the threads of each loop that a team shares.
 
-Nothing is chosen here; see codegen/plan/kernel_plan.py. Besides arrays, threads share the results of their reductions, each in a
+Nothing is chosen here; see codegen/plan/nest_plan.py. Besides arrays, threads share the results of their reductions, each in a
 line of its own, and the counter of a GUIDED loop.
 """
 
@@ -10,93 +10,54 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..kernels.ir import kernel as ir
-from ..kernels.ir.arrays import ArrayInfo
-from ..kernels.ir.task import Problem, TreeParts
-from ..kernels.ir.walk import (
+from ...kernels.ir import kernel as ir
+from ...kernels.ir.walk import (
     blocks,
     children,
     locals_read,
     mapped,
     nested_statements,
-    written_in,
 )
-from .bodies.bodies import BodyWriter
-from .bodies.c_vectors import CHelpers
-from .bodies.emitter import Builder
-from .bodies.memory import CMemory, Value
-from .bodies.vectors import Prelude
-from .bodies.wavefronts import wavefront
-from .kernel_words import words
-from .plan.kernel_plan import KernelPlan, LoopStep, Share, Sum, WaveStep, nest_of
-from .text import csyntax as c
-from .text.constants import neutral
-from .text.cprint import functions_of
-from .text.facts import ALIGNMENT_BYTES
-from .text.free_variables import parameters, thread_parameters, without_unused
-from .text.names import c_names
-from .text.source import ENTRY
-from .text.types import type_name
-from .write.program import Program
-from .write.thread_copies import Copies, added, declared, given_back
-from .write.thread_ranges import balanced, equal, guided
+from ..bodies.bodies import BodyWriter
+from ..bodies.emitter import Builder
+from ..bodies.memory import CMemory, Value
+from ..bodies.vectors import Prelude
+from ..bodies.wavefronts import wavefront
+from ..plan.nest_plan import NestPlan, Partition, Sum, WavePlan, nest_of
+from ..plan.plan import Plan
+from ..plan.summary import sentence
+from ..text import csyntax as c
+from ..text.constants import neutral
+from ..text.facts import ALIGNMENT_BYTES
+from ..text.free_variables import parameters, thread_parameters, without_unused
+from ..text.types import type_name
+from .program import Launches
+from .thread_copies import Copies, added, declared, given_back
+from .thread_ranges import balanced, equal, guided
 
 _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
 
-def lower_kernel(plan: KernelPlan, prelude: Prelude | None = None) -> Program:
-    """Returns the program of a kernel: equal plans give equal programs.
-
-    `prelude` is the one that other text of the same file already uses.
-    """
-    return _Lowering(plan, prelude or Prelude(CHelpers())).program()
-
-
-def problem_of(kernel: ir.KernelIR) -> Problem:
-    """Returns the problem of a standalone kernel, for code that needs its arrays and scalars. It has no tasks."""
-    written = written_in(kernel.body)
-    arrays = tuple(
-        ArrayInfo(a.name, a.dtype, a.shape, "inout" if a.name in written else "input")
-        for a in kernel.arrays
-    )
-    parts = TreeParts(shared=kernel.shared)
-    return Problem(kernel.name, arrays, kernel.scalars, (), "", parts=parts)
+def standalone_launch(plan: Plan, prelude: Prelude, names: dict[str, str]) -> Launches:
+    """Returns the one launch of a standalone kernel, which starts a team for each loop that one shares."""
+    writer = _Steps(plan, Builder(prelude, names, CMemory()))
+    body, name = writer.body(), writer.new_function()
+    named = parameters(plan.problem, body, names)
+    main = c.Function(name, named, body, False, sentence(plan, 0))
+    return Launches((*writer.functions, main), ((name, tuple(p.name for p in named)),))
 
 
-class _Lowering:
-    def __init__(self, plan: KernelPlan, prelude: Prelude) -> None:
-        self.plan, self.problem = plan, problem_of(plan.ir)
-        self.names = c_names(
-            [*(a.name for a in plan.ir.arrays), *(s.name for s in plan.ir.scalars)]
-        )
-        self.prelude = prelude
-        self.w = Builder(self.prelude, self.names, CMemory())
+class _Steps:
+    def __init__(self, plan: Plan, w: Builder) -> None:
+        (self.task,) = plan.tasks
+        assert self.task.task.body is not None
+        self.statements, self.fast_math = self.task.task.body.statements, self.task.task.fast_math
+        self.problem, self.cores = plan.problem, plan.cores
+        self.w, self.prelude, self.names = w, w.prelude, dict(w.names)
         self.functions: list[c.Function] = []
 
-    def program(self) -> Program:
-        body = self.body()
-        name = f"launch_{len(self.functions)}"
-        named = parameters(self.problem, body, self.names)
-        self.functions.append(c.Function(name, named, body, False, self.plan.ir.name))
-        return Program(
-            problem=self.problem,
-            functions=tuple(self.functions),
-            calls=((name, tuple(p.name for p in named)),),
-            temporaries=(),
-            workspace_bytes=0,
-            prelude=self.prelude.text(),
-            streams=False,
-            intrinsics=self.prelude.intrinsics,
-            may_fail=self.prelude.may_fail,
-            n_threads=self.plan.cores,
-            decisions=tuple(map(words, self.plan.steps)),
-            names=self.names,
-            defined=(
-                *self.prelude.defined,
-                *(x for f in self.functions for x in functions_of(f)),
-                ENTRY,
-            ),
-        )
+    def new_function(self) -> str:
+        return f"launch_{len(self.functions)}"
 
     def writer(
         self, atomics: frozenset[ir.Update] = frozenset(), own: Sequence[Copies] = ()
@@ -106,22 +67,22 @@ class _Lowering:
         made = BodyWriter(
             self.w, self.problem, lambda array: c.Id(names[array]), atomics.__contains__
         )
-        made.begin(self.plan.ir.body, self.plan.ir.fast_math)
+        made.begin(self.statements, self.fast_math)
         made.v.plain_indices = True
         return made
 
     def body(self) -> tuple[c.CStmt, ...]:
         """Returns the C statements of the kernel."""
         own = self.writer()
-        asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.plan.ir.body))
+        asserts = any(isinstance(s, ir.Assert) for s in nested_statements(self.statements))
         own.stop = self.w.fresh("stop") if asserts else ""
         with self.w.scope() as body:
-            plain = tuple(s for s in self.plan.steps if not isinstance(s, LoopStep | WaveStep))
+            plain = tuple(s for s in self.task.steps if not isinstance(s, NestPlan | WavePlan))
             own.declare_locals(plain)
-            for step in self.plan.steps:
-                if isinstance(step, WaveStep):
+            for step in self.task.steps:
+                if isinstance(step, WavePlan):
                     self.wave(step)
-                elif isinstance(step, LoopStep):
+                elif isinstance(step, NestPlan):
                     self.loop(step, own)
                     if asserts:
                         self.w.write(c.If(c.Id("ks_stopped"), (c.Goto(own.stop),)))
@@ -131,7 +92,7 @@ class _Lowering:
                 self.w.write(c.Label(own.stop))
         return without_unused(tuple(body.statements))
 
-    def wave(self, step: WaveStep) -> None:
+    def wave(self, step: WavePlan) -> None:
         """Writes a sweep by wavefronts.
 
         Behind a barrier threads read values that others wrote, so no pointer to such values may be `restrict`.
@@ -143,7 +104,7 @@ class _Lowering:
         body = without_unused(tuple(made.statements))
         named = parameters(self.problem, body, self.names)
         own = thread_parameters(self.problem, body, self.names)
-        name = f"launch_{len(self.functions)}"
+        name = self.new_function()
         self.functions.append(
             c.Function(
                 name,
@@ -159,7 +120,7 @@ class _Lowering:
 
     # --- loops
 
-    def loop(self, step: LoopStep, own: BodyWriter) -> None:
+    def loop(self, step: NestPlan, own: BodyWriter) -> None:
         """Writes a top-level loop, with the start and the end of its reductions."""
         sums = [(s, self.w.fresh(f"{s.local or s.array}_sum")) for s in step.sums]
         if not step.is_shared:
@@ -203,7 +164,7 @@ class _Lowering:
 
     def nest(
         self,
-        step: LoopStep,
+        step: NestPlan,
         writer: BodyWriter,
         loops: Sequence[ir.For],
         statements: tuple[ir.Stmt, ...],
@@ -257,7 +218,7 @@ class _Lowering:
 
     # --- loops that threads share
 
-    def shared(self, step: LoopStep, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
+    def shared(self, step: NestPlan, own: BodyWriter, sums: Sequence[tuple[Sum, str]]) -> None:
         loops, statements = nest_of(_summing(step.loop, sums), step.levels)
         kernel_locals = sorted(name for name in _locals_in(step.loop) if name in own.v.locals)
         total = self.w.fresh("total")
@@ -282,16 +243,16 @@ class _Lowering:
         for s, name in sums:
             kind, each = type_name(s.dtype, 0), _TEAM_LINE // s.dtype.size_bytes
             parts, k = self.w.fresh(f"{name}s"), self.w.fresh("k")
-            self.w.write(c.Declare(kind, parts, None, self.plan.cores * each))
+            self.w.write(c.Declare(kind, parts, None, self.cores * each))
             at = c.Index(c.Id(parts), c.Bin("*", c.Id(k), c.number(each)))
             fill = c.Assign(at, neutral(s.op, s.dtype))
-            self.w.write(c.For(k, c.Num("0"), c.number(self.plan.cores), 1, (fill,)))
+            self.w.write(c.For(k, c.Num("0"), c.number(self.cores), 1, (fill,)))
             self.w.used.discard(k)
             given.append((c.Parameter(f"{kind} *", parts, "restrict "), c.Id(parts)))
             writer.v.locals[_sum_name(s, name)] = Value(c.Id(name), s.dtype)
             results.append((s, name, parts, each))
         counter = ""
-        if step.share.schedule == "GUIDED":
+        if step.partition.schedule == "GUIDED":
             counter, kind = self.w.fresh("next"), type_name(ir.DType.i64, 0)
             room = _TEAM_LINE // ir.DType.i64.size_bytes
             self.w.write(c.Declare(kind, counter, None, room))
@@ -301,15 +262,15 @@ class _Lowering:
         body = (*(x.of_thread(c.Id(self.names[x.array.name])) for x in copies), *body)
         arrays = parameters(self.problem, body, self.names)
         named = (*arrays, *(p for p, _ in given))
-        launch = f"launch_{len(self.functions)}"
-        is_small: c.CExpr = c.Bin("<", c.Id(total), c.number(step.share.threads_from))
+        launch = self.new_function()
+        is_small: c.CExpr = c.Bin("<", c.Id(total), c.number(step.partition.threads_from))
         for copy in copies:
             is_small = c.Bin("||", is_small, c.Un("!", c.Id(copy.name)))
-        threads = c.Cond(is_small, c.Num("1"), c.number(self.plan.cores))
+        threads = c.Cond(is_small, c.Num("1"), c.number(self.cores))
         constant = prod(_constant(loop) for loop in loops)
         is_sure = (
             all(isinstance(loop.extent, ir.Const) for loop in loops)
-            and constant >= step.share.threads_from
+            and constant >= step.partition.threads_from
             and not copies
         )
         self.functions.append(
@@ -334,22 +295,20 @@ class _Lowering:
             at = c.Index(c.Id(parts), c.Bin("*", c.Id(k), c.number(each)))
             with self.w.scope() as adding:
                 self.finish(s, at, own)
-            self.w.write(
-                c.For(k, c.Num("0"), c.number(self.plan.cores), 1, tuple(adding.statements))
-            )
+            self.w.write(c.For(k, c.Num("0"), c.number(self.cores), 1, tuple(adding.statements)))
             self.w.used.discard(k)
 
-    def copies(self, step: LoopStep, total: c.CExpr) -> list[Copies]:
+    def copies(self, step: NestPlan, total: c.CExpr) -> list[Copies]:
         """Declares the private copies of arrays for threads. At run time there are none where one thread runs the loop."""
-        is_small = c.Bin("<", total, c.number(step.share.threads_from))
-        arrays = [self.problem.array(name) for name in step.share.copied]
-        return [declared(self.w, a, self.names[a.name], self.plan.cores, is_small) for a in arrays]
+        is_small = c.Bin("<", total, c.number(step.partition.threads_from))
+        arrays = [self.problem.array(name) for name in step.partition.copied]
+        return [declared(self.w, a, self.names[a.name], self.cores, is_small) for a in arrays]
 
     def add_up(self, copies: Copies) -> None:
         """Writes the addition of the copies to their array, a part of it by each thread, and the release of the copies."""
-        array, name = c.Id(self.names[copies.array.name]), f"launch_{len(self.functions)}"
+        array, name = c.Id(self.names[copies.array.name]), self.new_function()
         n_shared = self.problem.parts.n_shared(copies.array.name)
-        body = added(self.w, copies, array, self.plan.cores, n_shared)
+        body = added(self.w, copies, array, self.cores, n_shared)
         named = (*parameters(self.problem, body, self.names), copies.parameter)
         self.functions.append(c.Function(name, named, body, True, thread_parameters=named))
         run = c.RunClosed(name, (array, c.Id(copies.name)), (array.name,))
@@ -357,7 +316,7 @@ class _Lowering:
 
     def thread(
         self,
-        step: LoopStep,
+        step: NestPlan,
         writer: BodyWriter,
         loops: Sequence[ir.For],
         statements: tuple[ir.Stmt, ...],
@@ -374,13 +333,13 @@ class _Lowering:
             return self.nest(step, writer, loops, statements, c.Id(begin), c.Id(end))
 
         with self.w.scope() as body:
-            if step.share.schedule != "GUIDED":
-                self.ends(step.share, total, begin, end)
+            if step.partition.schedule != "GUIDED":
+                self.ends(step.partition, total, begin, end)
             for s, name, _, _ in results:
                 self.start(s, name)
-            if step.share.schedule == "GUIDED":
+            if step.partition.schedule == "GUIDED":
                 opening, goes_on, advance = guided(
-                    self.prelude, counter, total, step.share.unit, (begin, end)
+                    self.prelude, counter, total, step.partition.unit, (begin, end)
                 )
                 for made in (*opening, c.While(goes_on, (*part(), advance))):
                     self.w.write(made)
@@ -392,7 +351,7 @@ class _Lowering:
                 self.w.write(c.Assign(at, c.Id(name)))
         return without_unused(tuple(body.statements))
 
-    def ends(self, share: Share, total: c.CExpr, begin: str, end: str) -> None:
+    def ends(self, share: Partition, total: c.CExpr, begin: str, end: str) -> None:
         """Declares the begin and the end of a thread's iterations, for schedules that give each thread one part."""
         first: c.CExpr
         last: c.CExpr

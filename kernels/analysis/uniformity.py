@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...kernels.ir.kernel import (
+from ..ir.kernel import (
     Binary,
     Cast,
     Const,
@@ -28,7 +28,7 @@ from ...kernels.ir.kernel import (
     Update,
     While,
 )
-from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
+from ..ir.walk import children, local_changed, locals_read, nested_statements, walk
 
 I32, I64 = DType.i32, DType.i64
 _Path = tuple[int, ...]  # of blocks, outermost first

@@ -1,14 +1,12 @@
-"""Chooses loops to vectorise (codegen/bodies/lanes.py): loops that compilers leave scalar, where most of the work is arithmetic."""
+"""Default choice of loops to vectorise: loops that compilers leave scalar, where most of the work is arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...codegen.bodies.lanes import Lanes
-from ...codegen.bodies.lanes_rows import row_length
-from ...codegen.bodies.lanes_uniform import Uniformity
 from ...kernels.analysis.inner_ranges import lane_ranges, widest
-from ...kernels.analysis.neighbour_loads import near_loads
+from ...kernels.analysis.neighbour_loads import near_loads, row_length
+from ...kernels.analysis.uniformity import Uniformity
 from ...kernels.analysis.vectorisable import refusal
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.kernel import (
@@ -43,8 +41,8 @@ def lanes_of(
     nest: Sequence[For],
     are_apart: Callable[[Sequence[For], tuple[Stmt, ...]], bool],
     vector_bytes: int,
-) -> Lanes | None:
-    """Returns the innermost loop of a perfect nest whose iterations are independent, if it is to be vectorised.
+) -> tuple[str, int] | None:
+    """Returns the innermost loop of a perfect nest whose iterations are independent, if it is to be vectorised, and its lanes.
 
     `are_apart` is true if no iteration of loops around a body accesses elements that another one stores, or reads elements that
     another one updates.
@@ -65,18 +63,18 @@ def lanes_of(
             return None
         if isinstance(loop.extent, Const) and int(loop.extent.value) < width // 2:
             return None
-        return Lanes(loop.loop, width, vector_bytes)
+        return loop.loop, width
     return None
 
 
 def ranges_of(
     problem: Problem, body: tuple[Stmt, ...], fast_math: bool, vector_bytes: int
-) -> tuple[Lanes, ...]:
+) -> tuple[str, ...]:
     """Returns the loops inside a body that are to be vectorised: of a length known only at run time, with an index looked up."""
     if vector_bytes < _LEAST_BYTES:
         return ()
     return tuple(
-        Lanes(s.loop, vector_bytes // widest(s.body), vector_bytes)
+        s.loop
         for s in lane_ranges(body, problem, fast_math)
         if not isinstance(s.extent, Const) and _looks_up(s.body)
     )

@@ -1,6 +1,6 @@
-"""Plan of a standalone kernel: its top-level statements in program order. One thread runs a loop, or a team shares it.
+"""Plan of the body of a standalone kernel: its top-level statements in program order. One thread runs a loop, or a team shares it.
 
-Records only: callers decide, and codegen/lower_kernel.py writes the decisions.
+Records only; codegen/plan/steps.py reads them from decisions, and codegen/write/steps.py writes them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...kernels.analysis.inner_ranges import RowStarts
-from ...kernels.ir.kernel import DType, Expr, For, KernelIR, Location, ReduceOp, Stmt, Update
+from ...kernels.ir.kernel import DType, Expr, For, Location, ReduceOp, Stmt, Update
 from .schedules import BlockPrefetch, Lanes, Wave
+
+# Values of choices about the loops of such a body, beside those that loops of tasks have, too.
+ONE_BY_ONE = "ONE_BY_ONE"  # of `nests`: each top-level loop of the body has decisions of its own
+ANY_ORDER = "ANY_ORDER"  # of `iterations`: a compiler may run the iterations of a loop at once
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Share:
+class Partition:
     """Work partition of a loop among the threads of a team, by a value of the choice `schedule`. BALANCED divides by the `rows` of
     iterations.
 
@@ -44,7 +48,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class LoopStep:
+class NestPlan:
     """A top-level loop. If `is_shared`, the outer `levels` loops of its nest, one directly in the other, are distributed as one.
 
     `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other threads
@@ -55,7 +59,7 @@ class LoopStep:
     loop: For
     levels: int = 1
     is_shared: bool = False
-    share: Share = Share()
+    partition: Partition = Partition()
     independent: frozenset[str] = frozenset()
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
@@ -66,7 +70,7 @@ class LoopStep:
 
 
 @dataclass(frozen=True)
-class WaveStep:
+class WavePlan:
     """A sweep that runs by wavefronts on `threads` threads, and the place in the source where it begins."""
 
     wave: Wave
@@ -74,15 +78,7 @@ class WaveStep:
     where: Location
 
 
-@dataclass(frozen=True)
-class KernelPlan:
-    """The steps of a kernel, in order. The caller runs statements that are no loops. `cores` is the largest number of threads of a
-    team.
-    """
-
-    ir: KernelIR
-    steps: tuple[Stmt | LoopStep | WaveStep, ...]
-    cores: int
+Step = Stmt | NestPlan | WavePlan
 
 
 def nest_of(loop: For, levels: int) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:

@@ -1,48 +1,44 @@
-"""Lowers a complete candidate for a GPU to a program: kernels in order, each with its launch grid."""
+"""Program of a plan for a GPU: kernels in order, each with its launch grid."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..kernels.ir.domain import Loop
-from ..kernels.ir.repeats import repeats_of, with_steps
-from ..space.candidate import Candidate
-from .bodies.cuda_memory import CudaMemory
-from .bodies.cuda_vectors import CudaHelpers
-from .bodies.emitter import Builder
-from .bodies.vectors import Prelude
-from .loops.ir import Launch
-from .passes.nests import nests
-from .passes.pipeline import Passes, run
-from .passes.storage import Workspace, place_temporaries
-from .plan.plan import Plan
-from .plan.reading import read_plan
-from .plan.summary import decisions, named_in, sentence
-from .text import csyntax as c
-from .text.free_variables import (
+from ...kernels.ir.domain import Loop
+from ...kernels.ir.repeats import repeats_of, with_steps
+from ..bodies.cuda_memory import CudaMemory
+from ..bodies.cuda_vectors import CudaHelpers
+from ..bodies.emitter import Builder
+from ..bodies.vectors import Prelude
+from ..loops.ir import Launch
+from ..passes.nests import nests
+from ..passes.pipeline import PASSES, Passes, run
+from ..passes.storage import Workspace, place_temporaries
+from ..plan.plan import Plan
+from ..plan.summary import decisions, named_in, sentence
+from ..text import csyntax as c
+from ..text.free_variables import (
     identifiers,
     parameters,
     thread_parameters,
     threads_meet,
     without_unused,
 )
-from .text.names import RESERVED_CUDA, c_names
-from .text.source import KernelLaunch
-from .text.types import type_name
-from .write.emission import Scene
-from .write.grid_emission import KernelScene
-from .write.grid_writer import Kernel, KernelWriter
-from .write.program import Program, arguments_of
+from ..text.names import RESERVED_CUDA, c_names
+from ..text.source import KernelLaunch
+from ..text.types import type_name
+from .emission import Scene
+from .grid_emission import KernelScene
+from .grid_writer import Kernel, KernelWriter
+from .program import Program, arguments_of
 
 _RESTRICT = "__restrict__ "
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
 
 
-class _Lowering:
-    def __init__(self, candidate: Candidate, passes: Passes) -> None:
-        self.passes = passes
-        self.plan: Plan = read_plan(candidate)
-        self.target = candidate.space.target
+class _Kernels:
+    def __init__(self, plan: Plan, passes: Passes) -> None:
+        self.passes, self.plan = passes, plan
         self.prelude = Prelude(CudaHelpers())
         self.workspace = Workspace(1)
         placed = place_temporaries(self.plan, self.workspace)
@@ -93,7 +89,7 @@ class _Lowering:
 
     def writer(self, launch: Launch) -> KernelWriter:
         w = Builder(self.prelude, self.names, CudaMemory())
-        scene = Scene(self.plan, launch, self.target, self.workspace, w)
+        scene = Scene(self.plan, launch, self.workspace, w)
         return KernelWriter(KernelScene(scene, self.index_type))
 
     def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
@@ -158,6 +154,6 @@ def _configuration(kernel: Kernel) -> str:
     return f"grid {kernel.grid}, block {kernel.block}{shared}"
 
 
-def lower_kernels(candidate: Candidate, passes: Passes) -> Program:
-    """Returns the program of a complete candidate for a GPU."""
-    return _Lowering(candidate, passes).program()
+def grid_program(plan: Plan, passes: Passes | None = None) -> Program:
+    """Returns the program of a plan for a GPU. `passes` replaces the passes of GPUs."""
+    return _Kernels(plan, passes or PASSES[plan.target.kind]).program()

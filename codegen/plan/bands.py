@@ -1,0 +1,318 @@
+"""Reads decisions about the loop bands of tasks: tiling, order, launches, places of values, methods of scatters and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cmp_to_key
+from typing import Any
+
+from ...kernels.analysis.inner_ranges import widest
+from ...kernels.analysis.scatters import placing, scatters
+from ...kernels.ir.domain import Loop
+from ...kernels.ir.kernel import For
+from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.walk import nested_statements
+from ...space import choices as ch
+from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_backbone
+from ...space.catalogue import KINDS
+from ...space.draft import Decisions
+from ...space.engine.order import Node, forest
+from ...space.families.scatter import blocks_of, tile_shape
+from ...space.families.wavefronts import sweep_of
+from ...space.targets.target import Target
+from .plan import (
+    Ahead,
+    LoopPlan,
+    Member,
+    Plan,
+    PlannedBody,
+    PlannedLoop,
+    PlannedNode,
+    ScatterPlan,
+    TaskPlan,
+)
+from .problem_passes import Decided, decided_problem
+from .schedules import Wave
+
+_ORDERS = {name: value for value, name in enumerate(ch.ORDER)}
+# Threads of a block that converts: sixteen blocks fill a multiprocessor with 2,048.
+_CONVERTERS = 128
+_WAVE_SIZES = (("wave_rows", 0), ("wave_columns", 1))
+
+
+def read_bands(
+    problem: Problem, decisions: Decisions, target: Target, backbone: Backbone | None
+) -> Plan:
+    """Returns the plan of a problem whose tasks have loops of their own. `backbone`: that of the problem, where it is known."""
+    return _Reader(problem, decisions, target, backbone or build_backbone(problem)).plan()
+
+
+def _converting(task: Task, t: int, target: Target) -> TaskPlan:
+    """Returns the plan of a conversion: threads share its loop in equal parts, or blocks of threads."""
+    in_blocks = KINDS[target.kind].mid_dims_have_threads
+    n_threads = _CONVERTERS if in_blocks else 1
+    loops = tuple(
+        LoopPlan(x, in_blocks or target.cores > 1, n_threads, 1, False, False, is_thread=in_blocks)
+        for x in task.loops
+    )
+    threads = tuple(x.name for x in task.loops) if in_blocks else ()
+    return TaskPlan(t, task, loops, False, True, (), (), (), threads=threads)
+
+
+def _alone(plan: TaskPlan) -> tuple[PlannedNode, ...]:
+    """Returns a launch of one task with one loop."""
+    (loop,) = plan.loops
+    return (PlannedLoop((Member(plan.index, loop.loop.name, OUTER),), (PlannedBody(plan.index),)),)
+
+
+class _Reader:
+    """Reads the decisions on one problem."""
+
+    def __init__(
+        self, problem: Problem, decisions: Decisions, target: Target, backbone: Backbone
+    ) -> None:
+        self.problem, self.decisions = problem, decisions
+        self.target, self.backbone = target, backbone
+
+    def plan(self) -> Plan:
+        problem = decided_problem(self.problem, Decided(self.decisions, self.target))
+        n_decided = len(self.problem.tasks)
+        tasks = tuple(
+            self.task(task, t) if t < n_decided else _converting(task, t, self.target)
+            for t, task in enumerate(problem.tasks)
+        )
+        launches = (
+            *(_alone(tasks[t]) for t in problem.entering),
+            *self.launches(tasks[:n_decided]),
+            *(_alone(tasks[t]) for t in problem.leaving),
+        )
+        flows = tuple(self.table("mem_space"))
+        return Plan(problem, tasks, flows, launches, self.target, self.decisions)
+
+    def table(self, kind: str) -> Mapping[Any, str]:
+        """Returns the values of a kind of choice, by object."""
+        return self.decisions.get(kind, {})
+
+    def value(self, kind: str, site: Any) -> str:
+        """Returns the value of a choice by its name; "" where the object has none."""
+        return self.table(kind).get(site, "")
+
+    # --- tasks
+
+    def task(self, task: Task, t: int) -> TaskPlan:
+        def out(space: str) -> tuple[Flow, ...]:
+            found = self.table("mem_space").items()
+            return tuple(f for f, value in found if value == space and f.producer == t)
+
+        staged = {
+            o: value
+            for o, value in self.table("staged").items()
+            if isinstance(o, Operand) and o.task == t
+        }
+        loops = tuple(self.loop(t, loop) for loop in task.loops)
+        copies = tuple(o for o, value in staged.items() if _stages(o, value) != ch.DIRECT)
+        shared = out(ch.MEM_SPACE[ch.SHARED])
+        return TaskPlan(
+            index=t,
+            task=task,
+            loops=loops,
+            is_streamed=self.value("cache", t) == ch.CACHE[ch.STREAM],
+            is_stored=self.value("store", t) != ch.STORE[ch.ELIDED],
+            copies=copies,
+            registers=out(ch.MEM_SPACE[ch.REGISTER]),
+            shared=tuple(f for f in shared if not f.is_read),
+            kept=tuple(f for f in shared if f.is_read),
+            prefetches=self.prefetches(t, loops, copies),
+            asks_for_sums=self.value("prefetch_accumulators", t)
+            == ch.PREFETCH_ACCUMULATORS[ch.SUMS_AHEAD],
+            stages={o.site: _stages(o, value) for o, value in staged.items()},
+            by_team=frozenset(
+                o.site
+                for o, value in self.table("packed_by").items()
+                if o.task == t and value == ch.PACKED_BY[ch.BY_TEAM]
+            ),
+            layouts={o.site: value for o, value in self.table("layout").items() if o.task == t},
+            threads=self.threads(t),
+            is_atomic=any(
+                d.task == t and value == ch.REDUCTION[ch.ATOMIC]
+                for d, value in self.table("reduction").items()
+            ),
+            load_hints={
+                array: value
+                for (u, array), value in self.table("load_cache").items()
+                if u == t and value != ch.LOAD_CACHE[ch.CA]
+            },
+            shift=next(
+                (
+                    s
+                    for s, value in self.table("shift").items()
+                    if s.consumer == t and value == ch.SHIFT[ch.LATE]
+                ),
+                None,
+            ),
+            ranges=self.ranges(t),
+            scatters=self.scatters(t),
+            wave=self.wave(t),
+            compaction=self.value("compaction", t) or "SERIAL",
+        )
+
+    def prefetches(
+        self, t: int, loops: Sequence[LoopPlan], copies: Sequence[Operand]
+    ) -> tuple[Ahead, ...]:
+        """Returns the prefetches of vectorised reads from memory, except of packed operands and of values that an earlier task
+        stored for it.
+        """
+        name = self.value("prefetch", t)
+        how = ch.PREFETCH.index(name) if name else ch.NO_PREFETCH
+        if how == ch.NO_PREFETCH:
+            return ()
+        tiles = {p.loop.name: p.inner for p in loops}
+        vectors = {p.loop.name for p in loops if p.is_vector}
+        kept = {
+            f.array
+            for f, value in self.table("mem_space").items()
+            if f.is_read and f.consumer == t and value == ch.MEM_SPACE[ch.SHARED]
+        }
+        return tuple(
+            Ahead(p, tiles[p.ahead], 1)
+            if how == ch.NEXT
+            else Ahead(p, ch.PREFETCH_ITERATIONS[how], 2)
+            for p in self.backbone.prefetches
+            if p.task == t and p.along in vectors and p.access.array not in kept
+            if not any(o.holds(p.access) for o in copies)
+        )
+
+    def scatters(self, t: int) -> tuple[ScatterPlan, ...]:
+        problem, task = self.problem, self.problem.tasks[t]
+        methods = self.table("scatter")
+        cells = int(self.value("scatter_cells", t) or 0)
+        found = []
+        for x in scatters(task, problem) if any(u == t for u, _ in methods) else ():
+            how, array = ch.SCATTER.index(methods[t, x.array]), problem.array(x.array)
+            if how in ch.SORTING:
+                tile = tile_shape(x, array, cells) if how == ch.TILE else ()
+                blocks = blocks_of(x, array, how, cells)
+                found.append(ScatterPlan(x, how, tile, blocks, placing(task, x.bases)))
+            elif how != ch.SERIAL:
+                found.append(ScatterPlan(x, how))
+        return tuple(found)
+
+    def wave(self, t: int) -> Wave | None:
+        order = self.value("waves", t) or ch.WAVES[ch.IN_ORDER]
+        if order == ch.WAVES[ch.IN_ORDER]:
+            return None
+        sweep = sweep_of(self.problem.tasks[t])
+        assert sweep is not None
+        rows, columns = (int(self.value(kind, (t, k))) for kind, k in _WAVE_SIZES)
+        return Wave(sweep, rows, columns, order == ch.WAVES[ch.BY_DIAGONALS])
+
+    def ranges(self, t: int) -> dict[str, int]:
+        body = self.problem.tasks[t].body
+        return {
+            s.loop: self.target.lanes(widest(s.body))
+            for s in (nested_statements(body.statements) if body is not None else ())
+            if isinstance(s, For) and self.value("ranges", (t, s.loop)) == ch.RANGES[ch.ALONG]
+        }
+
+    def threads(self, t: int) -> tuple[str, ...]:
+        """Returns the loops of a task that are distributed to threads, in the order in which they vary from thread to thread."""
+        mids = [self.backbone.dim(t, loop.name, MID) for loop in self.problem.tasks[t].loops]
+        kinds = self.table("dim_kind")
+        names = [d.loop.name for d in mids if kinds[d] == ch.DIM_KIND[ch.THREAD]]
+        n_faster = dict.fromkeys(names, 0)
+        levels = self.table("thread_level").items() if len(names) > 1 else ()
+        for (d, e), level in levels:
+            if d.task == t and level != ch.THREAD_LEVEL[ch.NOT_THREADS]:
+                faster = e if level == ch.THREAD_LEVEL[ch.FASTER] else d
+                n_faster[faster.loop.name] += 1
+        return tuple(sorted(names, key=lambda name: n_faster[name]))
+
+    def loop(self, t: int, loop: Loop) -> LoopPlan:
+        outer, mid, inner = (
+            self.backbone.dim(t, loop.name, level) for level in (OUTER, MID, INNER)
+        )
+        kinds, sizes = self.table("dim_kind"), self.table("size")
+        return LoopPlan(
+            loop=loop,
+            is_parallel=kinds[outer] == ch.DIM_KIND[ch.PARALLEL],
+            mid=int(sizes[mid]),
+            inner=int(sizes[inner]),
+            is_vector=kinds[inner] == ch.DIM_KIND[ch.VECTOR],
+            has_lanes=self.value("reduction", inner) == ch.REDUCTION[ch.LANES],
+            schedule=self.value("schedule", outer) or ch.SCHEDULE[ch.BLOCKED],
+            is_thread=kinds[mid] == ch.DIM_KIND[ch.THREAD],
+        )
+
+    # --- launches
+
+    def launches(self, tasks: tuple[TaskPlan, ...]) -> tuple[tuple[PlannedNode, ...], ...]:
+        backbone = self.backbone
+        members = {
+            d.order_id: Member(d.task, d.loop.name, d.level)
+            for d in backbone.dims
+            if d.order_id >= 0
+        }
+        bodies = {body: t for t, body in enumerate(backbone.body_ids)}
+        objects: list[list[int]] = [[] for _ in tasks]
+        for x, t in enumerate(backbone.order_tasks):
+            objects[t].append(x)
+
+        def convert(node: Node) -> list[PlannedNode]:
+            if node.objects[0] in bodies:
+                return [PlannedBody(bodies[node.objects[0]])]
+            children = [c for child in node.children for c in convert(child)]
+            here = tuple(members[o] for o in node.objects)
+            first = here[0]
+            if first.level == MID and not tasks[first.task].loop(first.loop).has_mid_loop:
+                return children
+            return [PlannedLoop(here, tuple(children))]
+
+        def in_order(g: list[int], h: list[int]) -> int:
+            x, y = backbone.body_ids[g[0]], backbone.body_ids[h[0]]
+            return -1 if self.relation(x, y) == ch.BEFORE else 1
+
+        launches: list[tuple[PlannedNode, ...]] = []
+        for component in backbone.components:
+            groups = self.launches_of(component)
+            groups.sort(key=cmp_to_key(in_order))
+            for group in groups:
+                chosen = sorted(x for t in group for x in objects[t])
+                trees = forest([[self.relation(x, y) for y in chosen] for x in chosen])
+                roots = (_named(tree, chosen) for tree in trees)
+                launches.append(tuple(node for root in roots for node in convert(root)))
+        return tuple(launches)
+
+    def relation(self, x: int, y: int) -> int:
+        """Returns the order of two objects. That of objects without a choice is the order of their tasks, as in the program."""
+        name = self.value("order", (x, y))
+        if name:
+            return _ORDERS[name]
+        if x == y:
+            return ch.MERGED
+        place = self.backbone.order_tasks
+        return ch.BEFORE if place[x] < place[y] else ch.AFTER
+
+    def launches_of(self, component: range) -> list[list[int]]:
+        """Returns the tasks of each launch of a component, increasing. The launches are in no order of time."""
+        found: dict[int, list[int]] = {}  # by the first task
+        first: dict[int, int] = {}
+        for t in component:
+            before = range(self.backbone.neighbours[t].start, t)
+            mate = next((u for u in before if self.is_same_launch(u, t)), t)
+            first[t] = first.get(mate, t)
+            found.setdefault(first[t], []).append(t)
+        return list(found.values())
+
+    def is_same_launch(self, t: int, u: int) -> bool:
+        return self.value("fused", (min(t, u), max(t, u))) == ch.FUSED[ch.SAME_LAUNCH]
+
+
+def _stages(o: Operand, value: str) -> int:
+    """Returns the number of blocks of an operand's copy; 0 if it is read where it lies."""
+    return (ch.WINDOW if o.is_window else ch.STAGED).index(value)
+
+
+def _named(node: Node, objects: Sequence[int]) -> Node:
+    """Returns the same tree with each number replaced by its object."""
+    children = tuple(_named(child, objects) for child in node.children)
+    return Node(tuple(objects[x] for x in node.objects), children)

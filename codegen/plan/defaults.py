@@ -1,0 +1,218 @@
+"""Default decisions for a standalone kernel: rules that name values of choices about the loops of its body.
+
+They decide which loops a team shares, the method of conflicting updates, wavefronts, vectors, unrolling and prefetches. Nothing is
+searched and nothing timed; kernels/tasks/work.py estimates the times of loops. A loop of a body is the object (task, loop) of a
+choice, or (task, loop, level) of a choice about a tile level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from math import prod
+from typing import Any
+
+from ...kernels.analysis.conflicts import conflicting
+from ...kernels.analysis.inner_ranges import is_uneven, row_starts
+from ...kernels.analysis.prefetch_sites import blocks_of
+from ...kernels.ir.kernel import (
+    For,
+    Local,
+    Print,
+    SetLocal,
+    Stmt,
+    Update,
+    UpdateLocal,
+)
+from ...kernels.ir.task import Problem
+from ...kernels.ir.unrolling import few_rows
+from ...kernels.ir.walk import children, nested_statements, walk
+from ...kernels.tasks import work
+from ...space.backbone import INNER, MID, OUTER
+from ...space.draft import Decisions
+from ...space.families.ranges import ALONG, RANGES
+from ...space.families.schedule import BALANCED, BLOCKED, GUIDED, SCHEDULE
+from ...space.families.tiling import DIM_KIND, LOOP, PARALLEL, VECTOR
+from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
+from ...space.targets.target import Target
+from ...space.values import PARTIALS, REDUCTION
+from .default_lanes import lanes_of, ranges_of
+from .default_waves import wave_at
+from .nest_facts import (
+    constant,
+    copies_bytes,
+    independent_levels,
+    loops_of,
+    perfect_nest,
+    scattered,
+    shared_locals,
+    shared_updates,
+    sites_of,
+    sums_of,
+)
+from .nest_plan import ANY_ORDER, ONE_BY_ONE, Sum
+
+_AHEAD = "TWO"  # iterations of a loop over a list: with one the lines come late, with more they gain nothing on Zen 3
+_ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
+_LEAST_SHARED = 64  # iterations a thread from which on threads get whole units of them
+_UNIT = 16
+
+
+def defaults(problem: Problem, target: Target, independent: Container[str] = ()) -> Decisions:
+    """Returns the default decisions for a standalone kernel, a problem of `standalone` (kernels/tasks/standalone.py).
+
+    With registers of 0 bytes no loop is vectorised. `independent`: loops of the kernel, by their names before they were made
+    unique, whose iterations are parallel by definition.
+    """
+    rules = _Rules(problem, target, independent)
+    rules.decide_body()
+    return rules.decided
+
+
+class _Rules:
+    """Decisions on the one task of a problem, made by rules."""
+
+    def __init__(self, problem: Problem, target: Target, independent: Container[str]) -> None:
+        self.problem, self.target, self.independent = problem, target, independent
+        (self.task,) = problem.tasks
+        assert self.task.body is not None
+        self.body = self.task.body.statements
+        self.shared = shared_locals(self.body)
+        self.decided: dict[str, dict[Any, str]] = {}
+
+    def decide(self, kind: str, site: Any, value: str) -> None:
+        self.decided.setdefault(kind, {})[site] = value
+
+    def decide_body(self) -> None:
+        self.decide("nests", 0, ONE_BY_ONE)
+        behind = 0  # end of the statements that the last wavefronts run
+        for k, s in enumerate(self.body):
+            if k < behind:
+                continue
+            wave = wave_at(self.body, k, self.target.cores)
+            if wave is not None:
+                for kind, site, value in wave.decisions:
+                    self.decide(kind, site, value)
+                behind = k + wave.n_statements
+            elif isinstance(s, For) and not self.is_bound_to_one_thread(s):
+                self.decide_nest(s)
+
+    def is_bound_to_one_thread(self, loop: For) -> bool:
+        """True if the order of iterations is observable. They print, or change a local of the kernel other than by a reduction that
+        may be reordered.
+        """
+        inside, shared = list(nested_statements(loop.body)), self.shared
+        read = {
+            x.name for s in inside for e in children(s) for x in walk(e) if isinstance(x, Local)
+        }
+        changed = {
+            s.name for s in inside if isinstance(s, SetLocal | UpdateLocal) and s.name in shared
+        }
+        ops = {(s.name, s.op) for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+        return (
+            any(isinstance(s, Print) for s in inside)
+            or any(isinstance(s, SetLocal) and s.name in shared for s in inside)
+            or any(isinstance(s, Update) and s.result in shared for s in inside)
+            or bool(changed & read)
+            or (bool(changed) and not self.task.fast_math)
+            or len(ops) != len(changed)
+        )
+
+    def decide_nest(self, loop: For) -> None:
+        nest = perfect_nest(loop)
+        levels, independent = independent_levels(nest)
+        sums: tuple[Sum, ...] = ()
+        if self.task.fast_math:
+            sums = tuple(sums_of(self.problem, loop, self.shared, shared_updates(loop)))
+        conflicts = scattered(loop, sums)
+        self.decide("dim_kind", (0, loop.loop, OUTER), DIM_KIND[LOOP])
+        if sums:
+            self.decide("reduction", (0, loop.loop), REDUCTION[PARTIALS])
+        for x in () if conflicts else independent:
+            self.decide("iterations", (0, x), ANY_ORDER)
+        for s in nested_statements(loop.body):
+            if isinstance(s, For) and s.loop.partition("@")[0] in self.independent:
+                self.decide("iterations", (0, s.loop), ANY_ORDER)
+        self.share(nest, levels, conflicts)
+        self.vectorise(nest)
+        for rows in few_rows(loop.body):
+            self.decide("unrolled", (0, place_of(self.task, rows.loop)), UNROLLED[ALL_COPIES])
+        self.prefetch(loop)
+
+    # --- threads
+
+    def share(self, nest: Sequence[For], levels: int, conflicts: Sequence[Update]) -> None:
+        """Distributes a nest to the threads of a team if that pays, and if its conflicting updates then cost less, too."""
+        cores, loop = self.target.cores, nest[0]
+        extents = [constant(x.extent) for x in nest]
+        one_ns, whole = work.iteration_ns(loop.body), extents[0]
+        if cores < 2 or (conflicts and not self.task.fast_math):
+            return
+        if whole is not None and not work.pays(whole * one_ns):
+            return
+        if conflicts:
+            dtypes = {a.name: a.dtype for a in self.problem.arrays}
+            n_bytes = copies_bytes(self.problem, loop, conflicts)
+            updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes)
+            way = updated.way(one_ns, whole, cores)
+            if way == work.BY_ONE:
+                return
+            self.decide("scatter", (0, loop.loop), way)
+        if whole is None or whole >= _ROWS_FOR_EACH * cores:
+            levels = 1
+        for x in nest[:levels]:
+            self.decide("dim_kind", (0, x.loop, OUTER), DIM_KIND[PARALLEL])
+        known = [x for x in extents[:levels] if x is not None]
+        inside_ns = one_ns / max(1, prod(known[1:]))
+        self.decide("threads_from", (0, loop.loop), str(work.first_that_pays(inside_ns)))
+        is_whole = len(known) == levels == len(nest)
+        if is_whole and prod(known) >= _LEAST_SHARED * cores:
+            self.decide("size", (0, loop.loop, MID), str(_UNIT))
+        self.decide("schedule", (0, loop.loop, OUTER), SCHEDULE[self.schedule(nest, levels)])
+
+    @staticmethod
+    def schedule(nest: Sequence[For], levels: int) -> int:
+        """Returns the schedule of a distributed loop.
+
+        Uneven iterations are divided by their rows where these follow one another. That costs a bisection a thread and leaves each
+        thread the same rows in every call. Else threads take part by part, which costs an atomic operation a part.
+        """
+        body = nest[levels - 1].body
+        if not is_uneven(body):
+            return BLOCKED
+        has_rows = levels == 1 and row_starts(nest[0].loop, body) is not None
+        return BALANCED if has_rows else GUIDED
+
+    # --- bodies
+
+    def vectorise(self, nest: Sequence[For]) -> None:
+        """Vectorises loops of a nest that compilers leave scalar: along ranges inside of it, or one of its own loops.
+
+        The first have lengths that are known only at run time, and look indices up; compilers vectorise plain sums. Measured with
+        AVX2, CSR rows of 4 to 100 elements take 0.75 of the time of scalar ones. Vectors over rows take 2.5 to 15 times as long,
+        since no accesses are contiguous then.
+        """
+        body, fast_math, size = nest[0].body, self.task.fast_math, self.target.vector_bytes
+        ranges = ranges_of(self.problem, body, fast_math, size)
+        for name in ranges:
+            self.decide("ranges", (0, name), RANGES[ALONG])
+        lanes = None if ranges else lanes_of(self.problem, nest, self.may_be_lanes, size)
+        if lanes is not None:
+            name, width = lanes
+            self.decide("dim_kind", (0, name, INNER), DIM_KIND[VECTOR])
+            self.decide("size", (0, name, INNER), str(width))
+
+    def may_be_lanes(self, loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+        """True if iterations of loops may be lanes. Each lane makes conflicting updates by itself."""
+        sites = sites_of(loops, body)
+        seen = {s.state.name for s in sites if s.op != "update"}
+        shared = conflicting(sites, loops_of(loops))
+        return not shared or (self.task.fast_math and seen.isdisjoint(shared))
+
+    def prefetch(self, loop: For) -> None:
+        """Prefetches the blocks that a list names, if it pays and some array of them is larger than a core's cache."""
+        array, near = self.problem.array, self.target.own_cache_bytes
+        found = blocks_of(loop.loop, loop.body, array)
+        if found is None or not found.pay:
+            return
+        if any(array(x.array).size_bytes > near for x in found.rows):
+            self.decide("prefetch_distance", (0, loop.loop), _AHEAD)

@@ -1,0 +1,184 @@
+"""Facts on the top-level loops of a standalone kernel: independent iterations, and updates of elements that iterations share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from ...kernels.analysis import wavefronts
+from ...kernels.analysis.accesses import analyse
+from ...kernels.analysis.conflicts import conflicting
+from ...kernels.ir.body import Closure, Reason, Site
+from ...kernels.ir.domain import UNBOUNDED, Loop
+from ...kernels.ir.kernel import (
+    NOWHERE,
+    Assert,
+    Const,
+    DType,
+    Expr,
+    For,
+    Load,
+    Local,
+    LoopIndex,
+    Print,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+    While,
+)
+from ...kernels.ir.task import Problem
+from ...kernels.ir.walk import children, local_changed, nested_statements, walk
+from .nest_plan import Sum
+
+
+def constant(extent: Expr) -> int | None:
+    """Returns a constant extent; None for one that only a run determines."""
+    return max(0, int(extent.value)) if isinstance(extent, Const) else None
+
+
+def shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
+    """Returns the locals that are set outside of the loops, with their types."""
+    return {
+        x.name: x.value.dtype
+        for s in body
+        if not isinstance(s, For)
+        for x in nested_statements((s,))
+        if isinstance(x, SetLocal)
+    }
+
+
+@lru_cache(maxsize=16)  # by the rules, and when their decisions are read
+def sweep_at(body: tuple[Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
+    """See kernels/analysis/wavefronts.py."""
+    return wavefronts.sweep_at(body, k)
+
+
+# --- independent iterations
+
+
+def perfect_nest(loop: For) -> tuple[For, ...]:
+    """Returns the loop and the loops directly in one another, of constant extent."""
+    loops = [loop]
+    while len(loops[-1].body) == 1:
+        (inner,) = loops[-1].body
+        if not isinstance(inner, For) or not isinstance(inner.extent, Const):
+            break
+        loops.append(inner)
+    return tuple(loops)
+
+
+def independent_levels(nest: Sequence[For]) -> tuple[int, frozenset[str]]:
+    """Returns the number of loops of the nest, from the outside, that are distributed as one, and the loops that a compiler may run
+    at once.
+
+    The outermost is parallel by definition, the others where no iteration accesses an element that another one stores. Only then is
+    the outermost reported to the compiler too: in one thread an order that a program leaves open is preserved.
+    """
+    for levels in range(len(nest), 0, -1):
+        if not all(isinstance(x.extent, Const) for x in nest[:levels]):
+            continue
+        if _are_apart(nest[:levels], nest[levels - 1].body):
+            return levels, frozenset(x.loop for x in nest[:levels])
+    return 1, frozenset()
+
+
+def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
+    """True if no iteration of the loops accesses an element that another one stores or updates.
+
+    False also for a body with a while loop, a print or an assertion.
+    """
+    if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
+        return False
+    return not conflicting(sites_of(loops, body), loops_of(loops))
+
+
+def loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:
+    return tuple(Loop(x.loop, constant(x.extent) or UNBOUNDED, False) for x in loops)
+
+
+def sites_of(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
+    return _analysed(loops_of(loops), body)
+
+
+@lru_cache(maxsize=16)  # several questions about one loop
+def _analysed(loops: tuple[Loop, ...], body: tuple[Stmt, ...]) -> tuple[Site, ...]:
+    return analyse(body, loops, Reason(Closure.ORDER, "", NOWHERE)).sites
+
+
+# --- updates of elements that iterations share
+
+
+def shared_updates(loop: For) -> list[Update]:
+    """Returns updates of elements that several iterations may update, in the order of the text: all of an array, or none."""
+    shared = _updated_by_several(loop)
+    return [s for s in nested_statements(loop.body) if isinstance(s, Update) and s.array in shared]
+
+
+@lru_cache(maxsize=16)  # by the rules, and when their decisions are read
+def _updated_by_several(loop: For) -> frozenset[str]:
+    """Returns the arrays with an element that several iterations may update."""
+    sites = [s for s in sites_of((loop,), loop.body) if s.op == "update"]
+    return frozenset(conflicting(sites, loops_of((loop,))))
+
+
+def sums_of(
+    problem: Problem, loop: For, shared: dict[str, DType], updates: Sequence[Update]
+) -> Iterator[Sum]:
+    """Yields reductions into one element, or into a local of the kernel, that no iteration reads. Their order is free."""
+    inside = list(nested_statements(loop.body))
+    loaded = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
+    stored = {s.array for s in inside if isinstance(s, Store)}
+    kinds: dict[str, dict[tuple[Expr | float, ...], set[tuple[str, str]]]] = {}
+    for s in inside:
+        if isinstance(s, Update):
+            kinds.setdefault(s.array, {}).setdefault(_place(s), set()).add((s.op, s.result))
+    found: dict[tuple[str, tuple[Expr, ...]], Sum] = {}
+    changing = {local_changed(s) for s in inside} - {""}
+    for u in updates:
+        is_fixed = not any(
+            isinstance(x, LoopIndex | Load) or (isinstance(x, Local) and x.name in changing)
+            for e in u.indices
+            for x in walk(e)
+        )
+        places = kinds[u.array]
+        # Other places of the array are other elements only where all of them are constants.
+        is_apart = len(places) == 1 or not any(isinstance(x, Expr) for i in places for x in i)
+        is_plain = places[_place(u)] == {(u.op, "")}
+        if is_fixed and is_apart and is_plain and u.array not in loaded | stored:
+            dtype = problem.array(u.array).dtype
+            found[u.array, u.indices] = Sum(u.op, dtype, u.array, u.indices, "")
+    yield from found.values()
+    ops = {s.name: s.op for s in inside if isinstance(s, UpdateLocal) and s.name in shared}
+    for name, op in ops.items():
+        yield Sum(op, shared[name], "", (), name)
+
+
+def scattered(loop: For, sums: Sequence[Sum]) -> list[Update]:
+    """Returns the updates of shared elements that are no reductions into one element."""
+    summed = {(s.array, s.indices) for s in sums}
+    return [u for u in shared_updates(loop) if (u.array, u.indices) not in summed]
+
+
+def copies_bytes(problem: Problem, loop: For, scattered: Sequence[Update]) -> int:
+    """Returns the bytes of the arrays that are updated so, if threads may add to private copies; else 0.
+
+    Nothing else in the loop may access them, and all updates must be additions without a result that is used.
+    """
+    inside = list(nested_statements(loop.body))
+    names = {u.array for u in scattered}
+    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
+    seen |= {s.array for s in inside if isinstance(s, Store)}
+    others = (s for s in inside if isinstance(s, Update) and s.array in names)
+    if names & seen or any(s.op != "add" or s.result for s in others):
+        return 0
+    arrays = [a for a in problem.arrays if a.name in names]
+    if any(a.dtype in (DType.f16, DType.bool_) for a in arrays):
+        return 0
+    return sum(a.size_bytes for a in arrays)
+
+
+def _place(u: Update) -> tuple[Expr | float, ...]:
+    """Returns the element of an update: equal constants of several types are one."""
+    return tuple(x.value if isinstance(x, Const) else x for x in u.indices)

@@ -1,0 +1,141 @@
+"""Reads decisions about the loops of a standalone kernel's body into plans of its statements (nest_plan.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...kernels.analysis.inner_ranges import row_starts, widest
+from ...kernels.analysis.prefetch_sites import blocks_of
+from ...kernels.ir.kernel import For
+from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.unrolling import copies_of, few_rows
+from ...kernels.ir.walk import nested_statements
+from ...space.backbone import INNER, MID, OUTER
+from ...space.draft import Decisions
+from ...space.families.prefetch_distance import DISTANCES
+from ...space.families.ranges import ALONG, RANGES
+from ...space.families.scatter import PRIVATE, SCATTER
+from ...space.families.schedule import BALANCED, BLOCKED, SCHEDULE
+from ...space.families.tiling import DIM_KIND, PARALLEL, VECTOR
+from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
+from ...space.families.wavefronts import BY_DIAGONALS, WAVES
+from ...space.targets.target import Target
+from .nest_facts import (
+    perfect_nest,
+    scattered,
+    shared_locals,
+    shared_updates,
+    sums_of,
+    sweep_at,
+)
+from .nest_plan import ANY_ORDER, NestPlan, Partition, Step, Sum, WavePlan
+from .schedules import BlockPrefetch, Lanes, Wave
+
+
+def steps_of(problem: Problem, t: int, decisions: Decisions, target: Target) -> tuple[Step, ...]:
+    """Returns the statements of a task's body in order, with the plans of those that have decisions."""
+    reader = _Steps(problem, t, decisions, target)
+    made: list[Step] = []
+    k = 0
+    while k < len(reader.body):
+        step, n = reader.step(k)
+        made.append(step)
+        k += n
+    return tuple(made)
+
+
+class _Steps:
+    def __init__(self, problem: Problem, t: int, decisions: Decisions, target: Target) -> None:
+        self.problem, self.t, self.decisions, self.target = problem, t, decisions, target
+        self.task: Task = problem.tasks[t]
+        assert self.task.body is not None
+        self.body = self.task.body.statements
+        self.shared = shared_locals(self.body)
+
+    def value(self, kind: str, *place: Any) -> str:
+        """Returns the value of a choice about a place in the body; "" where there is none."""
+        return self.decisions.get(kind, {}).get((self.t, *place), "")
+
+    def step(self, k: int) -> tuple[Step, int]:
+        """Returns the plan of statement k, and the number of statements that it is for."""
+        s = self.body[k]
+        found = sweep_at(self.body, k) if "waves" in self.decisions else None
+        if found is not None and (order := self.value("waves", found[0].outer)):
+            sweep, n = found
+            rows, columns = (
+                int(self.value(kind, sweep.outer)) for kind in ("wave_rows", "wave_columns")
+            )
+            wave = Wave(sweep, rows, columns, order == WAVES[BY_DIAGONALS])
+            threads = self.target.cores if self.is_parallel(sweep.outer) else 1
+            return WavePlan(wave, threads, sweep.inner.where), n
+        if isinstance(s, For) and self.value("dim_kind", s.loop, OUTER):
+            return self.nest(s), 1
+        return s, 1
+
+    def is_parallel(self, loop: str) -> bool:
+        return self.value("dim_kind", loop, OUTER) == DIM_KIND[PARALLEL]
+
+    def nest(self, loop: For) -> NestPlan:
+        inside = [loop, *(s for s in nested_statements(loop.body) if isinstance(s, For))]
+        sums: tuple[Sum, ...] = ()
+        if self.value("reduction", loop.loop):
+            sums = tuple(sums_of(self.problem, loop, self.shared, shared_updates(loop)))
+        how = self.value("scatter", loop.loop)
+        conflicts = scattered(loop, sums) if how else []
+        is_private = how == SCATTER[PRIVATE]
+        levels = sum(self.is_parallel(x.loop) for x in perfect_nest(loop))
+        copied = tuple(dict.fromkeys(u.array for u in conflicts)) if is_private else ()
+        return NestPlan(
+            loop,
+            levels=max(1, levels),
+            is_shared=levels > 0,
+            partition=self.partition(loop, copied),
+            independent=frozenset(
+                x.loop for x in inside if self.value("iterations", x.loop) == ANY_ORDER
+            ),
+            sums=sums,
+            atomics=frozenset(() if is_private else conflicts),
+            lanes=self.lanes(inside),
+            copies=copies_of(
+                [
+                    x
+                    for x in few_rows(loop.body)
+                    if self.value("unrolled", place_of(self.task, x.loop)) == UNROLLED[ALL_COPIES]
+                ]
+            ),
+            ranges=self.ranges(inside),
+            prefetch=self.prefetch(loop),
+        )
+
+    def partition(self, loop: For, copied: tuple[str, ...]) -> Partition:
+        schedule = self.value("schedule", loop.loop, OUTER) or SCHEDULE[BLOCKED]
+        is_balanced = schedule == SCHEDULE[BALANCED]
+        return Partition(
+            threads_from=int(self.value("threads_from", loop.loop) or 0),
+            unit=int(self.value("size", loop.loop, MID) or 1),
+            schedule=schedule,
+            rows=row_starts(loop.loop, loop.body) if is_balanced else None,
+            copied=copied,
+        )
+
+    def lanes(self, inside: list[For]) -> Lanes | None:
+        size = self.target.vector_bytes
+        for x in inside:
+            if self.value("dim_kind", x.loop, INNER) == DIM_KIND[VECTOR]:
+                return Lanes(x.loop, int(self.value("size", x.loop, INNER)), size)
+        return None
+
+    def ranges(self, inside: list[For]) -> tuple[Lanes, ...]:
+        size = self.target.vector_bytes
+        return tuple(
+            Lanes(x.loop, self.target.lanes(widest(x.body)), size)
+            for x in inside
+            if self.value("ranges", x.loop) == RANGES[ALONG]
+        )
+
+    def prefetch(self, loop: For) -> BlockPrefetch | None:
+        distance = DISTANCES[self.value("prefetch_distance", loop.loop) or "NONE"]
+        if not distance:
+            return None
+        found = blocks_of(loop.loop, loop.body, self.problem.array)
+        return BlockPrefetch(found, distance) if found is not None else None
