@@ -15,7 +15,7 @@ from typing import Any
 from .candidate import Candidate, DeadEnd, Space
 from .draft import AS_IT_IS, Decisions, TreePart
 from .engine.declarations import Choice
-from .renamed import name_in
+from .renamed import is_gone, name_in
 
 _OR = "|"  # between the values that a narrowed but open choice has left
 _SHOWN = 4  # names in a sentence
@@ -67,6 +67,8 @@ def restore(space: Space, decisions: Iterable[tuple[str, str]]) -> Candidate | D
     positions = space.model.positions
     for name, value_names in decisions:
         var = positions.get(name_in(positions, name))
+        if var is None and is_gone(name):
+            continue
         if var is None:
             near = get_close_matches(name, positions, n=1, cutoff=0.4)
             raise DecisionError(f"this space has no choice {name}{_suggest(near)}")

@@ -11,6 +11,8 @@ _RENAMED = ((re.compile(r"cache\((.+->.+)\)"), r"load_cache(\1)"),)
 _IN_A_SPACE = ((re.compile(r"prefetch\((.+\..+)\)"), r"prefetch_accumulators(\1)"),)
 # Renamed values, by kind: GPUs had BLOCK for PARALLEL. The number of blocks of a copy and its packer were one choice.
 _VALUES = {"dim_kind": {"BLOCK": "PARALLEL"}, "staged": {"TEAM_COPY": "COPY"}}
+# Choices that are no more: loops of bodies with fields in tiles had choices of their own beside that of the body without.
+_GONE = re.compile(r"unrolled\(.+\.c_?\d+\)")
 _OR = "|"  # between the values of an open choice (space/decisions.py)
 
 
@@ -25,6 +27,11 @@ def _now(name: str, value: str) -> Iterator[tuple[str, str]]:
     yield _name_now(name), _OR.join(dict.fromkeys(values.get(x, x) for x in value.split(_OR)))
     if (kind, value) == ("staged", "TEAM_COPY"):
         yield f"packed_by({objects}", "TEAM"
+
+
+def is_gone(name: str) -> bool:
+    """True if a stored decision may be about a choice that later versions do not have."""
+    return _GONE.fullmatch(name) is not None
 
 
 def name_in(choices: Container[str], name: str) -> str:

@@ -396,6 +396,26 @@ def test_what_is_decided_about_loops_knows_no_syntax() -> None:
 # --- records and tests ---------------------------------------------------------------------------
 
 
+def found_in(pattern: str, *folders: str) -> list[str]:
+    """The lines of the product in which a pattern occurs."""
+    return [
+        f"{name_of(path)}: {line.strip()}"
+        for path in files(*folders)
+        for line in path.read_text().splitlines()
+        if re.search(pattern, line)
+    ]
+
+
+def test_loops_on_sparse_fields_are_lowered_in_one_place() -> None:
+    """Kind: bodies that are written out before anyone decides. Tasks have their loops as the program has them."""
+    assert not found_in(r"\blower_trees\b|_sets_of_windows", "kernels/frontend", "kernels/tasks")
+    assert found_in(r"return Active\(", "kernels")
+
+
+def test_statements_are_told_apart_by_their_identity() -> None:
+    assert not found_in(r"\bid\(s\)", "kernels", "codegen")
+
+
 def test_a_space_says_what_its_parts_are() -> None:
     """Whoever reads a candidate reads these: no field of theirs may be anything."""
     for name in ("candidate.py", "components.py", "draft.py"):

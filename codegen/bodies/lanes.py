@@ -19,7 +19,7 @@ from dataclasses import replace
 from ...kernels.analysis.uniformity import looks_up
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.walk import blocks, children, local_changed, nested_statements, size
+from ...kernels.ir.walk import blocks, children, identified, local_changed, nested_statements, size
 from ..plan.schedules import Lanes
 from ..text import csyntax as c
 from ..text.constants import neutral
@@ -42,8 +42,8 @@ class LaneWriter:
     def __init__(
         self, w: Builder, scope: LaneScope, lanes: Lanes, body: tuple[ir.Stmt, ...]
     ) -> None:
-        self.w, self.scope, self.lanes, self.body = w, scope, lanes, body
-        self.v = LaneValues(w, scope, lanes, body)
+        self.w, self.scope, self.lanes, self.body = w, scope, lanes, identified(body)
+        self.v = LaneValues(w, scope, lanes, self.body)
         self._is_free = is_free(body)
 
     def loop(self, lo: c.CExpr, hi: c.CExpr) -> tuple[c.CStmt, ...]:

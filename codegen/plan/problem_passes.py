@@ -49,28 +49,48 @@ class Decided:
 ProblemPass = Callable[[Problem, Decided], Problem]
 
 
-def lowered(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem with the decided body of each task."""
-    tasks = (_lowered(problem, task, t, decided) for t, task in enumerate(problem.tasks))
-    return replace(problem, tasks=tuple(tasks))
+def lists(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem with each list made as its loops decided: again, where cells have changed, or not at all."""
 
-
-def _lowered(problem: Problem, task: Task, t: int, decided: Decided) -> Task:
-    body, choices = task.body, decided.choices
-    if body is None:
-        return task
-    if body.trees.lists:
-        ways = [choices["listgen"][t, x.name] for x in body.trees.lists]
-        made = making(body.statements, ways)
-        if made == body.statements:
+    def made(task: Task, t: int) -> Task:
+        body = task.body
+        if body is None or not body.trees.lists:
             return task
-        other = analyse(made, task.scope, body.reason)
+        ways = [decided.choices["listgen"][t, x.name] for x in body.trees.lists]
+        statements = making(body.statements, ways)
+        if statements == body.statements:
+            return task
+        other = analyse(statements, task.scope, body.reason)
         return replace(task, body=replace(other, trees=body.trees))
-    if body.trees.way and choices["activate"][t] == EACH:
-        return replace(task, body=in_each(problem, task) or body)
-    places, in_tile = choices.get("staged", {}), LEAF_ROWS[IN_TILE]
-    names = [x.name for x in body.trees.tiles if places.get((t, x.name)) == in_tile]
-    return replace(task, body=staged(problem, task, names)) if names else task
+
+    return _each(problem, made)
+
+
+def activations(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem with all activations in each iteration of the loops that were decided so."""
+
+    def made(task: Task, t: int) -> Task:
+        if task.body is None or not task.body.trees.way or decided.choices["activate"][t] != EACH:
+            return task
+        return replace(task, body=in_each(problem, task) or task.body)
+
+    return _each(problem, made)
+
+
+def tiles(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem with the decided fields of each loop in tiles."""
+    places, in_tile = decided.choices.get("staged", {}), LEAF_ROWS[IN_TILE]
+
+    def made(task: Task, t: int) -> Task:
+        sites = task.body.trees.tiles if task.body is not None else ()
+        names = [x.name for x in sites if places.get((t, x.name)) == in_tile]
+        return replace(task, body=staged(problem, task, names)) if names else task
+
+    return _each(problem, made)
+
+
+def _each(problem: Problem, change: Callable[[Task, int], Task]) -> Problem:
+    return replace(problem, tasks=tuple(change(task, t) for t, task in enumerate(problem.tasks)))
 
 
 def directories(problem: Problem, decided: Decided) -> Problem:
@@ -87,26 +107,35 @@ def slot_tables(problem: Problem, decided: Decided) -> Problem:
     return tabled(problem, found, decided.at_once) if found else problem
 
 
-def leaf_layouts(problem: Problem, decided: Decided) -> Problem:
+def layouts(problem: Problem, decided: Decided) -> Problem:
+    """Returns the problem with leaves and lists in the decided layouts. Conversions run in the order of their numbers."""
+    after = _records(_leaves(problem, decided), decided)
+    n, m = (len(x) for x in (problem.entering, problem.leaving))
+    entering, leaving = after.entering, after.leaving
+    first, last = sorted(entering[: len(entering) - n]), sorted(leaving[: len(leaving) - m])
+    return replace(after, entering=(*first, *problem.entering), leaving=(*last, *problem.leaving))
+
+
+def _leaves(problem: Problem, decided: Decided) -> Problem:
     """Returns the problem with leaves in the decided tiles, and with their cells in the decided orders."""
     how, in_order = decided.of_trees("leaf_layout"), decided.of_trees("cell_order")
     target, leaves = decided.target, problem.parts.leaves
     n_lanes = KINDS[target.kind].threads_at_once
-    tiles = {x: tile_of(how.get(x.name, ""), x, target, n_lanes) for x in leaves}
+    sizes = {x: tile_of(how.get(x.name, ""), x, target, n_lanes) for x in leaves}
     every = ((x, order_of(in_order.get(x.name, ""), x)) for x in leaves)
     orders = {x: order for x, order in every if order is not None}
-    tiles = {x: tile for x, tile in tiles.items() if tile or x in orders}
-    return laid_out(problem, tiles, orders, decided.at_once) if tiles else problem
+    sizes = {x: size for x, size in sizes.items() if size or x in orders}
+    return laid_out(problem, sizes, orders, decided.at_once) if sizes else problem
 
 
-def records(problem: Problem, decided: Decided) -> Problem:
+def _records(problem: Problem, decided: Decided) -> Problem:
     """Returns the problem with places of cells in the decided lists."""
     how = decided.of_trees("record")
     found = [x for x in problem.parts.lists if how.get(x.name) == RECORD[CELL]]
     return with_places(problem, found, decided.at_once) if found else problem
 
 
-PASSES: tuple[ProblemPass, ...] = (lowered, directories, slot_tables, leaf_layouts, records)
+PASSES: tuple[ProblemPass, ...] = (lists, activations, tiles, directories, slot_tables, layouts)
 
 
 def decided_problem(problem: Problem, decided: Decided) -> Problem:

@@ -18,14 +18,16 @@ def copies_in(plan: Plan, task: TaskPlan, tasks: Sequence[int]) -> dict[str, int
     `tasks`: the tasks of the body. Several tasks have equal decisions (codegen/passes/joining.py), and loops of the joined body
     have other names than before.
     """
-    assert task.task.body is not None
+    body = task.task.body
+    assert body is not None
     values = {place: value for t in tasks for place, value in plan.places("unrolled", t)}
     wanted = UNROLLED[ALL_COPIES]
     if wanted not in values.values():
         return {}
-    found = few_rows(task.task.body.statements)
+    found = few_rows(body.statements)
     if len(tasks) == 1:
-        found = tuple(x for x in found if values.get(place_of(task.task, x.loop)) == wanted)
+        places = ((x, place_of(task.task, body.trees.name_of(x.loop))) for x in found)
+        found = tuple(x for x, place in places if values.get(place) == wanted)
     return copies_of(found)
 
 

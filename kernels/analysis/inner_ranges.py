@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.affine import to_affine, unclamped
@@ -128,11 +128,19 @@ def lane_ranges(body: tuple[Stmt, ...], problem: Problem, fast_math: bool) -> tu
         if isinstance(s, For)
         and not any(isinstance(x, For | While) for x in nested_statements(s.body))
         and not refusal(s.body, problem)
-        and _only_adds_up(s, every, fast_math)
+        and _only_adds_up(s, _outside(body, s), fast_math)
     )
 
 
-def _only_adds_up(loop: For, every: Sequence[Stmt], fast_math: bool) -> bool:
+def _outside(body: tuple[Stmt, ...], loop: For) -> Iterator[Stmt]:
+    """Yields the statements that are not inside of a loop."""
+    for s in body:
+        yield s
+        for block in blocks(s) if s is not loop else ():
+            yield from _outside(block, loop)
+
+
+def _only_adds_up(loop: For, elsewhere: Iterator[Stmt], fast_math: bool) -> bool:
     inside = list(nested_statements(loop.body))
     if any(isinstance(s, Store | Update | LocalArray | SetElement) for s in inside):
         return False
@@ -147,8 +155,6 @@ def _only_adds_up(loop: For, every: Sequence[Stmt], fast_math: bool) -> bool:
                 return False
     if any(len(ops) > 1 for ops in sums.values()) or not sums:
         return False
-    ids = set(map(id, inside))
-    elsewhere = [s for s in every if id(s) not in ids]
     return (
         not any(sums.keys() & _read(s) for s in inside)
         and not any(own & ({local_changed(s)} | _read(s)) for s in elsewhere)

@@ -53,7 +53,10 @@ class _Change:
 
 
 class Uniformity:
-    """Uniformity in the `body` of a loop `lane` that runs in lanes; `sums` are locals from outside to which the lanes add."""
+    """Uniformity in the `body` of a loop `lane` that runs in lanes. Its statements have identities.
+
+    `sums` are locals from outside to which the lanes add.
+    """
 
     def __init__(self, lane: str, body: tuple[Stmt, ...], sums: frozenset[str]) -> None:
         self.lane, self.sums = lane, sums
@@ -67,7 +70,7 @@ class Uniformity:
             self._whole.clear()
             for change in reader.changes:
                 if _is_whole(reader.touches[change.name], change.masked):
-                    self._whole.add(id(change.statement))
+                    self._whole.add(change.statement.uid)
                     if not change.varies:
                         continue
                 self.varying.add(change.name)
@@ -85,7 +88,7 @@ class Uniformity:
 
     def is_whole(self, s: Stmt) -> bool:
         """True if a change of a local needs no mask: nothing reads the values that it leaves in lanes that are not live."""
-        return id(s) in self._whole and local_changed(s) not in self.sums
+        return s.uid in self._whole and local_changed(s) not in self.sums
 
 
 def _is_whole(touches: list[_Touch], masked: _Path) -> bool:

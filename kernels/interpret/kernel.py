@@ -48,6 +48,7 @@ from ..ir.kernel import (
 from ..ir.ops import OPS
 from ..ir.simplify import scalar
 from ..ir.text import default_format
+from ..ir.walk import identified
 from .arithmetic import AbstractArithmetic, NumpyArithmetic
 from .contraction import contraction, factors
 from .lanes import LanePlan, Plans, linear, plan_lanes, together
@@ -74,8 +75,8 @@ def run_kernel(
     """
     values = {p.name: p.dtype.numpy.type(scalars[p.name]) for p in ir.scalars}
     with np.errstate(all="ignore"):
-        plans, own = plan_lanes(ir.body), arithmetic or NumpyArithmetic()
-        _Run(dict(arrays), values, plans, arithmetic=own).block(ir.body)
+        body, own = identified(ir.body), arithmetic or NumpyArithmetic()
+        _Run(dict(arrays), values, plan_lanes(body), arithmetic=own).block(body)
 
 
 def evaluate_scalar(x: Expr, scalars: Mapping[str, Any]) -> Any:
@@ -151,7 +152,7 @@ class AbstractRun:
             self._for_uneven(s, extents)
             return
         extent = int(extents)
-        plan = self.plans.get(id(s), LanePlan(False, 1))
+        plan = self.plans.get(s.uid, LanePlan(False, 1))
         before = set(self.local)
         if plan.is_vector and extent > 1:
             used = int(np.prod(self.shape, dtype=np.int64)) if self.lanes else 1
@@ -182,7 +183,7 @@ class AbstractRun:
         self.origins[s.loop] = together(s.extent, {lane.loop for lane in self.lanes})
         origin = sum((self._index(x) for x in self.origins[s.loop]), np.int64(0))
         first, end = int(np.min(origin)), int(np.max(origin + extents))
-        inner = self.plans.get(id(s), LanePlan(False, 1)).inner_lanes
+        inner = self.plans.get(s.uid, LanePlan(False, 1)).inner_lanes
         chunk = max(1, MAX_LANES // (int(np.prod(self.shape, dtype=np.int64)) * inner))
         for start in range(first, end, chunk):
             self.lanes.append(_Lane(s.loop, start, min(chunk, end - start)))

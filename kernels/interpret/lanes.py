@@ -58,10 +58,11 @@ class LanePlan:
     inner_lanes: int
 
 
-Plans = dict[int, LanePlan]  # by id of the For node
+Plans = dict[int, LanePlan]  # by the identity of the loop
 
 
 def plan_lanes(body: tuple[Stmt, ...]) -> Plans:
+    """Plans every loop of statements that have identities."""
     plans: Plans = {}
     _plan_block(body, frozenset(), plans, {})
     return plans
@@ -101,7 +102,7 @@ def _plan_loop(
         and _arrays_allow(loop)
         and _extents_allow(loop, plans)
     )
-    plans[id(loop)] = LanePlan(is_vector, inner)
+    plans[loop.uid] = LanePlan(is_vector, inner)
     if not is_vector:
         return inner
     if contraction(loop) is not None:
@@ -235,7 +236,7 @@ def _may_differ(loop: For, plans: Plans) -> bool:
     """
     inside = (s for s in nested_statements(loop.body) if isinstance(s, For))
     return (
-        plans[id(loop)].is_vector
+        plans[loop.uid].is_vector
         and linear(unclamped(loop.extent)) is not None
         and any(contraction(s) is not None for s in inside)
     )

@@ -23,7 +23,7 @@ from ..ir.kernel import (
     UpdateLocal,
     While,
 )
-from ..ir.walk import children, nested_statements, walk
+from ..ir.walk import children, identified, nested_statements, walk
 from .contraction import contraction, factors
 from .kernel import MAX_LANES
 from .lanes import LanePlan, Plans, plan_lanes
@@ -59,8 +59,8 @@ def n_nodes(ir: KernelIR) -> int:
 def work_of(ir: KernelIR) -> Work:
     """The estimated work of one call."""
     longest = max((n for p in ir.arrays for n in p.shape), default=1)
-    counter = _Counter(plan_lanes(ir.body), longest)
-    return counter.block(ir.body, 1.0, 1.0, {})
+    body = identified(ir.body)
+    return _Counter(plan_lanes(body), longest).block(body, 1.0, 1.0, {})
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Counter:
     def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> Work:
         extent = self._extent(s.extent, steps * lanes, middles)
         inside = {**middles, s.loop: extent / 2}
-        if not self.plans.get(id(s), LanePlan(False, 1)).is_vector:
+        if not self.plans.get(s.uid, LanePlan(False, 1)).is_vector:
             return self.block(s.body, steps * extent, lanes, inside)
         room = MAX_LANES if contraction(s) is None else float("inf")
         chunks = max(1.0, lanes * extent / room)

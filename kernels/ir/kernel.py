@@ -7,7 +7,7 @@ and step by 1: the frontend folds other starts and steps into the index expressi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
@@ -295,7 +295,14 @@ Expr = (
 
 
 @dataclass(frozen=True)
-class For:
+class AbstractStatement:
+    """Base of statements. `uid`: identity within a kernel or body, given by `identified` and kept by `replace`; 0 without one."""
+
+    uid: int = field(default=0, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class For(AbstractStatement):
     """`for loop in range(extent)`; the outermost loops of a kernel are parallel, the others sequential.
 
     The extent is evaluated once, before the loop begins; below 0 counts as 0.
@@ -308,14 +315,14 @@ class For:
 
 
 @dataclass(frozen=True)
-class SetLocal:
+class SetLocal(AbstractStatement):
     name: str
     value: Expr
     where: Location
 
 
 @dataclass(frozen=True)
-class UpdateLocal:
+class UpdateLocal(AbstractStatement):
     """`name op= value`."""
 
     name: str
@@ -325,7 +332,7 @@ class UpdateLocal:
 
 
 @dataclass(frozen=True)
-class LocalArray:
+class LocalArray(AbstractStatement):
     """Declaration of a local array of `extent` elements, each initialised to `value`.
 
     Indices outside of it are an error of the program.
@@ -338,7 +345,7 @@ class LocalArray:
 
 
 @dataclass(frozen=True)
-class SetElement:
+class SetElement(AbstractStatement):
     """`name[index] = value`, of a local array."""
 
     name: str
@@ -348,7 +355,7 @@ class SetElement:
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(AbstractStatement):
     array: str
     indices: tuple[Expr, ...]
     value: Expr
@@ -356,7 +363,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Update:
+class Update(AbstractStatement):
     """`array[indices] op= value`: atomic where iterations share the element, and then free to be reassociated.
 
     `result` is the local that takes the element's old value, of the array's dtype; "" where it is not used.
@@ -371,7 +378,7 @@ class Update:
 
 
 @dataclass(frozen=True)
-class If:
+class If(AbstractStatement):
     condition: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...]
@@ -379,7 +386,7 @@ class If:
 
 
 @dataclass(frozen=True)
-class While:
+class While(AbstractStatement):
     """`while condition:`; the condition is evaluated before each pass.
 
     Nothing else leaves a block: `break`, `continue` and an early `return` are flags that conditions read.
@@ -394,7 +401,7 @@ Part = str | Expr  # of what is printed: a text as it is, or a value
 
 
 @dataclass(frozen=True)
-class Print:
+class Print(AbstractStatement):
     """Writes `parts` one behind the other to standard output, with nothing between or behind them.
 
     `formats` has a conversion of C's printf without its % for each value of `parts`, "" for the default of its dtype. () is "" for
@@ -407,7 +414,7 @@ class Print:
 
 
 @dataclass(frozen=True)
-class Assert:
+class Assert(AbstractStatement):
     """Ends the call where `condition` is false, and reports `message` and `parts`, formatted as for `Print`. Only in debug mode."""
 
     condition: Expr
@@ -418,7 +425,7 @@ class Assert:
 
 
 @dataclass(frozen=True)
-class ForActive:
+class ForActive(AbstractStatement):
     """Loop over the cells of a tree's node that are active when the loop begins, in any order.
 
     `loops` are the indices, one for each axis of the node.
@@ -432,7 +439,7 @@ class ForActive:
 
 
 @dataclass(frozen=True)
-class Activate:
+class Activate(AbstractStatement):
     """Activates the cell of a node at these indices, and the cells above that contain it. New cells have fields of zeros.
 
     For a dynamic node it activates the cells before it, too. An index outside activates nothing and ends the call with an error.
@@ -445,7 +452,7 @@ class Activate:
 
 
 @dataclass(frozen=True)
-class Deactivate:
+class Deactivate(AbstractStatement):
     """Deactivates the cell and everything in it: it then reads as zero.
 
     For a dynamic node it deactivates all cells of the container at these indices of its parent. An inactive cell stays inactive.
@@ -458,7 +465,7 @@ class Deactivate:
 
 
 @dataclass(frozen=True)
-class Append:
+class Append(AbstractStatement):
     """Activates the next cell of a dynamic node, in its container at these indices of its parent.
 
     The local `result` takes the cell's index (i32). In parallel loops the order of several appends is unspecified.

@@ -23,8 +23,9 @@ class LogicalCall:
     """Call of a sequence before sparse lowering: the kernel `ir` with the sequence's array and value of each parameter.
 
     `fields`: the number, in its tree, of each array of `ir.placed`. `trees`: the trees of the sequence with their fields.
-    `sections`: the sequence's array of each state of a tree, by tree and key. `demoted` are the activations of surely active cells
-    and `once` the hoisted ones, as numbers in the text.
+    `sections`: the sequence's array of each state of a tree, by tree and key. `reused`: for each statement at top level, the nodes
+    whose lists are those of earlier loops. `demoted` are the activations of surely active cells and `once` the hoisted ones, as
+    numbers in the text.
     """
 
     ir: KernelIR
@@ -33,6 +34,7 @@ class LogicalCall:
     fields: Mapping[str, int]
     trees: tuple[tuple[StructureTree, tuple[FieldPlace, ...]], ...]
     sections: Mapping[tuple[str, str], str]
+    reused: tuple[frozenset[tuple[str, int]], ...]
     demoted: frozenset[int] = frozenset()
     once: frozenset[int] = frozenset()
 

@@ -59,6 +59,7 @@ class OnTrees:
 
     `apart`: fields without conflicts between iterations of the outermost loop, by the coordinates of their cells. `shared`: states
     that several threads may change at once, with atomic updates (kernels/sparse/pools.py). `tiles`: fields that may be staged.
+    `loops`: of a variant of the body, its loops with their names in the body that decisions are about.
     """
 
     lists: tuple[ListSite, ...] = ()
@@ -66,6 +67,11 @@ class OnTrees:
     apart: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     tiles: tuple[TileSite, ...] = ()
+    loops: tuple[tuple[str, str], ...] = ()
+
+    def name_of(self, loop: str) -> str:
+        """The name of a loop of this body in decisions."""
+        return dict(self.loops).get(loop, loop)
 
     @property
     def activates(self) -> bool:

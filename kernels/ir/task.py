@@ -225,20 +225,19 @@ class Problem:
         return next(a for a in self.arrays if a.name == name)
 
     def converting(
-        self,
-        tasks: Sequence[Task],
-        arrays: Sequence[ArrayInfo],
-        entering: Sequence[Task],
-        leaving: Sequence[Task] = (),
+        self, tasks: Sequence[Task], arrays: Sequence[ArrayInfo], added: Sequence[tuple[Task, bool]]
     ) -> Problem:
-        """Returns the problem with these tasks and arrays for its own, and with further tasks that convert."""
-        first, last = len(tasks), len(tasks) + len(entering)
+        """Returns the problem with these tasks and arrays for its own, and with further conversions, which run before others.
+
+        Each conversion has a flag: True if it runs when the sequence ends.
+        """
+        numbers = [(len(tasks) + k, is_last) for k, (_, is_last) in enumerate(added)]
         return replace(
             self,
             arrays=tuple(arrays),
-            tasks=(*tasks, *entering, *leaving),
-            entering=(*self.entering, *range(first, last)),
-            leaving=(*self.leaving, *range(last, last + len(leaving))),
+            tasks=(*tasks, *(task for task, _ in added)),
+            entering=(*(t for t, is_last in numbers if not is_last), *self.entering),
+            leaving=(*(t for t, is_last in numbers if is_last), *self.leaving),
         )
 
     @cached_property

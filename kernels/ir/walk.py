@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
@@ -251,6 +252,16 @@ def nested_statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield s
         for block in blocks(s):
             yield from nested_statements(block)
+
+
+def identified(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Returns the statements with an identity each: their numbers in program order, from 1 on."""
+    numbers = itertools.count(1)
+
+    def block(some: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(with_blocks(replace(s, uid=next(numbers)), block) for s in some)
+
+    return block(body)
 
 
 def written_in(body: tuple[Stmt, ...]) -> frozenset[str]:

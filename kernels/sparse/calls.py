@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..ir.kernel import Stmt
 from ..ir.logical import FieldPlace, LogicalCall
 from ..ir.structure import StructureTree
 from .layout import Layout, layout_of
@@ -17,10 +18,15 @@ _MOST_KEPT = 64  # layouts of the trees of a sequence: all of its calls have the
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A lowered kernel, with the array of the sequence for each of its arrays."""
+    """A lowered kernel, with the array of the sequence for each of its arrays.
+
+    Its statements are the `settling` of pools and the `body`, without lists that are reused.
+    """
 
     lowered: Lowered
     arrays: Mapping[str, str]
+    settling: tuple[Stmt, ...]
+    body: tuple[Stmt, ...]
 
 
 def lower_call(
@@ -38,7 +44,12 @@ def lower_call(
     if not set(added.values()) <= call.sections.keys():
         return None
     arrays = {name: call.sections[section] for name, section in added.items()}
-    return LoweredCall(lowered, {**call.arrays, **arrays})
+    reused = {k for k, top, tree, n in lowered.lists if (tree, n) in call.reused[top]}
+    body, first = lowered.ir.body, lowered.n_settling
+    kept = (k for k in range(first, len(body) - lowered.n_claiming) if k not in reused)
+    return LoweredCall(
+        lowered, {**call.arrays, **arrays}, body[:first], tuple(body[k] for k in kept)
+    )
 
 
 @lru_cache(maxsize=_MOST_KEPT)

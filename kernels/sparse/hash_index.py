@@ -99,7 +99,7 @@ def keyed(problem: Problem, tables: Iterable[Table]) -> Problem:
         ]
         found[x.array] = d
     tasks = [_through(t, problem, found, taken) for t in problem.tasks]
-    made = [x for d in found.values() for x in (_clearing(d), _filling(d))]
+    made = [(x, False) for d in found.values() for x in (_clearing(d), _filling(d))]
     return problem.converting(tasks, arrays, made)
 
 

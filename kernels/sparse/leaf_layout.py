@@ -65,13 +65,13 @@ def laid_out(
             first += prod(a.shape[:-1])
         made.append((leaves, parts))
     tasks = [_moved(t, homes) for t in problem.tasks]
-    entering, leaving = [], []
+    added = []
     for leaves, parts in made:
-        entering.append(_entering(leaves, parts, homes, at_once))
+        added.append((_entering(leaves, parts, homes, at_once), False))
         written = [a for a in parts if a.role != "input"]
         if leaves.is_written:
-            leaving.append(_leaving(leaves, written, homes, at_once))
-    return problem.converting(tasks, arrays, entering, leaving)
+            added.append((_leaving(leaves, written, homes, at_once), True))
+    return problem.converting(tasks, arrays, added)
 
 
 def fresh_name(stem: str, taken: set[str]) -> str:

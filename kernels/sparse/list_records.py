@@ -145,13 +145,13 @@ def with_places(
         arrays.append(ArrayInfo(name, U32, info.shape[-1:], "temp"))
         homes[x.array] = _Home(x, name)
     tasks = [_moved(t, homes) for t in problem.tasks]
-    entering, leaving = [], []
+    added = []
     for x in lists:
         info = problem.array(x.array)
-        entering.append(_converting("enter", info, homes[x.array], at_once))
+        added.append((_converting("enter", info, homes[x.array], at_once), False))
         if x.is_written:
-            leaving.append(_converting("leave", info, homes[x.array], at_once))
-    return problem.converting(tasks, arrays, entering, leaving)
+            added.append((_converting("leave", info, homes[x.array], at_once), True))
+    return problem.converting(tasks, arrays, added)
 
 
 class _Home:

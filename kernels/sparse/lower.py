@@ -101,7 +101,6 @@ class _Lowering:
         self.pools = Pools(self.cells)
         self.cell_loops = CellLoops(self.cells, self.pools)
         self.makers: list[tuple[int, int, str, int]] = []
-        self.tops: list[tuple[int, int]] = []  # loops at top level, by place and number
         self.own: Own | None = None
         self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
         self.leaves: Leaves = {}  # cells of hoisted activations for the element around
@@ -150,9 +149,8 @@ class _Lowering:
         sections = tuple((name, tree, key) for name, (tree, key) in self.names.arrays.items())
         n = len(first.statements)
         lists = tuple((n + k, top, tree, node) for k, top, tree, node in self.makers)
-        loops = tuple((n + k, top) for k, top in self.tops)
         ends = n, len(last.statements)
-        return Lowered(lowered, sections, *ends, lists, loops, windows(self.made))
+        return Lowered(lowered, sections, *ends, lists, windows(self.made))
 
     def _shared(self) -> tuple[tuple[str, int], ...]:
         """Arrays with elements that inactive cells share, and the number of these in front of each row."""
@@ -177,7 +175,7 @@ class _Lowering:
                 settle_between(b, self.pools, s)
             self.statement(b, s, is_top)
             if is_top and isinstance(s, For | ForActive):
-                self.tops.append((len(b.statements) - 1, k))
+                b.statements[-1] = replace(b.statements[-1], uid=s.uid)
             self.active = still_active(self.active, s)
         self.active = kept
         return b.statements

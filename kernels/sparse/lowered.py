@@ -26,8 +26,8 @@ class Lowered:
     """The kernel on plain arrays, and the section of each added array: (array, tree, key).
 
     The first `n_settling` statements reclaim pools, and the last `n_claiming` report writes that could not be made. `lists` are the
-    statements that make lists: (statement, its number in the text before, tree, node). `loops` are loops at top level: (statement,
-    its number before). `windows`: reads that may use tiles, or do.
+    statements that make lists: (statement, number of the loop in the text before, tree, node). Loops at top level keep their
+    identity. `windows`: reads that may use tiles, or do.
     """
 
     ir: KernelIR
@@ -35,5 +35,4 @@ class Lowered:
     n_settling: int = 0
     n_claiming: int = 0
     lists: tuple[tuple[int, int, str, int], ...] = ()
-    loops: tuple[tuple[int, int], ...] = ()
     windows: tuple[Window, ...] = ()

@@ -62,7 +62,7 @@ def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES)
         found[x.keys.array] = p
         before += [_clearing(p, at_once), _filling(p, problem, at_once)]
     tasks = [_through(t, found, taken) for t in problem.tasks]
-    return problem.converting(tasks, arrays, before)
+    return problem.converting(tasks, arrays, [(x, False) for x in before])
 
 
 def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:

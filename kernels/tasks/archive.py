@@ -67,6 +67,7 @@ _NEVER = {
     "ArrayParam": frozenset({"is_list"}),
     "UsedTree": frozenset({"appended"}),
 }
+_IDENTITY = "uid"  # of a statement: given anew to each kernel that is read
 _DEEPEST = 100  # nodes inside one another; each stage walks them by recursion
 _LONGEST = 4096  # characters of a text
 _FARTHEST = 1 << 48  # iterations of a loop
@@ -287,7 +288,7 @@ def _encode(x: Any) -> Any:
         name = type(x).__name__
         named = {f.name: (getattr(x, f.name), f.default) for f in fields(x)}
         late = _LATER.get(name, frozenset())
-        never = _NEVER.get(name, frozenset())
+        never = _NEVER.get(name, frozenset()) | {_IDENTITY}
         kept = {
             k: _encode(v)
             for k, (v, usual) in named.items()
@@ -301,7 +302,7 @@ def _encode(x: Any) -> Any:
 
 @cache
 def _types(name: str) -> dict[str, Any]:
-    return get_type_hints(_CLASSES[name])
+    return {k: kind for k, kind in get_type_hints(_CLASSES[name]).items() if k != _IDENTITY}
 
 
 def _decode(x: Any, wanted: Any, depth: int = 0) -> Any:

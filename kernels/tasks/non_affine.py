@@ -10,7 +10,7 @@ from ..analysis.accesses import analyse, longest
 from ..analysis.conflicts import conflicting
 from ..ir.affine import index_range, to_affine, unclamped
 from ..ir.body import Closure, Reason, access_at, count_of
-from ..ir.domain import BOX, Loop
+from ..ir.domain import Loop
 from ..ir.kernel import (
     ArrayParam,
     Binary,
@@ -88,20 +88,23 @@ def closed_task(
     )
 
 
-def with_trees(task: Task, loop: TreeLoop, *, is_alone: bool) -> Task:
-    """Adds the logical form of a loop on sparse fields to its task, with its domain and facts where the loop is all of the task.
+def with_trees(task: Task, loop: TreeLoop, steps: tuple[Loop, ...], *, is_alone: bool) -> Task:
+    """Adds the logical form of a loop on sparse fields to its task, inside of these time loops.
 
-    Loops that activate cells read no tiles.
+    Its domain and facts belong to the task only where the loop is all of it (`is_alone`). If the loop became a time loop, the task
+    is over loops in it: then iterations are not apart, and nothing of it is lowered again. Loops that activate cells read no tiles.
     """
-    body = task.body
+    body, facts = task.body, loop.facts
     if body is None:
         return task
-    domain, facts = loop.domain, loop.facts
+    if task.repeats != steps:
+        facts = replace(facts, apart=frozenset(), tiles=())
+        return replace(task, body=replace(body, trees=facts)) if task.loops else task
     if not (is_alone and task.loops):
-        domain, facts = BOX, OnTrees(tiles=facts.tiles)
-    if facts.way:
-        facts = replace(facts, tiles=())
-    return replace(task, domain=domain, body=replace(body, trees=facts), logical=loop.logical)
+        trees = OnTrees(tiles=facts.tiles)
+        return replace(task, body=replace(body, trees=trees), logical=loop.logical)
+    trees = replace(facts, tiles=()) if facts.way else facts
+    return replace(task, domain=loop.domain, body=replace(body, trees=trees), logical=loop.logical)
 
 
 def _nest(

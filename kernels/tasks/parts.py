@@ -7,7 +7,7 @@ earlier calls of the sequence make redundant are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..ir.domain import BOX, Domain
@@ -15,7 +15,7 @@ from ..ir.kernel import Activate, Expr, For, ForActive, KernelIR, Stmt
 from ..ir.logical import LogicalCall, LogicalLoop
 from ..ir.on_trees import EACH, NEEDED, ONCE, OnTrees, TileSite
 from ..ir.structure import StructureTree
-from ..ir.walk import nested_statements
+from ..ir.walk import identified, nested_statements
 from ..sparse.calls import lower_call
 from ..sparse.current_cell import active_cells, without_own_activations
 from ..sparse.disjoint import activated, fields_apart
@@ -50,7 +50,7 @@ class Parts:
     """A call, with the kernel that it runs here and the sequence's array and value of each parameter.
 
     `lists`, in the order in which loops use them: `body` makes those that may be out of date. `loops`: of loops of `body`, by
-    place.
+    identity.
     """
 
     call: Call
@@ -69,7 +69,8 @@ def parts_of(call: Call, label: str, recording: Recording, facts: Facts) -> Part
     scalars = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
     if call.logical is None:
         return Parts(call, call.ir, arrays, scalars, (), call.ir.body)
-    ir, trees = call.logical.ir, {t.tree.name: t.tree for t in recording.trees}
+    ir = replace(call.logical.ir, body=identified(call.logical.ir.body))
+    trees = {t.tree.name: t.tree for t in recording.trees}
     derived = facts.after(ir)
     logical = LogicalCall(
         ir,
@@ -78,30 +79,23 @@ def parts_of(call: Call, label: str, recording: Recording, facts: Facts) -> Part
         call.logical.numbers,
         tuple((t.tree, t.fields) for t in recording.trees),
         {(t.tree.name, key): array for t in recording.trees for key, array in t.sections},
+        derived.kept,
         derived.demoted,
         _once(ir, trees, derived.demoted),
     )
     found = lower_call(logical)
     assert found is not None, "a sequence has the arrays of its own kernels"
-    lowered, sections = found.lowered, logical.sections
-    right = {k for k, top, tree, n in lowered.lists if (tree, n) in derived.kept[top]}
     lists = tuple(
-        TakenList(sections[tree, f"list{n}"], trees[tree].nodes[n].has.is_listed, k in right)
-        for k, _, tree, n in lowered.lists
+        TakenList(
+            logical.sections[tree, f"list{n}"],
+            trees[tree].nodes[n].has.is_listed,
+            (tree, n) in derived.kept[top],
+        )
+        for _, top, tree, n in found.lowered.lists
     )
-    body, first = lowered.ir.body, lowered.n_settling
-    kept = [k for k in range(first, len(body) - lowered.n_claiming) if k not in right]
-    loops = dict(_loops(logical, lowered, trees, label))
-    return Parts(
-        call,
-        lowered.ir,
-        found.arrays,
-        scalars,
-        body[:first],
-        tuple(body[k] for k in kept),
-        lists,
-        {place: loops[k] for place, k in enumerate(kept) if k in loops},
-    )
+    loops = dict(_loops(logical, found.lowered, trees, label))
+    ir = found.lowered.ir
+    return Parts(call, ir, found.arrays, scalars, found.settling, found.body, lists, loops)
 
 
 def _once(
@@ -116,7 +110,7 @@ def _once(
 def _loops(
     call: LogicalCall, lowered: Lowered, trees: Mapping[str, StructureTree], label: str
 ) -> Iterator[tuple[int, TreeLoop]]:
-    """The loops of a kernel by their places in its lowered body."""
+    """The loops of a kernel at top level, by identity."""
     array_of = {
         p.array: call.sections.get((p.tree, f"field{call.fields[p.array]}"), "")
         for p in call.ir.placed
@@ -125,9 +119,9 @@ def _loops(
     tiles = _tiles(lowered, array_of, label)
     ways = dict.fromkeys(tops_of(call.ir, call.demoted), NEEDED)
     ways |= dict.fromkeys(tops_of(call.ir, call.once), ONCE)
-    for k, top in lowered.loops:
-        logical = LogicalLoop(call, top)
-        s = logical.statement
+    for top, s in enumerate(call.ir.body):
+        if not isinstance(s, For | ForActive):
+            continue
         apart = {array_of[a] for a in fields_apart(s, trees) if array_of.get(a)}
         states = {
             call.sections[tree, key]
@@ -137,7 +131,7 @@ def _loops(
         way = ways.get(top, EACH if _activates(s, trees) else "")
         facts = OnTrees((), way, frozenset(apart), frozenset(states), tiles.get(top, ()))
         domain = active_cells(s, trees[s.tree]) if isinstance(s, ForActive) else BOX
-        yield k, TreeLoop(logical, domain, facts)
+        yield s.uid, TreeLoop(LogicalLoop(call, top), domain, facts)
 
 
 def _activates(s: For | ForActive, trees: Mapping[str, StructureTree]) -> bool:

@@ -43,7 +43,7 @@ from .non_affine import PRINTED, closed_task, with_trees
 from .parts import Parts, parts_of
 from .reductions import Split, split
 from .residues import by_residue
-from .segments import in_terms_of_sequence, segments_in, segments_of
+from .segments import in_terms_of_sequence, segments_of
 from .splitting import split_at_steps
 from .taken import TakenLists
 from .triangles import boxed, first_range
@@ -164,15 +164,14 @@ def _call_tasks(
     tasks: list[Task] = []
     temps: list[ArrayParam] = []
     if parts.settling:
-        settled = in_terms_of_sequence(parts.settling, ir, arrays, parts.scalars).statements
+        settled = in_terms_of_sequence(parts.settling, ir, arrays, parts.scalars)
         reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
         settling = closed_task(
             settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
         )
         tasks += [settling] if settling is not None else []
-    for segment in segments_in(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars)):
+    for body in segments_of(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars)):
         here = {**known, **{t.name: t for t in temps}}
-        body = segment.statements
         if any(here[name].is_list for name in written_in(body) if name in here):
             reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
             listing = closed_task(
@@ -181,9 +180,9 @@ def _call_tasks(
             tasks += [listing] if listing is not None else []
             continue
         found = _segment_tasks(body, label, ir.name, here, ir.fast_math, steps)
-        loops = [parts.loops[k] for k in segment.places if k in parts.loops]
-        if len(loops) == len(found.tasks) == 1 and found.tasks[0].repeats == steps:
-            tasks.append(with_trees(found.tasks[0], loops[0], is_alone=len(body) == 1))
+        loops = [parts.loops[s.uid] for s in body if s.uid in parts.loops]
+        if len(loops) == len(found.tasks) == 1:
+            tasks.append(with_trees(found.tasks[0], loops[0], steps, is_alone=len(body) == 1))
         else:
             tasks.extend(found.tasks)
         temps.extend(found.temps)
@@ -250,7 +249,7 @@ def _steps(
     body = tuple(inside.apply_stmt(s) for s in loop.body)
     for segment in segments_of(body):
         here = {**known, **{t.name: t for t in temps}}
-        found = _segment_tasks(segment.statements, label, kernel, here, fast_math, (*steps, around))
+        found = _segment_tasks(segment, label, kernel, here, fast_math, (*steps, around))
         tasks.extend(found.tasks)
         temps.extend(found.temps)
     if not any(map(_has_independent, tasks)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ..ir.kernel import Assert, Expr, For, KernelIR, SetLocal, Stmt
 from ..ir.walk import (
@@ -16,75 +15,57 @@ from ..ir.walk import (
     nested_statements,
     without,
 )
-from .distribute import constant_extent, unique_loops
+from .distribute import unique_loops
 
-
-@dataclass(frozen=True)
-class Segment:
-    """Consecutive statements that share no locals with others. `places`: the number of each in the body that it is part of."""
-
-    statements: tuple[Stmt, ...]
-    places: tuple[int, ...]
+Statements = tuple[Stmt, ...]
 
 
 def in_terms_of_sequence(
     body: Sequence[Stmt], ir: KernelIR, arrays: Mapping[str, str], scalars: Mapping[str, Expr]
-) -> Segment:
-    """Returns statements of a kernel on the arrays and scalars of the sequence, with unique loops.
-
-    Assertions and loops that never run are left out.
-    """
+) -> Statements:
+    """Returns statements of a kernel on the arrays and scalars of the sequence, with unique loops, without assertions."""
     params: dict[str, Expr] = {p.name: coerced(scalars[p.name], p.dtype) for p in ir.scalars}
     renaming = Renaming(arrays=arrays, params=params)
-    renamed = [renaming.apply_stmt(s) for s in body]
-    places = tuple(k for k, s in enumerate(renamed) if not isinstance(s, Assert) and _runs(s))
-    return Segment(unique_loops(without(tuple(renamed), Assert)), places)
+    return unique_loops(tuple(renaming.apply_stmt(s) for s in without(tuple(body), Assert)))
 
 
-def _runs(s: Stmt) -> bool:
-    return not isinstance(s, For) or constant_extent(s.extent) != 0
+def segments_of(body: Statements) -> list[Statements]:
+    """Returns consecutive statements that share no locals with others, of statements with unique loops.
 
-
-def segments_of(body: tuple[Stmt, ...]) -> list[Segment]:
-    """Returns the segments of statements with unique loops."""
-    return segments_in(Segment(body, tuple(range(len(body)))))
-
-
-def segments_in(whole: Segment) -> list[Segment]:
-    """Returns the segments of a part of a body. Locals that are set once from scalars are substituted, so they connect none."""
-    kept = _without_plain_locals(whole)
+    Locals that are set once from scalars are substituted, so they connect none.
+    """
+    body = _without_plain_locals(body)
     shared: set[str] = set()
-    for s in kept.statements:
+    for s in body:
         if not isinstance(s, For):
             shared |= _mentioned(s)
-    last = {name: k for k, s in enumerate(kept.statements) for name in _mentioned(s) & shared}
-    segments: list[Segment] = []
+    last = {name: k for k, s in enumerate(body) for name in _mentioned(s) & shared}
+    segments: list[Statements] = []
     first, end = 0, -1
-    for k, s in enumerate(kept.statements):
+    for k, s in enumerate(body):
         end = max([end, k, *(last[name] for name in _mentioned(s) & shared)])
         if end == k:
-            here = slice(first, k + 1)
-            segments.append(Segment(kept.statements[here], kept.places[here]))
+            segments.append(body[first : k + 1])
             first = k + 1
     return segments
 
 
-def _without_plain_locals(whole: Segment) -> Segment:
+def _without_plain_locals(body: Statements) -> Statements:
     """Substitutes top-level locals that are set once, from scalars alone."""
-    every = list(nested_statements(whole.statements))
+    every = list(nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
         n_set[local_changed(s)] = n_set.get(local_changed(s), 0) + 1
-    result: list[tuple[Stmt, int]] = []
+    result: list[Stmt] = []
     plain: dict[str, Expr] = {}
-    for s, place in zip(whole.statements, whole.places, strict=True):
+    for s in body:
         s = Renaming(locals=plain).apply_stmt(s)
         once = isinstance(s, SetLocal) and n_set[s.name] == 1
         if once and isinstance(s, SetLocal) and not loads(s.value) and not locals_read(s.value):
             plain[s.name] = s.value
         else:
-            result.append((s, place))
-    return Segment(tuple(s for s, _ in result), tuple(place for _, place in result))
+            result.append(s)
+    return tuple(result)
 
 
 def _mentioned(s: Stmt) -> set[str]:

@@ -9,15 +9,15 @@ from functools import lru_cache
 from ..analysis.accesses import analyse
 from ..ir.body import Body
 from ..ir.kernel import ArrayParam, Compare, For, If, LoopIndex, Stmt
-from ..ir.logical import LogicalCall
+from ..ir.logical import LogicalLoop
 from ..ir.on_trees import EACH
 from ..ir.task import Problem, Task
-from ..ir.walk import Renaming, coerced
+from ..ir.walk import Renaming, coerced, nested_statements
 from ..sparse.calls import lower_call
 from .distribute import constant_extent
 from .non_affine import plain
 from .scalar_replacement import summed
-from .segments import Segment, in_terms_of_sequence, segments_in
+from .segments import Statements, in_terms_of_sequence, segments_of
 
 _MOST_KEPT = 256  # lowered loops: a search lowers the same ones for many candidates
 
@@ -29,9 +29,15 @@ def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
     fields = frozenset(x.field for x in body.trees.tiles if x.name in names)
     if not fields:
         return body
-    made = _under(problem, task, _segment(loop.call, loop.top, fields))
+    made = _under(problem, task, _segment(loop, fields))
     assert made is not None, "tiles change the inside of a loop only"
-    return replace(made, trees=replace(body.trees, tiles=()))
+    # Tiles are filled before the loops over cells, which are those of the body without tiles.
+    here, before = (
+        [s.loop for s in nested_statements(x.statements) if isinstance(s, For)]
+        for x in (made, body)
+    )
+    loops = tuple(zip(here[len(here) - len(before) :], before, strict=True))
+    return replace(made, trees=replace(body.trees, tiles=(), loops=loops))
 
 
 def in_each(problem: Problem, task: Task) -> Body | None:
@@ -42,12 +48,12 @@ def in_each(problem: Problem, task: Task) -> Body | None:
     body, loop = task.body, task.logical
     if body is None or loop is None or body.trees.way in ("", EACH):
         return None
-    segment = _segment(loop.call, loop.top, in_each=True)
-    made = _under(problem, task, segment) if segment and len(segment.places) == 1 else None
+    segment = _segment(loop, in_each=True)
+    made = _under(problem, task, segment) if segment and len(segment) == 1 else None
     return made and replace(made, trees=replace(body.trees, way=EACH))
 
 
-def _under(problem: Problem, task: Task, segment: Segment | None) -> Body | None:
+def _under(problem: Problem, task: Task, segment: Statements | None) -> Body | None:
     """Returns statements as a body under the loops of a task.
 
     None unless they have loops of the same lengths, and access arrays of the problem only.
@@ -55,7 +61,7 @@ def _under(problem: Problem, task: Task, segment: Segment | None) -> Body | None
     if segment is None:
         return None
     assert task.body is not None and task.logical is not None
-    body = plain(segment.statements)
+    body = plain(segment)
     for loop in task.loops:
         s = body[0] if len(body) == 1 else None
         if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
@@ -77,14 +83,13 @@ def _under(problem: Problem, task: Task, segment: Segment | None) -> Body | None
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _segment(
-    call: LogicalCall, top: int, staged: frozenset[str] = frozenset(), *, in_each: bool = False
-) -> Segment | None:
+    loop: LogicalLoop, staged: frozenset[str] = frozenset(), *, in_each: bool = False
+) -> Statements | None:
     """Returns the segment of a loop in terms of the sequence, lowered with these decisions; None where `lower_call` has none."""
-    found = lower_call(call, frozenset((top, name) for name in staged), in_each=in_each)
+    call = loop.call
+    found = lower_call(call, frozenset((loop.top, name) for name in staged), in_each=in_each)
     if found is None:
         return None
-    lowered = found.lowered
-    first, end = lowered.n_settling, len(lowered.ir.body) - lowered.n_claiming
-    place = next(k for k, t in lowered.loops if t == top) - first
-    whole = in_terms_of_sequence(lowered.ir.body[first:end], lowered.ir, found.arrays, call.scalars)
-    return next((x for x in segments_in(whole) if place in x.places), None)
+    whole = in_terms_of_sequence(found.body, found.lowered.ir, found.arrays, call.scalars)
+    uid = loop.statement.uid
+    return next(x for x in segments_of(whole) if any(s.uid == uid for s in x))

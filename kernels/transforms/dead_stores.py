@@ -24,24 +24,25 @@ Index = tuple[int, ...]
 
 def without_dead_stores(
     body: Statements,
-    places: Mapping[int, tuple[Stmt | Load, Index]],
+    stored_at: Mapping[int, Index],
+    places: Mapping[int, tuple[Load, Index]],
     differ: Callable[[Sequence[int], Sequence[int]], bool],
 ) -> Statements:
     """The statements without dead stores.
 
     A store is dead if a later store of the same block surely overwrites the element, and no load in between may read it.
 
-    `places`: the index of stores and loads, by identity, in value numbers. `differ`: True if two indices surely denote different
-    elements.
+    `stored_at` and `places`: the indices of stores and of loads, by identity, in value numbers. `differ`: True if two indices
+    surely denote different elements.
     """
     kept: list[Stmt] = []
     over: set[tuple[str, Index]] = set()
     for s in reversed(body):
-        found = places.get(id(s))
+        found = stored_at.get(s.uid) if isinstance(s, Store) else None
         if isinstance(s, Store) and found is not None:
-            if (s.array, found[1]) in over:
+            if (s.array, found) in over:
                 continue
-            over.add((s.array, found[1]))
+            over.add((s.array, found))
         if isinstance(s, Assert):
             over = set()
         for t in nested_statements((s,)):
@@ -55,7 +56,7 @@ def without_dead_stores(
         if not isinstance(s, Store):
             written = written_in((s,))
             over = {x for x in over if x[0] not in written}
-        inner = with_blocks(s, lambda block: without_dead_stores(block, places, differ))
+        inner = with_blocks(s, lambda block: without_dead_stores(block, stored_at, places, differ))
         kept.append(inner if blocks(s) else s)
     return tuple(reversed(kept))
 

@@ -62,7 +62,8 @@ def numbered(body: Statements, arrays: Mapping[str, DType]) -> Statements:
     wanted = _Numbering(body, arrays, frozenset())
     wanted.block(body)
     made = _Numbering(body, arrays, frozenset(wanted.used))
-    return without_unread(without_dead_stores(made.block(body), made.places, made.differ))
+    found = made.block(body)
+    return without_unread(without_dead_stores(found, made.stored_at, made.places, made.differ))
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class _Numbering:
         self.arrays, self.wanted = arrays, wanted
         self.used: set[int] = set()
         # Of stores and loads that are left, by identity.
-        self.places: dict[int, tuple[Stmt | Load, tuple[int, ...]]] = {}
+        self.places: dict[int, tuple[Load, tuple[int, ...]]] = {}  # of loads, by identity
+        self.stored_at: dict[int, tuple[int, ...]] = {}  # of stores
         self.forms: dict[int, Affine] = {}  # of integers
         self.plain: dict[int, Expr] = {}  # values that are constants and arguments
         self.known = _Known()
@@ -333,10 +335,12 @@ class _Numbering:
         index = tuple(self.number(i) for i in s.indices)
         number: int | None = self.number(s.value)
         indices = tuple(self.evaluated(i) for i in s.indices)
-        made = replace(s, indices=indices, value=self.evaluated(s.value))
+        made = replace(
+            s, indices=indices, value=self.evaluated(s.value), uid=-1 - len(self.stored_at)
+        )
         if self.arrays.get(s.array) is not s.value.dtype:
             number = None
-        self.places[id(made)] = (made, index)
+        self.stored_at[made.uid] = index
         self._out.append(made)
         self.put(s.array, _Stored(self.fresh(), index, number))
 

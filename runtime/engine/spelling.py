@@ -75,7 +75,7 @@ def _names(kind: Any) -> tuple[str, ...] | None:
         return ()
     if not hasattr(kind, "__dataclass_fields__"):
         return None
-    return tuple(f.name for f in fields(kind))
+    return tuple(f.name for f in fields(kind) if f.compare)
 
 
 @cache

@@ -41,22 +41,16 @@ def place_of(task: Task, loop: str) -> str:
 
 
 def bodies_of(problem: Problem, task: Task) -> Iterator[Body]:
-    """Yields variants of a task's body, its own first: one for each tile alone, and for all tiles but one."""
-    if task.body is None:
-        return
-    yield task.body
-    other = in_each(problem, task)
-    yield from () if other is None else (other,)
-    names = [x.name for x in task.body.trees.tiles]
-    alone = [frozenset({name}) for name in names]
-    for some in dict.fromkeys((*alone, *(frozenset(names) - x for x in alone))):
-        if some:
-            yield staged(problem, task, some)
+    """Yields the bodies of a task without tiles, its own first."""
+    if task.body is not None:
+        yield task.body
+        other = in_each(problem, task)
+        yield from () if other is None else (other,)
 
 
 def loops_of(body: Body) -> list[str]:
-    """Returns the loops of a body that can be unrolled."""
-    return [x.loop for x in few_rows(body.statements)]
+    """Returns the loops of a body that can be unrolled, as decisions name them."""
+    return [body.trees.name_of(x.loop) for x in few_rows(body.statements)]
 
 
 def _has_loop(loop: str, body: Body) -> bool:

@@ -29,7 +29,7 @@ from kernelscape.kernels.ir.kernel import (
 )
 from kernelscape.kernels.ir.simplify import binary, compare, unary
 from kernelscape.kernels.ir.verify import check
-from kernelscape.kernels.ir.walk import nested_statements
+from kernelscape.kernels.ir.walk import identified, nested_statements
 from kernelscape.testing.generator.features import STATEMENTS
 from kernelscape.testing.generator.sequences import is_exact, kernels_of
 
@@ -218,10 +218,10 @@ SQUARE = np.zeros((8, 8))
     ],
 )
 def test_which_loops_run_as_lanes(kernel, args, vector):
-    ir = kernel.instantiate(*args)
-    plans = plan_lanes(ir.body)
-    loops = [s for s in nested_statements(ir.body) if isinstance(s, For)]
-    assert {s.loop: plans[id(s)].is_vector for s in loops} == vector
+    body = identified(kernel.instantiate(*args).body)
+    plans = plan_lanes(body)
+    loops = [s for s in nested_statements(body) if isinstance(s, For)]
+    assert {s.loop: plans[s.uid].is_vector for s in loops} == vector
 
 
 def test_sums_over_lanes_stay_in_f32_and_in_bounded_memory():

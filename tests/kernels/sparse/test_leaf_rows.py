@@ -20,7 +20,7 @@ from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import default_sketch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
-from kernelscape.space.decisions import fix
+from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, sparse_periods
 from kernelscape.testing.calling import Arrays
 from kernelscape.testing.sparse_candidates import machine
@@ -115,6 +115,20 @@ def test_what_a_form_of_a_body_does_not_have_is_not_decided_of_it(rows: Recorded
     """In tiles no index decides anything."""
     # In rows, written out or not, with four distances; in a tile.
     assert len(choices_of_smooth(space_of(rows[0]))) == 2 * 4 + 1
+
+
+def test_a_loop_has_one_choice_whatever_is_in_tiles(rows: Recorded) -> None:
+    """Kind: choices by a name that another choice changes. Stored ones of loops of other bodies are read past."""
+    space = space_of(rows[0])
+    made = completed(fix(space, [("unrolled", "ALL")]))
+    names = to_names(made)
+    unrolled = [name for name, _ in names if name.startswith("unrolled(")]
+    assert [name.partition(".")[0] for name in unrolled] == ["unrolled(smooth0", "unrolled(add0"]
+    older = (*names, (f"{unrolled[0][:-1]}11)", "NONE"))
+    again = restore(space, older)
+    assert isinstance(again, Candidate) and again.key == restore(space, names).key  # type: ignore[union-attr]
+    with pytest.raises(DecisionError):
+        restore(space, (*names, ("unrolled(smooth0)", "NONE")))
 
 
 def test_all_choices_of_rows_leave_what_the_reference_leaves(

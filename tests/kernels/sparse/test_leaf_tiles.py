@@ -1,5 +1,6 @@
 """Tiles of leaves with their borders: who may have them, what takes them without a search, and what they compute."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,21 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.plan.problem_passes import PASSES, Decided
 from kernelscape.kernels.frontend.record import Recording, record_program
 from kernelscape.kernels.ir.kernel import KernelIR, LocalArray
+from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements
 from kernelscape.kernels.sparse import calls
 from kernelscape.kernels.sparse.lower import lower_trees
 from kernelscape.kernels.sparse.lowered import Lowered
+from kernelscape.kernels.tasks.as_kernels import recording_of, task_statements
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import by_kind
 from kernelscape.space.families.leaf_tiles import IN_TILE
-from kernelscape.testing import checking, sparse_periods
+from kernelscape.testing import checking, sparse_candidates, sparse_periods
 from kernelscape.testing.calling import Arrays
 
 Recorded = tuple[Recording, Arrays]
@@ -101,6 +106,26 @@ def test_a_body_has_the_tiles_that_were_decided(around: Recorded) -> None:
             arrays = [s for s in nested_statements(body.statements) if isinstance(s, LocalArray)]
             wanted = sum(2 if "field1" in name else 1 for name in chosen)
             assert len(arrays) == wanted
+
+
+def test_each_pass_leaves_a_problem_that_is_well_formed(around: Recorded) -> None:
+    """Kind: passes whose fault shows in a text only. Each gives one more problem, whose tasks are kernels without a fault."""
+    recording, _ = around
+    problem, rng = normalise(recording), np.random.default_rng(4)
+    changed = set[str]()
+    for k in range(4):
+        made = sparse_candidates.drawn(problem, sparse_candidates.machine(k), rng, Counter())
+        assert made is not None
+        decided, now = Decided(by_kind(made), made.space.target), problem
+        for one in PASSES:
+            before, now = now, one(now, decided)
+            changed |= {one.__name__} if now != before else set()
+            assert sorted((*now.entering, *now.leaving)) == [
+                *range(len(problem.tasks), len(now.tasks))
+            ]
+            for call in recording_of(now, [task_statements(t) for t in now.tasks]).calls:
+                check(call.ir)
+    assert changed >= {"tiles", "layouts", "directories"}
 
 
 def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
