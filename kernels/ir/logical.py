@@ -19,20 +19,29 @@ class FieldPlace:
 
 
 @dataclass(frozen=True, eq=False)
-class LogicalCall:
-    """Call of a sequence before sparse lowering: the kernel `ir` with the sequence's array and value of each parameter.
+class LogicalKernel:
+    """Kernel on sparse fields before sparse lowering; its statements have identities.
 
     `fields`: the number, in its tree, of each array of `ir.placed`. `trees`: the trees of the sequence with their fields.
+    """
+
+    ir: KernelIR
+    fields: Mapping[str, int]
+    trees: tuple[tuple[StructureTree, tuple[FieldPlace, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalCall:
+    """Call of a kernel before sparse lowering, with the sequence's array and value of each parameter.
+
     `sections`: the sequence's array of each state of a tree, by tree and key. `reused`: for each statement at top level, the nodes
     whose lists are those of earlier loops. `demoted` are the activations of surely active cells and `once` the hoisted ones, as
     numbers in the text.
     """
 
-    ir: KernelIR
+    kernel: LogicalKernel
     arrays: Mapping[str, str]
     scalars: Mapping[str, Expr]
-    fields: Mapping[str, int]
-    trees: tuple[tuple[StructureTree, tuple[FieldPlace, ...]], ...]
     sections: Mapping[tuple[str, str], str]
     reused: tuple[frozenset[tuple[str, int]], ...]
     demoted: frozenset[int] = frozenset()
@@ -48,6 +57,6 @@ class LogicalLoop:
 
     @property
     def statement(self) -> For | ForActive:
-        s = self.call.ir.body[self.top]
+        s = self.call.kernel.ir.body[self.top]
         assert isinstance(s, For | ForActive)
         return s

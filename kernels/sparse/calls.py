@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..ir.kernel import Stmt
-from ..ir.logical import FieldPlace, LogicalCall
-from ..ir.structure import StructureTree
-from .layout import Layout, layout_of
+from ..ir.logical import LogicalCall, LogicalKernel
+from ..ir.walk import identified
+from .layout import layout_of
 from .lower import lower_trees
 from .lowered import Lowered
+from .recorded import Logical, UsedTree
 
-_MOST_KEPT = 64  # layouts of the trees of a sequence: all of its calls have the same
+_MOST_KEPT = 256  # lowered kernels: a search lowers the same ones for many candidates
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,22 @@ class LoweredCall:
     body: tuple[Stmt, ...]
 
 
+class Kernels:
+    """Kernels of a sequence before sparse lowering: one object for all calls of a kernel, whose lowered forms they share."""
+
+    def __init__(self, trees: Iterable[UsedTree]) -> None:
+        self._trees = tuple((t.tree, t.fields) for t in trees)
+        self._found: dict[int, tuple[Logical, LogicalKernel]] = {}  # by identity of the kernel
+
+    def of(self, logical: Logical) -> LogicalKernel:
+        """Returns a recorded kernel, with identities of its statements."""
+        if id(logical.ir) not in self._found:
+            ir = replace(logical.ir, body=identified(logical.ir.body))
+            made = LogicalKernel(ir, logical.numbers, self._trees)
+            self._found[id(logical.ir)] = logical, made
+        return self._found[id(logical.ir)][1]
+
+
 def lower_call(
     call: LogicalCall, staged: frozenset[tuple[int, str]] = frozenset(), *, in_each: bool = False
 ) -> LoweredCall | None:
@@ -39,7 +56,7 @@ def lower_call(
     """
     none = frozenset[int]()
     demoted, once = (none, none) if in_each else (call.demoted, call.once)
-    lowered = lower_trees(call.ir, _layouts(call.trees), call.fields, demoted, staged, once)
+    lowered = _lowered(call.kernel, demoted, staged, once)
     added = {name: (tree, key) for name, tree, key in lowered.sections}
     if not set(added.values()) <= call.sections.keys():
         return None
@@ -53,7 +70,11 @@ def lower_call(
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _layouts(
-    trees: tuple[tuple[StructureTree, tuple[FieldPlace, ...]], ...],
-) -> dict[str, Layout]:
-    return {tree.name: layout_of(tree, fields) for tree, fields in trees}
+def _lowered(
+    kernel: LogicalKernel,
+    demoted: frozenset[int],
+    staged: frozenset[tuple[int, str]],
+    once: frozenset[int],
+) -> Lowered:
+    layouts = {tree.name: layout_of(tree, fields) for tree, fields in kernel.trees}
+    return lower_trees(kernel.ir, layouts, kernel.fields, demoted, staged, once)

@@ -7,7 +7,7 @@ earlier calls of the sequence make redundant are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..ir.domain import BOX, Domain
@@ -15,8 +15,8 @@ from ..ir.kernel import Activate, Expr, For, ForActive, KernelIR, Stmt
 from ..ir.logical import LogicalCall, LogicalLoop
 from ..ir.on_trees import EACH, NEEDED, ONCE, OnTrees, TileSite
 from ..ir.structure import StructureTree
-from ..ir.walk import identified, nested_statements
-from ..sparse.calls import lower_call
+from ..ir.walk import nested_statements
+from ..sparse.calls import Kernels, lower_call
 from ..sparse.current_cell import active_cells, without_own_activations
 from ..sparse.disjoint import activated, fields_apart
 from ..sparse.hoisted_activation import once_a_leaf
@@ -63,21 +63,19 @@ class Parts:
     loops: Mapping[int, TreeLoop] = field(default_factory=dict)
 
 
-def parts_of(call: Call, label: str, recording: Recording, facts: Facts) -> Parts:
+def parts_of(call: Call, label: str, recording: Recording, facts: Facts, kernels: Kernels) -> Parts:
     """The pieces of a call. `label`: its name in the sequence. Updates `facts` to those after the call."""
     arrays = {p.name: name for p, name in zip(call.ir.arrays, call.arrays, strict=True)}
     scalars = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
     if call.logical is None:
         return Parts(call, call.ir, arrays, scalars, (), call.ir.body)
-    ir = replace(call.logical.ir, body=identified(call.logical.ir.body))
-    trees = {t.tree.name: t.tree for t in recording.trees}
+    kernel = kernels.of(call.logical)
+    ir, trees = kernel.ir, {t.tree.name: t.tree for t in recording.trees}
     derived = facts.after(ir)
     logical = LogicalCall(
-        ir,
+        kernel,
         arrays,
         scalars,
-        call.logical.numbers,
-        tuple((t.tree, t.fields) for t in recording.trees),
         {(t.tree.name, key): array for t in recording.trees for key, array in t.sections},
         derived.kept,
         derived.demoted,
@@ -111,15 +109,15 @@ def _loops(
     call: LogicalCall, lowered: Lowered, trees: Mapping[str, StructureTree], label: str
 ) -> Iterator[tuple[int, TreeLoop]]:
     """The loops of a kernel at top level, by identity."""
+    ir, fields = call.kernel.ir, call.kernel.fields
     array_of = {
-        p.array: call.sections.get((p.tree, f"field{call.fields[p.array]}"), "")
-        for p in call.ir.placed
+        p.array: call.sections.get((p.tree, f"field{fields[p.array]}"), "") for p in ir.placed
     }
     used = {(tree, key) for _, tree, key in lowered.sections}
     tiles = _tiles(lowered, array_of, label)
-    ways = dict.fromkeys(tops_of(call.ir, call.demoted), NEEDED)
-    ways |= dict.fromkeys(tops_of(call.ir, call.once), ONCE)
-    for top, s in enumerate(call.ir.body):
+    ways = dict.fromkeys(tops_of(ir, call.demoted), NEEDED)
+    ways |= dict.fromkeys(tops_of(ir, call.once), ONCE)
+    for top, s in enumerate(ir.body):
         if not isinstance(s, For | ForActive):
             continue
         apart = {array_of[a] for a in fields_apart(s, trees) if array_of.get(a)}

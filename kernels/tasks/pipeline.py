@@ -26,6 +26,7 @@ from ..ir.walk import (
     rewrite,
     written_in,
 )
+from ..sparse.calls import Kernels
 from ..sparse.leaves import leaves_of
 from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
@@ -67,12 +68,12 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     made: list[ArrayParam] = []
     tasks: list[Task] = []
     facts = Facts({t.tree.name: t.tree for t in recording.trees})
-    taken = TakenLists()
+    taken, kernels = TakenLists(), Kernels(recording.trees)
     around, begins = _loops_around(recording), {r.first for r in recording.repeats}
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
         if k in begins:  # facts before the first step may not hold before the second
             facts = Facts(facts.trees)
-        parts = parts_of(call, label, recording, facts)
+        parts = parts_of(call, label, recording, facts, kernels)
         new, temps = _call_tasks(parts, label, known, around[k])
         tasks.extend(new)
         taken.add(tasks, len(new), parts.lists, label)

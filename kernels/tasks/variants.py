@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..analysis.accesses import analyse
-from ..ir.body import Body
+from ..ir.arrays import ArrayInfo
+from ..ir.body import Body, Reason
+from ..ir.domain import Loop
 from ..ir.kernel import ArrayParam, Compare, For, If, LoopIndex, Stmt
 from ..ir.logical import LogicalLoop
 from ..ir.on_trees import EACH
@@ -17,19 +19,39 @@ from ..sparse.calls import lower_call
 from .distribute import constant_extent
 from .non_affine import plain
 from .scalar_replacement import summed
-from .segments import Statements, in_terms_of_sequence, segments_of
+from .segments import in_terms_of_sequence, segments_of
 
-_MOST_KEPT = 256  # lowered loops: a search lowers the same ones for many candidates
+_MOST_KEPT = 256  # bodies: a search has the same ones in many candidates
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A task without its body: what a variant of the body depends on beside its statements."""
+
+    loop: LogicalLoop
+    loops: tuple[Loop, ...]
+    repeats: tuple[Loop, ...]
+    fast_math: bool
+    reason: Reason
+    arrays: tuple[ArrayInfo, ...]
+
+    @staticmethod
+    def of(problem: Problem, task: Task) -> _Frame | None:
+        """The frame of a task; None for a task that is no loop on sparse fields."""
+        body, loop = task.body, task.logical
+        if body is None or loop is None:
+            return None
+        return _Frame(loop, task.loops, task.repeats, task.fast_math, body.reason, problem.arrays)
 
 
 def staged(problem: Problem, task: Task, names: Collection[str]) -> Body:
     """Returns the body of a task that reads these of its tiles (`TileSite.name`), and no others, out of local arrays."""
-    body, loop = task.body, task.logical
-    assert body is not None and loop is not None
+    body, frame = task.body, _Frame.of(problem, task)
+    assert body is not None and frame is not None
     fields = frozenset(x.field for x in body.trees.tiles if x.name in names)
     if not fields:
         return body
-    made = _under(problem, task, _segment(loop, fields))
+    made = _lowered(frame, fields)
     assert made is not None, "tiles change the inside of a loop only"
     # Tiles are filled before the loops over cells, which are those of the body without tiles.
     here, before = (
@@ -45,24 +67,29 @@ def in_each(problem: Problem, task: Task) -> Body | None:
 
     None if the task makes all of them itself, or if they need arrays that the sequence does not have.
     """
-    body, loop = task.body, task.logical
-    if body is None or loop is None or body.trees.way in ("", EACH):
+    body, frame = task.body, _Frame.of(problem, task)
+    if body is None or frame is None or body.trees.way in ("", EACH):
         return None
-    segment = _segment(loop, in_each=True)
-    made = _under(problem, task, segment) if segment and len(segment) == 1 else None
+    made = _lowered(frame, in_each=True)
     return made and replace(made, trees=replace(body.trees, way=EACH))
 
 
-def _under(problem: Problem, task: Task, segment: Statements | None) -> Body | None:
-    """Returns statements as a body under the loops of a task.
+@lru_cache(maxsize=_MOST_KEPT)
+def _lowered(
+    frame: _Frame, staged: frozenset[str] = frozenset(), *, in_each: bool = False
+) -> Body | None:
+    """Returns a loop, lowered with these decisions, as a body under the loops of its task.
 
-    None unless they have loops of the same lengths, and access arrays of the problem only.
+    None unless it has loops of the same lengths, and accesses arrays of the problem only.
     """
-    if segment is None:
+    call, top = frame.loop.call, frame.loop.top
+    found = lower_call(call, frozenset((top, name) for name in staged), in_each=in_each)
+    if found is None:
         return None
-    assert task.body is not None and task.logical is not None
-    body = plain(segment)
-    for loop in task.loops:
+    whole = in_terms_of_sequence(found.body, found.lowered.ir, found.arrays, call.scalars)
+    uid = frame.loop.statement.uid
+    body = plain(next(x for x in segments_of(whole) if any(s.uid == uid for s in x)))
+    for loop in frame.loops:
         s = body[0] if len(body) == 1 else None
         if not isinstance(s, For) or (loop.is_known and constant_extent(s.extent) != loop.extent):
             return None
@@ -72,24 +99,8 @@ def _under(problem: Problem, task: Task, segment: Statements | None) -> Body | N
             index = LoopIndex(loop.name)
             inner = (If(Compare("lt", index, coerced(s.extent, index.dtype)), inner, (), s.where),)
         body = inner
-    lists = frozenset(
-        array for (_, key), array in task.logical.call.sections.items() if key.startswith("list")
-    )
-    arrays = {a.name: ArrayParam(a.name, a.dtype, a.shape, a.name in lists) for a in problem.arrays}
-    body = summed(body, arrays, task.fast_math)
-    made = analyse(body, (*task.repeats, *task.loops), task.body.reason, lists)
+    lists = frozenset(x for (_, key), x in call.sections.items() if key.startswith("list"))
+    arrays = {a.name: ArrayParam(a.name, a.dtype, a.shape, a.name in lists) for a in frame.arrays}
+    body = summed(body, arrays, frame.fast_math)
+    made = analyse(body, (*frame.repeats, *frame.loops), frame.reason, lists)
     return made if all(s.state.name in arrays for s in made.sites) else None
-
-
-@lru_cache(maxsize=_MOST_KEPT)
-def _segment(
-    loop: LogicalLoop, staged: frozenset[str] = frozenset(), *, in_each: bool = False
-) -> Statements | None:
-    """Returns the segment of a loop in terms of the sequence, lowered with these decisions; None where `lower_call` has none."""
-    call = loop.call
-    found = lower_call(call, frozenset((loop.top, name) for name in staged), in_each=in_each)
-    if found is None:
-        return None
-    whole = in_terms_of_sequence(found.body, found.lowered.ir, found.arrays, call.scalars)
-    uid = loop.statement.uid
-    return next(x for x in segments_of(whole) if any(s.uid == uid for s in x))
