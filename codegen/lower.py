@@ -7,8 +7,10 @@ a kernel by itself waits for its code.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ..space.targets.kind import CPU, GPU
 from .bodies.c_vectors import CHelpers
 from .bodies.vectors import Prelude
 from .plan.plan import Plan
@@ -30,11 +32,17 @@ def lower(plan: Plan, passes: Passes | None = None, prelude: Prelude | None = No
 
     `passes` replaces the passes of the target. `prelude`: the one that other text of the same file uses, on a CPU.
     """
-    if plan.target.is_gpu:
-        from .write.grid_program import grid_program
+    return _PROGRAMS[plan.target.kind](plan, passes, prelude or Prelude(CHelpers()))
 
-        return grid_program(plan, passes)
-    prelude, names = prelude or Prelude(CHelpers()), c_names(named_in(plan.problem))
+
+def _on_grids(plan: Plan, passes: Passes | None, _: Prelude) -> Program:
+    from .write.grid_program import grid_program
+
+    return grid_program(plan, passes)
+
+
+def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> Program:
+    names = c_names(named_in(plan.problem))
     if plan.is_standalone:
         launches = standalone_launch(plan, prelude, names)
     else:
@@ -58,3 +66,9 @@ def lower(plan: Plan, passes: Passes | None = None, prelude: Prelude | None = No
         names=names,
         repeats=plan.repeats,
     )
+
+
+_PROGRAMS: Mapping[str, Callable[[Plan, Passes | None, Prelude], Program]] = {
+    CPU: _on_cores,
+    GPU: _on_grids,
+}

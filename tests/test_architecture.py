@@ -268,6 +268,27 @@ def test_nobody_asks_which_backend_a_device_is() -> None:
     assert named == []
 
 
+# --- code generation -----------------------------------------------------------------------------
+
+
+def test_there_is_one_lowering() -> None:
+    """The kind: a second road from decisions to text, for other callers or another kind of target."""
+    (lowering,) = (ROOT / "codegen").glob("lower*.py")
+    assert not {"CudaHelpers", "RESERVED_CUDA"} & names_in(lowering)
+    made = {name_of(p) for p in files("codegen") for n in ast.walk(tree_of(p)) if makes_program(n)}
+    assert made == {"codegen/lower.py", "codegen/write/grid_program.py"}
+
+
+def names_in(path: Path) -> set[str]:
+    """All names in a file."""
+    return {n.id for n in ast.walk(tree_of(path)) if isinstance(n, ast.Name)}
+
+
+def makes_program(node: ast.AST) -> bool:
+    """True for a call that makes a program: a lowering ends with it."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "Program"
+
+
 # --- imports by name -----------------------------------------------------------------------------
 
 # Who finds modules of ours by name: public names, commands, backends, families of choices, sequences. All of these are below them.
