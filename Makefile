@@ -10,7 +10,7 @@ GPU_PYTHON ?= $(BIN)/python
 # Modules are compiled once, not by each of the hundreds of processes that tests start: that is a third of what each takes to start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test docs gpu without-gpu check compiled install clean
+.PHONY: demo test tests-run docs gpu without-gpu check compiled install clean
 
 # A demo that starts on guesses would show a loose bound: calibrate first, once a machine. Its 30 s are for searching: what numba
 # compiles comes before.
@@ -20,13 +20,16 @@ demo: .venv/installed
 	@$(BIN)/explore show axpydot --size n=1000 > /dev/null
 	$(BIN)/explore run bicgk --size n=4096 --time-limit 30s
 
+# The linter and the types fill what tests leave of two cores while they wait for a process.
+test: .venv/tools
+	@$(MAKE) --no-print-directory -j2 check tests-run
+
 # Most that numba compiles is there before tests begin, where each process would compile it for itself.
 # A process a core, of two: a test that waits for one compiler leaves the other core idle. Expensive files come first
-# (tests/budget.toml), and a file is run by one process, which makes its fixtures once.
+# (tests/budget.toml), and a file is run by one process, which makes its fixtures once. A test that takes twice its budget fails.
 PROCESSES ?= 2
-test: .venv/tools
-	@$(MAKE) --no-print-directory -j2 check compiled
-	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+tests-run: compiled
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --hold-budget
 
 # The table of experiments/gpu_table.py, in under 20 minutes; in pieces: make gpu GPU_ARGS="--minutes 9". With GPU_PYTHON=python3
 # nothing is installed: that one has PyCUDA, NVRTC, pytest, Hypothesis and what the package needs, and CuPy or torch to compare with.

@@ -32,7 +32,7 @@ _MACHINES = ((2, 64), (4, 32), (3, 16), (1, 64))  # cores, bytes of a vector
 
 
 def _check(sources: Sequence[Source], inputs: Sequence[InputSet], stem: Path) -> list[Faults]:
-    builds = checking.build_all(sources, stem.parent, stem.name)
+    builds = checking.build_all(sources, stem.parent, stem.name, more_flags=())
     found = [_faults(built, inputs, k % 4 == 0) for k, built in enumerate(builds)]
     kept = {built.library for built, faults in zip(builds, found, strict=True) if faults}
     for library in {built.library for built in builds if built.library is not None} - kept:
@@ -45,7 +45,7 @@ def _faults(built: Build, inputs: Sequence[InputSet], also_alone: bool) -> Fault
     if built.library is None:
         return {"not_compiled": built.log}
     faults = {"with_warnings": built.log} if built.log else {}
-    ways = [Way(), Way(repeats=4, thread_limit=1)] if also_alone else [Way()]
+    ways = [Way(repeats=20), *([Way(repeats=4, thread_limit=1)] * also_alone)]
     found = checking.check(built, inputs, *ways)
     return faults | ({"wrong": found} if found else {})
 

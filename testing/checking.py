@@ -12,10 +12,11 @@ import re
 import subprocess
 import tempfile
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..runtime.library import load_library
 from ..runtime.worker.verify import poison_value
 from ..space.candidate import Candidate, DeadEnd
 from ..space.targets.target import CacheLevel, Target
-from .calling import Arrays, InputSet, call_once, in_child, mismatch, set_team_size
+from .calling import Arrays, InputSet, call_once, first_fault, in_child, mismatch, set_team_size
 from .interpreted import run_reference
 from .joining import entry_of, joined
 
@@ -154,6 +155,11 @@ def level(number: int) -> tuple[str, ...]:
     return PLAINLY if number % 4 else ()
 
 
+def level_of(sources: Sequence[Source]) -> tuple[str, ...]:
+    """The same for a group by what it says: the same texts have the same flags in every run."""
+    return level(zlib.crc32("".join(s.text for s in sources).encode()))
+
+
 def source_of(candidate: Candidate) -> Source:
     """The C text of a complete candidate."""
     return print_source(lower(plan_of(candidate)), C_TEAM)
@@ -226,10 +232,10 @@ def build_all(
     stem: str,
     n_threads: int = 2,
     compiler: str = "gcc",
-    more_flags: tuple[str, ...] = (),
+    more_flags: tuple[str, ...] | None = None,
 ) -> list[Build]:
     """Compiles several texts, equal ones once: those of equal flags as one text, and each for itself where the compiler has
-    something to say.
+    something to say. Without flags of their own every fourth group is optimised.
     """
     alike: dict[tuple[str, ...], list[Source]] = {}
     for source in dict.fromkeys(sources):
@@ -242,12 +248,13 @@ def build_all(
 
     def build_group(number: int) -> list[Build]:
         group, path = groups[number], folder / f"{stem}_{number}"
+        flags = level_of(group) if more_flags is None else more_flags
         if len(group) > 1:
-            built = build(joined(group), path, more_flags, compiler)
+            built = build(joined(group), path, flags, compiler)
             if built.library is not None and not built.log:
                 return [Build(s, built.library, "", entry_of(s, k)) for k, s in enumerate(group)]
         return [
-            build(s, path.with_name(f"{path.name}_{k}"), more_flags, compiler)
+            build(s, path.with_name(f"{path.name}_{k}"), flags, compiler)
             for k, s in enumerate(group)
         ]
 
@@ -261,9 +268,9 @@ def build_all(
 
 @dataclass(frozen=True)
 class Way:
-    """How often and with how many threads a library is called."""
+    """How often and with how many threads a library is called; 0: once on all inputs with each thread late, and with none."""
 
-    repeats: int = 20
+    repeats: int = 0
     thread_limit: int = 0  # 0: as many as the text asks for
     adapts: bool = False  # as in a user's process: threads that come late are left out of launches
     seconds: int = 90  # long enough for thousands of delays, at a barrier in an inner loop
@@ -275,12 +282,43 @@ def check(built: Build, inputs: Sequence[InputSet], *ways: Way) -> str:
     """
     ways = ways or (Way(),)
     assert built.library is not None
+    return in_child(partial(_run_in_ways, built, inputs, ways), sum(w.seconds for w in ways))
 
-    def run_all() -> str:
-        library = load_library(str(built.library))
-        return next(filter(None, (_run_all(library, built, inputs, way) for way in ways)), "")
 
-    return in_child(run_all, sum(way.seconds for way in ways))
+def fault(
+    sources: Sequence[Source], inputs: Sequence[InputSet], folder: Path, *ways: Way, **options: Any
+) -> str:
+    """What is wrong with texts of one sequence, with the text; "" where nothing is. `options` as in `fault_of_any`."""
+    return fault_of_any([(s, inputs) for s in sources], folder, *ways, **options)
+
+
+def fault_of_any(
+    works: Sequence[tuple[Source, Sequence[InputSet]]],
+    folder: Path,
+    *ways: Way,
+    stem: str = "text",
+    may_warn: bool = False,
+    compiler: str = "gcc",
+    more_flags: tuple[str, ...] | None = None,
+) -> str:
+    """What is wrong with the first wrong text of several, each with its inputs; "" where nothing is.
+
+    They are built together, and run in one child.
+    """
+    built = build_all([s for s, _ in works], folder, stem, 2, compiler, more_flags)
+    for b in built:
+        if b.library is None or (b.log and not may_warn):
+            return f"{b.log}\n{b.source.text}"
+    ways = ways or (Way(),)
+    pairs = zip(built, (inputs for _, inputs in works), strict=True)
+    runs = [partial(_run_in_ways, b, inputs, ways) for b, inputs in pairs]
+    found = first_fault(runs, sum(way.seconds for way in ways))
+    return f"{found[1]}\n{built[found[0]].source.text}" if found else ""
+
+
+def _run_in_ways(built: Build, inputs: Sequence[InputSet], ways: Sequence[Way]) -> str:
+    library = load_library(str(built.library))
+    return next(filter(None, (_run_all(library, built, inputs, way) for way in ways)), "")
 
 
 def _run_all(library: ctypes.CDLL, built: Build, inputs: Sequence[InputSet], way: Way) -> str:
@@ -291,7 +329,8 @@ def _run_all(library: ctypes.CDLL, built: Build, inputs: Sequence[InputSet], way
     late = None
     if with_delays(built.source.text) != built.source.text:
         late = ctypes.c_int.in_dll(library, "late_thread")
-    for repeat in range(way.repeats):
+    n_late = 1 if late is None or way.thread_limit else built.source.n_threads + 1
+    for repeat in range(way.repeats or n_late * len(inputs)):
         if late is not None:
             held = repeat // len(inputs) if inputs else 0
             late.value = held if held < built.source.n_threads and not way.thread_limit else -1

@@ -20,6 +20,15 @@ STATEMENTS = "tests/kernels/sparse/test_statements.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
 INSIDE = "tests/kernels/tasks/test_bounds_check.py"
 DISTRIBUTION = "tests/kernels/tasks/test_distribution.py"
+NARROWING = "tests/kernels/tasks/test_narrowing.py"
+WAVEFRONTS = "tests/codegen/test_wavefronts.py::test_the_skew_is_the_least_that_enumeration_allows"
+TEAM_BARRIERS = "tests/codegen/test_loops.py::test_no_hazard_is_left_between_barriers_of_a_team"
+LEGAL = "tests/codegen/test_corpus.py::test_candidates_are_legal"
+CUT_TILES = "tests/codegen/test_cut_tiles.py"
+VERIFY = "tests/runtime/worker/test_verify.py"
+JOURNAL = "tests/runtime/records/test_journal.py"
+FOLDERS = "tests/space/engine/test_own_folders.py"
+SEARCH = "tests/search/test_parts.py"
 
 
 @final
@@ -165,5 +174,93 @@ FAULTS = (
         "if not loop.is_step and meet_at(b.elements, a.elements, shared, level):",
         "if False and meet_at(b.elements, a.elements, shared, level):",
         (DISTRIBUTION,),
+    ),
+    Fault(
+        "a legality rule: the skew of a wavefront",
+        "kernels/analysis",
+        "if not any(crosses(a, b, loops, skew) for a, b in pairs):",
+        "if not any(crosses(a, b, loops, skew + 1) for a, b in pairs):",
+        (WAVEFRONTS,),
+    ),
+    # --- ranges of numbers
+    Fault(
+        "a bound: the greatest number of a narrow type",
+        "kernels/tasks",
+        "if low < least or high > most:",
+        "if low < least or high > most + 1:",
+        (NARROWING,),
+    ),
+    Fault(
+        "a bound: the remainder of a number",
+        "kernels/ir",
+        "return 0, int(value) - 1",
+        "return 0, int(value) - 2",
+        (NARROWING,),
+    ),
+    # --- launches of many threads
+    Fault(
+        "a barrier: from the end of a loop to its next iteration",
+        "codegen/passes",
+        "if is_loop and _conflict(pending, _reached(threads, placed)[0]):",
+        "if False:",
+        (TEAM_BARRIERS,),
+    ),
+    Fault(
+        "a fallback: tiles that a loop cuts, where its last iteration comes anywhere",
+        "codegen/passes",
+        "comes_anywhere = loop.schedule in (Schedule.CYCLIC, Schedule.GUIDED) or loop.is_last",
+        "comes_anywhere = False",
+        (CUT_TILES,),
+    ),
+    Fault(
+        "a legality rule: tasks of one launch",
+        "space/families",
+        "return (ab, bc, ac).count(SAME_LAUNCH) != 2",
+        "return True",
+        (LEGAL,),
+    ),
+    # --- what is believed
+    Fault(
+        "a comparison: a result that is no number",
+        "runtime/worker",
+        "both_nan = np.isnan(got) & np.isnan(want)",
+        "both_nan = np.isnan(got) | np.isnan(want)",
+        (VERIFY,),
+    ),
+    Fault(
+        "a bound: the error that many summands hide",
+        "runtime/worker",
+        "return max(factor, float(n_summands)) if is_seen else factor",
+        "return max(factor, float(n_summands))",
+        (VERIFY,),
+    ),
+    Fault(
+        "a fallback: a line that was not written to its end",
+        "runtime/records",
+        "if is_last and not _is_json(whole):",
+        "if not _is_json(whole):",
+        (JOURNAL,),
+    ),
+    Fault(
+        "a check: folders that a group may write to",
+        "space/engine",
+        "_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH",
+        "_OTHERS_WRITE = stat.S_IWOTH",
+        (FOLDERS,),
+    ),
+    # --- what a search says
+    Fault(
+        "a comparison: of equal times the first stands",
+        "search",
+        "at = bisect.bisect_right(self._top, ranked.time_ns, key=lambda r: r.time_ns)",
+        "at = bisect.bisect_left(self._top, ranked.time_ns, key=lambda r: r.time_ns)",
+        (SEARCH,),
+    ),
+    Fault(
+        "a fallback: no gap behind a time below its bound",
+        "search",
+        "if not self._top or self._doubted or self.is_by_ratio:",
+        "if not self._top or self.is_by_ratio:",
+        (SEARCH,),
     ),
 )

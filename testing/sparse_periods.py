@@ -24,7 +24,7 @@ from ..space.build import build_space
 from ..space.candidate import Candidate, Space
 from ..space.decisions import fix, restore, to_names
 from . import checking, sparse_emulation
-from .calling import Arrays, InputSet, Judge, call_once, in_child, set_team_size
+from .calling import Arrays, InputSet, Judge, call_once, first_fault, set_team_size
 from .interpreted import run_reference
 
 N_PERIODS = 3
@@ -113,17 +113,17 @@ def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]
 def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folder: Path) -> str:
     """What is wrong with texts of a sequence, "" where nothing is: with each number of threads, and each thread late."""
     wanted = periods(recording, before)
-    for built in checking.build_all(
-        sources, folder, "sparse", n_threads=1, more_flags=checking.PLAINLY
-    ):
-        if built.library is None:
-            return f"not built: {built.log}"
-        for n_threads in THREADS if built.source.team else THREADS[:1]:
-            work = partial(run_built, built, recording, before, wanted, n_threads)
-            said = in_child(work, _SECONDS)
-            if said:
-                return f"{said}, {n_threads} threads:\n{built.source.text}"
-    return ""
+    made = checking.build_all(sources, folder, "sparse", n_threads=1, more_flags=checking.PLAINLY)
+    if log := next((b.log for b in made if b.library is None), ""):
+        return f"not built: {log}"
+    ways = [(b, n) for b in made for n in (THREADS if b.source.team else THREADS[:1])]
+    found = first_fault(
+        [partial(run_built, b, recording, before, wanted, n) for b, n in ways], _SECONDS
+    )
+    if found is None:
+        return ""
+    built, n_threads = ways[found[0]]
+    return f"{found[1]}, {n_threads} threads:\n{built.source.text}"
 
 
 def run_built(

@@ -69,6 +69,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [items[k] for k in read_budget().in_order([item.nodeid for item in items])]
 
 
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: no later collection goes through it, nor does a child of fork touch its pages for that."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A session that leaves anything there has failed."""

@@ -171,8 +171,28 @@ def _version(path: str) -> str | None:
         return None
 
 
+# Compilers that work, by path and identity of the file: each is tried once a process, since that runs it four times.
+_WORKING: dict[tuple[str, int, int], Compiler] = {}
+
+
 def _try(path: str) -> Compiler | str:
     """Returns a usable compiler, or the reason why it is unusable."""
+    try:
+        file = os.stat(path)
+    except OSError:
+        return "cannot be run"
+    identity = (path, file.st_ino, file.st_mtime_ns)
+    known = _WORKING.get(identity)
+    if known is not None:
+        return known
+    found = _tried(path)
+    if isinstance(found, Compiler):
+        _WORKING[identity] = found
+    return found
+
+
+def _tried(path: str) -> Compiler | str:
+    """Returns a compiler that builds a small program, or the reason why it does not."""
     version = _version(path)
     if version is None:
         return "cannot be run"

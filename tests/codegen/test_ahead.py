@@ -122,12 +122,8 @@ def test_what_is_packed_ahead_computes_the_same(tmp_path, name, sizes, dtype):
         assert any(launch.buffers for launch in launches)
     sources = [checking.crowded_source_of(c) for c in candidates]
     flags = checking.PLAINLY if name == "matmul_strided" else ()
-    for built in checking.build_all(sources, tmp_path, "ahead", more_flags=flags):
-        assert built.library is not None, built.log
-        said = checking.check(
-            built, inputs_of(recording, args), Way(), Way(repeats=2, thread_limit=1)
-        )
-        assert not said, f"{said}\n{built.source.text}"
+    ways, inputs = (Way(), Way(repeats=2, thread_limit=1)), inputs_of(recording, args)
+    assert not checking.fault(sources, inputs, tmp_path, *ways, more_flags=flags)
 
 
 def product(name="matmul", wanted=PRODUCT, cores=2, **sizes):
@@ -145,14 +141,9 @@ def test_a_block_is_packed_while_the_one_before_is_used(tmp_path, name, wanted, 
         product(name, wanted, cores, **dict(zip("mnk", sizes, strict=True)))
         for sizes in SIZES[name][1 if cores > 2 else 0 :]
     ]
-    sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
-    flags = checking.PLAINLY if cores > 2 or name == "matmul" else ()
-    for built, (_, recording, args) in zip(
-        checking.build_all(sources, tmp_path, "product", more_flags=flags), made, strict=True
-    ):
-        assert built.library is not None, built.log
-        said = checking.check(built, inputs_of(recording, args), Way(), Way(thread_limit=1))
-        assert not said, f"{said}\n{built.source.text}"
+    works = [(checking.crowded_source_of(c), inputs_of(*given)) for c, *given in made]
+    ways, flags = (Way(), Way(repeats=2, thread_limit=1)), checking.level(len(works))
+    assert not checking.fault_of_any(works, tmp_path, *ways, may_warn=True, more_flags=flags)
 
 
 def test_all_blocks_but_the_first_of_a_part_are_packed_ahead():
@@ -332,7 +323,6 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
     made = [
         product(name, SUMS_AHEAD, 2, **dict(zip("mnk", shape, strict=True))) for shape in shapes
     ]
-    sources = [checking.crowded_source_of(candidate) for candidate, _, _ in made]
     for candidate, _, _ in made:
         program = program_of(candidate)
         asked = prefetches(program, 3)
@@ -342,12 +332,8 @@ def test_lines_of_sums_are_asked_for_before_a_register_tile_is_added_to_them(tmp
         to_write = [x for x in calls(program, c.PREFETCH) if x.args[1] == c.Num("1")]
         assert [x.args[0] for x in to_write] == asked
         assert is_before(program, to_write[0], sums(program, "c_acc_")[0])
-    for built, (_, recording, args) in zip(
-        checking.build_all(sources, tmp_path, "sums"), made, strict=True
-    ):
-        assert built.library is not None, built.log
-        said = checking.check(built, inputs_of(recording, args), Way())
-        assert not said, f"{said}\n{built.source.text}"
+    works = [(checking.crowded_source_of(c), inputs_of(*given)) for c, *given in made]
+    assert not checking.fault_of_any(works, tmp_path, Way(repeats=2), may_warn=True)
 
 
 def test_sums_are_asked_for_only_where_they_are_in_memory():

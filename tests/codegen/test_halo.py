@@ -50,12 +50,8 @@ def test_blocks_with_borders_compute_the_same(tmp_path, name):
     for candidate in candidates:
         assert any(x.name.endswith("_halo") for x in declared(program_of(candidate)))
     sources = [checking.crowded_source_of(c) for c in candidates]
-    for built in checking.build_all(sources, tmp_path, "halo"):
-        assert built.library is not None, built.log
-        said = checking.check(
-            built, inputs_of(recording, args), Way(repeats=3), Way(repeats=1, thread_limit=1)
-        )
-        assert not said, f"{said}\n{built.source.text}"
+    ways, inputs = (Way(repeats=3), Way(repeats=1, thread_limit=1)), inputs_of(recording, args)
+    assert not checking.fault(sources, inputs, tmp_path, *ways)
 
 
 def test_rows_of_vectors_are_not_out_of_copies():

@@ -47,11 +47,9 @@ def test_names_with_a_meaning_in_c(tmp_path):
         recording, problem, arrays, {s.name: 0.5 for s in recording.scalars}
     )
     root = build_space(problem, checking.target(2, 32)).root()
-    candidates = [root.random_completion(rng) for k in range(8)]
+    candidates = [root.random_completion(rng) for k in range(4)]
     sources = [checking.crowded_source_of(c) for c in candidates if isinstance(c, Candidate)]
-    for built in checking.build_all(sources, tmp_path, "names"):
-        assert built.log == ""
-        assert checking.check(built, inputs) == ""
+    assert not checking.fault(sources, inputs, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from kernelscape.search.starts.roles import find_roles
 from kernelscape.space import choices as ch
 from kernelscape.space.decisions import to_names
 from kernelscape.testing import checking
-from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
 
 from .packed_cases import random_copies
@@ -71,10 +70,7 @@ def test_packed_blocks_of_one_array_compute_what_the_interpreter_does(
     with verifying():
         sources = [checking.crowded_source_of(c) for c in found]
     flags = () if sequence is mirrored else checking.PLAINLY
-    for built in checking.build_all(sources, tmp_path, "operands", more_flags=flags):
-        assert built.library is not None and not built.log, built.log + built.source.text
-        said = checking.check(built, inputs, Way(repeats=2 * len(inputs)))
-        assert not said, f"{said}\n{built.source.text}"
+    assert not checking.fault(sources, inputs, tmp_path, more_flags=flags)
 
 
 @pytest.mark.parametrize("sequence", [rank_k, triangle_by_square], ids=lambda f: f.__name__)

@@ -20,6 +20,7 @@ from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 from kernelscape.testing.assembly import instructions, lanes_of
+from kernelscape.testing.joining import joined
 from kernelscape.testing.syntax import innermost, loops, names_in, nodes, program_of
 
 nd = types.ndarray()
@@ -139,14 +140,14 @@ def test_without_closed_bodies_nothing_is_said_of_them() -> None:
 
 @pytest.mark.compiler
 def test_compilers_take_them_without_a_word(tmp_path: Path) -> None:
+    made = [*programs(plus, chained, early), *programs(exact)]
+    text = joined(list(dict.fromkeys(print_source(p, C_TEAM) for p in made))).text
+    (source := tmp_path / "all.c").write_text(text)
     compiler = find_compiler()
     for one in (compiler, *other_compilers(compiler)):
-        for k, text in enumerate(dict.fromkeys(texts(plus, chained, early) + texts(exact))):
-            source = tmp_path / f"{k}.c"
-            source.write_text(text)
-            command = one.command(source, tmp_path / f"{k}.so", ("-Wall", "-Wextra", "-Werror"))
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
+        command = one.command(source, tmp_path / "all.so", ("-Wall", "-Wextra", "-Werror"))
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.compiler

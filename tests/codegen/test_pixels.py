@@ -78,15 +78,14 @@ def test_vectors_of_pixels_compute_what_numpy_does(
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     rng = np.random.default_rng([TYPES.index(dtype), len(compiler)])
+    works = []
     for k, name in enumerate(PROGRAMS):
         problem, inputs = recorded(name, dtype)
         candidate = in_vectors(problem, WIDTHS[(k + TYPES.index(dtype)) % len(WIDTHS)], rng)
         assert loads_of(candidate, problem.array("a").dtype), name
-        source = checking.source_of(candidate)
-        (built,) = checking.build_all([source], tmp_path, name, 1, compiler, checking.PLAINLY)
-        assert built.library is not None and not built.log, built.log + source.text
-        said = checking.check(built, inputs, Way(repeats=2))
-        assert not said, f"{said}\n{source.text}"
+        works.append((checking.source_of(candidate), inputs))
+    options = {"compiler": compiler, "more_flags": checking.PLAINLY}
+    assert not checking.fault_of_any(works, tmp_path, Way(repeats=2), **options)
 
 
 def test_sums_are_as_wide_as_what_they_add_up() -> None:
@@ -110,10 +109,8 @@ def test_candidates_of_a_pipeline_are_numpys(tmp_path: Path) -> None:
     problem, inputs = recorded_pipeline()
     found = [x for width in WIDTHS for x in random_candidates(problem, width, 3)]
     sources = [checking.source_of(x) for x in found]
-    for built in checking.build_all(sources, tmp_path, "drawn", more_flags=checking.PLAINLY):
-        assert built.library is not None and not built.log, built.log + built.source.text
-        said = checking.check(built, inputs, Way(repeats=2))
-        assert not said, f"{said}\n{built.source.text}"
+    way, flags = Way(repeats=2), checking.PLAINLY
+    assert not checking.fault(sources, inputs, tmp_path, way, more_flags=flags)
 
 
 def test_a_judge_finds_nothing_in_candidates_of_a_pipeline() -> None:

@@ -18,7 +18,7 @@ from kernelscape.testing import checking
 from kernelscape.testing.assembly import instructions, lanes_of
 from kernelscape.testing.checking import Way
 
-RANDOM = 3  # candidates of one sequence
+RANDOM = 2  # candidates of one sequence
 EXTENTS = (5, 16, 23, 48, 67)
 
 
@@ -41,11 +41,12 @@ def needs(name):
 
 @pytest.mark.compiler
 @needs("clang")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", names())
-def test_clang_builds_what_the_interpreter_computes(name, dtype, tmp_path):
-    entry = load(name)
-    rng = np.random.default_rng([names().index(name), np.dtype(dtype).itemsize])
+def test_clang_builds_what_the_interpreter_computes(name, tmp_path):
+    """Sequences take turns: every other one is of f64, and every fourth text is optimised."""
+    entry, number = load(name), names().index(name)
+    dtype = (np.float32, np.float64)[number % 2]
+    rng = np.random.default_rng([number, np.dtype(dtype).itemsize])
     sizes = {k: int(rng.choice(EXTENTS)) for k in entry.sizes}
     args = entry.make_arguments(sizes, dtype, rng)
     recording = record_sequence(entry.sequence, args, name)
@@ -58,13 +59,10 @@ def test_clang_builds_what_the_interpreter_computes(name, dtype, tmp_path):
     root = space.root()
     assert isinstance(root, Candidate)
     drawn = [checking.random_candidate(root, rng) for _ in range(RANDOM)]
-    styles = [candidate for _, candidate in first_candidates(space)][:2]
+    styles = [candidate for _, candidate in first_candidates(space)][:1]
     sources = [checking.crowded_source_of(c) for c in (*styles, *drawn) if isinstance(c, Candidate)]
-    for built in checking.build_all(sources, tmp_path, "drawn", compiler="clang"):
-        assert built.library is not None, built.log
-        assert not built.log
-        found = checking.check(built, inputs, Way(repeats=6))
-        assert not found, f"{found}\n{built.source.text}"
+    given = (sources, inputs, tmp_path, Way(repeats=6))
+    assert not checking.fault(*given, compiler="clang", more_flags=checking.level(number))
 
 
 STRAIGHT = """

@@ -17,7 +17,7 @@ from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 
 pytestmark = [pytest.mark.compiler]
-CANDIDATES = 6
+CANDIDATES = 4
 
 
 def late_candidates(recording, cores, vector_bytes, seed):
@@ -44,11 +44,8 @@ def inside(nodes):
         ("atax", 64, 48, 3),
         ("atax", 7, 130, 2),
         ("gemver", 33, 17, 2),
-        ("gemver", 101, 97, 2),
         ("gemver", 64, 48, 3),
-        ("sgemvt", 2, 3, 4),
-        ("sgemvt", 7, 130, 2),
-        ("sgemvt", 33, 17, 2),
+        ("sgemvt", 7, 130, 4),
     ],
 )
 def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
@@ -68,7 +65,5 @@ def test_late_tasks_compute_the_same(tmp_path, name, m, n, cores):
         launches = launches_of(plan_of(candidate), candidate.space.target)
         assert any(isinstance(x, Late) for launch in launches for x in inside(launch.nodes))
     sources = [checking.crowded_source_of(c) for c in candidates]
-    for built in checking.build_all(sources, tmp_path, "late"):
-        assert built.library is not None, built.log
-        said = checking.check(built, inputs, Way(), Way(repeats=2, thread_limit=1))
-        assert not said, f"{said}\n{built.source.text}"
+    ways = Way(), Way(repeats=2, thread_limit=1)
+    assert not checking.fault(sources, inputs, tmp_path, *ways)

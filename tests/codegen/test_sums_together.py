@@ -50,18 +50,13 @@ def test_sums_in_one_loop_are_finished_in_order(tmp_path, name, m, n, cores):
     inputs = checking.make_inputs(recording, problem, arrays, scalars)
     root = together(build_space(problem, checking.target(cores, 32)).root())
     rng = np.random.default_rng(n)
-    drawn = [checking.random_candidate(root, rng) for _ in range(8)]
+    drawn = [checking.random_candidate(root, rng) for _ in range(5)]
     candidates = [c for c in drawn if isinstance(c, Candidate)]
-    assert len(candidates) >= 6
+    assert len(candidates) >= 4
     sources = [checking.crowded_source_of(c) for c in candidates]
-    flags = checking.PLAINLY if cores == 2 else ()
-    for candidate, built in zip(
-        candidates, checking.build_all(sources, tmp_path, "together", more_flags=flags), strict=True
-    ):
-        assert illegal(candidate, max(cores, 2)) == ""
-        assert built.library is not None, built.log
-        said = checking.check(built, inputs, Way(), Way(repeats=2, thread_limit=1))
-        assert not said, f"{said}\n{built.source.text}"
+    assert [illegal(c, max(cores, 2)) for c in candidates] == [""] * len(candidates)
+    flags, ways = checking.PLAINLY if cores == 2 else (), (Way(), Way(repeats=2, thread_limit=1))
+    assert not checking.fault(sources, inputs, tmp_path, *ways, more_flags=flags)
 
 
 def test_which_sums_may_be_in_one_loop():

@@ -23,7 +23,6 @@ from kernelscape.search.starts.proposals import default_sketch, sketches
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
-from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
 
 CANDIDATES = 3  # drawn at random
@@ -173,10 +172,9 @@ def test_triangles_compute_what_the_interpreter_does(
     flags = FEWER_PASSES if compiler == "gcc" else ()
     flags = (*flags, *checking.PLAINLY) if dtype is np.float32 else flags
     stem = f"{sequence.__name__}_{width}"
-    for built in checking.build_all(sources, folder, stem, compiler=compiler, more_flags=flags):
-        assert built.library is not None and not built.log, built.log + built.source.text
-        said = checking.check(built, inputs, Way(repeats=2 * len(inputs)))
-        assert not said, f"{said}\n{built.source.text}"
+    assert not checking.fault(
+        sources, inputs, folder, stem=stem, compiler=compiler, more_flags=flags
+    )
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda f: f.__name__)

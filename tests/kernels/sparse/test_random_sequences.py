@@ -21,7 +21,7 @@ from kernelscape.testing.sparse_programs import World
 pytest.importorskip("kernelscape.runtime.emulator")
 pytest.importorskip("kernelscape.runtime.cuda")
 WAYS = ("decided", "emulated")
-TREES = range(13)
+TREES = range(6)
 SIZE = sparse_batches.Size(n_programs=4, n_parts=1, most_cells=40)
 DRAWN = ("a repeat", "a tree with offsets", "deactivate_all by the host")
 # A list below pools, of which cells are inactive.
@@ -33,10 +33,10 @@ TILES = (("scatter", "TILE"), ("scatter_cells", "64"))
 @pytest.mark.compiler
 @pytest.mark.skipif(not shutil.which("g++") and not shutil.which("clang++"), reason="no C++")
 def test_texts_leave_what_the_reference_leaves(tmp_path: Path) -> None:
-    """A hundred of them: a call of the compiler for each target, and trees that several programs share."""
+    """A call of the compiler for each target, and trees that several programs share; experiments/sparse_trees.py has hundreds."""
     found = sparse_batches.run(WAYS, TREES, tmp_path, size=SIZE)
     assert [x.wrong for x in found.values()] == [[], []]
-    assert sum(x.programs - x.dead_ends for x in found.values()) >= 100
+    assert sum(x.programs - x.dead_ends for x in found.values()) >= 40
     words = found["decided"].words
     assert all(words[kind] for kind in DRAWN)
     assert len({*WORDS} & {*words}) >= 24

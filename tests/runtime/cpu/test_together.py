@@ -73,7 +73,11 @@ def sources_of(name, n):
     return list(texts.values())[: 2 * n]
 
 
-@pytest.mark.parametrize("name", names())
+# Sequences take turns with compilers.
+TURNS = [(("gcc", "clang")[k % 2], name) for k, name in enumerate(names())]
+
+
+@pytest.mark.parametrize(("compiler", "name"), TURNS, indirect=["compiler"])
 def test_what_is_built_together_computes_what_it_computes_alone(name, device, worker):
     workload = workload_of(name)
     sources = sources_of(name, 2)

@@ -265,7 +265,7 @@ def test_copies_of_threads_leave_alone_what_inactive_cells_share(tmp_path, monke
 def test_threads_compute_what_random_kernels_mean(engine):
     drawn = [
         one
-        for k in range(24)
+        for k in range(8)
         for n in (SIZES[k % 2], 61)
         for one in kernels_of(order_free(n, "float64"), [k])
     ]

@@ -228,7 +228,7 @@ def test_explanation_names_resources_and_arrays() -> None:
 SMALL = ("axpydot", "bicgk", "atax", "gemver", "sgemvt", "waxpby")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(SMALL), st.integers(0, 2**31))
 def test_bounds_grow_along_descents(name: str, seed: int) -> None:
     b = bounder(name, n=2**22 if name in ("axpydot", "waxpby") else 2048)
@@ -245,7 +245,7 @@ def test_bounds_grow_along_descents(name: str, seed: int) -> None:
         assert b.bound(at, ns).ns == ns
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from((*SMALL, "madd", "vadd", "sscal")), st.integers(0, 2**31))
 def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: int) -> None:
     _holds_on_a_simulated_machine(tiny_space(name), seed)

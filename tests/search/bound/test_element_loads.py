@@ -101,7 +101,7 @@ def test_what_another_read_may_have_in_registers_does_not_count() -> None:
             assert loads_ns(space, loop.name, {loop.name: 16}) == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from(("matmul_strided", "sgemv", "gesummv")), st.integers(0, 2**31))
 def test_loads_grow_along_descents(name: str, seed: int) -> None:
     space = descended(name)

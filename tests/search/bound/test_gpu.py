@@ -87,7 +87,7 @@ LARGE_SIZES: dict[str, dict[str, int]] = {
 }
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from(sorted(LARGE_SIZES)),
     st.integers(0, 2**31),
@@ -125,7 +125,7 @@ SMALL = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted(SMALL)),
     st.integers(0, 2**31),

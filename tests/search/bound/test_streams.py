@@ -110,7 +110,7 @@ def lru_ns(candidate: Candidate) -> float:
     return ns
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(("axpydot", "bicgk", "atax", "gesummv", "gemver", "waxpby", "vadd", "madd")),
     st.integers(0, 2**31),
