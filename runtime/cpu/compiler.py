@@ -221,7 +221,7 @@ def _tried(path: str) -> Compiler | str:
         output = source.with_suffix(".so")
         for level, linked in ways:
             compiler = Compiler(path, version, (*level, *flags), meaning, linked)
-            failure = run_compiler(compiler.command(source, output, ()), 60.0)
+            failure = run_compiler(compiler.command(source, output, ()), 60.0, folder)
             if failure is None:
                 return compiler if output.exists() else "is no C compiler"
     assert failure is not None
@@ -251,8 +251,13 @@ def end_compilers() -> None:
             os.killpg(running.pid, signal.SIGKILL)
 
 
-def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
-    """Run a command in a process group of its own. Past the deadline the whole group (cc1, as, ld) is killed."""
+def run_compiler(
+    command: list[str], timeout_s: float, scratch: Path | None = None
+) -> Failure | None:
+    """Run a command in a process group of its own. Past the deadline the whole group (cc1, as, ld) is killed.
+
+    Its temporary files are in `scratch`, if given: one that is killed leaves them.
+    """
     try:
         running = subprocess.Popen(
             command,
@@ -260,6 +265,7 @@ def run_compiler(command: list[str], timeout_s: float) -> Failure | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=os.environ | ({} if scratch is None else {"TMPDIR": str(scratch)}),
         )
     except OSError as e:
         return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
@@ -346,7 +352,7 @@ def _built_in(
                 (scratch / file).write_text(text)
             output = scratch / name
             command = compiler.command(scratch / next(iter(files)), output, extra)
-            failure = run_compiler(command, timeout_s)
+            failure = run_compiler(command, timeout_s, scratch)
             if failure is not None:
                 return failure if (scratch / next(iter(files))).exists() else None
             for file in files:

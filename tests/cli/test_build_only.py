@@ -23,14 +23,14 @@ def run(*arguments, n=64):
 
 @nvrtc
 def test_rows_and_objects_say_the_same():
-    text = run("--target", "cuda", "--max-evals", "2")
+    text = run("--target", "cuda", "--max-evals", "1")
     assert text.exit_code == 0, text.output
     assert "occupancy" in text.output.splitlines()[0]
     objects = [
         json.loads(line)
-        for line in run("--target", "cuda", "--max-evals", "2", "--json").output.splitlines()
+        for line in run("--target", "cuda", "--max-evals", "1", "--json").output.splitlines()
     ]
-    assert [o["status"] for o in objects] == ["ok", "ok"]
+    assert [o["status"] for o in objects] == ["ok"]
     assert objects[0]["tag"] == "default"
     launches = [x for o in objects for x in o["launches"]]
     assert len(launches) == len(text.output.splitlines()) - 1

@@ -28,7 +28,7 @@ def sequence(x, y):
     positive(x, y)
 
 def make_arguments(sizes, dtype, rng):
-    return rng.random(64).astype(dtype), np.zeros(64, dtype)
+    return rng.random(8).astype(dtype), np.zeros(8, dtype)
 """
 SENTENCE = "1 of 1 tasks is closed: a while loop around the variable t, line 9 of closed.py"
 

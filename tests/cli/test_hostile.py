@@ -123,13 +123,14 @@ def test_every_field_of_best_json(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "inside" / "best.json"
     file.parent.mkdir()
     n_refused = 0
-    for path in leaves(best):
-        for value in (EVIL, PATH, "\x1b[2J", "\ud800", 10**30, -1, None, []):
+    values = (EVIL, PATH, "\x1b[2J", "\ud800", 10**30, -1, None, [])
+    for k, path in enumerate(leaves(best)):
+        for value in values[k % 2 :: 2]:
             file.write_text(json.dumps(edited(best, path, value)))
             text: list[str] = []
             n_refused += is_refused(lambda found=text: found.append(load(file).source))
             assert only_in_comments("".join(text)), (path, value)
-    assert n_refused > 300
+    assert n_refused > 150
     assert [p.name for p in tmp_path.iterdir()] == ["inside"]
     assert [p.name for p in file.parent.iterdir()] == ["best.json"]
 
@@ -179,16 +180,17 @@ def test_every_field_of_run_json(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "inside" / "run"
     put_back(run, folder)
     n_refused = 0
-    for path in leaves(header):
+    values = (EVIL, -1, "\x1b[2J", None, 10**30, [])
+    for k, path in enumerate(leaves(header)):
         if path[0] == "conditions" and path[1] != "machine":
             continue  # are for people
-        for value in (EVIL, "\x1b[2J", 10**30, -1, None, []):
+        for value in values[k % 2 :: 2]:
             (folder / "run.json").write_text(json.dumps(edited(header, path, value)))
             if is_refused(lambda: resume(folder, max_evals=1)):
                 n_refused += 1
             else:
                 put_back(run, folder)
-    assert n_refused > 100
+    assert n_refused > 50
     assert {p.name for p in tmp_path.iterdir()} <= {"inside", "data"}  # and the tuned store
 
 

@@ -63,7 +63,7 @@ def test_compilers_have_their_place_in_time(
 ) -> None:
     """Each before what it built was measured, inside of the session, and none twice in one row at a time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nothing is built before
-    assert explore("run", *SMALL, "--max-evals", 6, "-o", "run")[0] == 0
+    assert explore("run", *SMALL, "--max-evals", 3, "-o", "run")[0] == 0
     assert explore("trace", "run")[0] == 0
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]

@@ -49,7 +49,7 @@ def no_program_is_left():
 @pytest.mark.compiler
 def test_what_a_program_calls_is_searched(explore) -> None:
     Path("program.py").write_text(PROGRAM)
-    code, out, err = explore("run", "program.py:substep", "--max-evals", "3", "--json")
+    code, out, err = explore("run", "program.py:substep", "--max-evals", "1", "--json")
     assert code == 0, err
     assert objects(out)[-1]["event"] == "result"
     (run,) = Path("runs").iterdir()
@@ -106,7 +106,7 @@ def test_inputs_keep_the_path_where_indices_are_computed(tmp_path: Path) -> None
     ks.init()
     step, x, mass = particles()
     before = x.to_numpy()
-    run = ks.explore(step, max_evals=2, directory=tmp_path)
+    run = ks.explore(step, max_evals=1, directory=tmp_path)
     assert run.ended.verified
     assert run.ended.n_input_sets >= 2  # more than the program's own, all inside the grid
     np.testing.assert_array_equal(x.to_numpy(), before)

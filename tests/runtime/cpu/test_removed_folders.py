@@ -22,10 +22,10 @@ def test_a_folder_that_goes_while_it_compiles(tmp_path, monkeypatch, is_before):
     """Before the compiler opens the text, and before the library is moved to its place."""
     folder, compile_it = tmp_path / "build", compiler.run_compiler
 
-    def removing(command, timeout_s):
+    def removing(*given):
         if is_before:
             shutil.rmtree(folder, ignore_errors=True)
-        failure = compile_it(command, timeout_s)
+        failure = compile_it(*given)
         shutil.rmtree(folder, ignore_errors=True)
         return failure
 
