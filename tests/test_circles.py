@@ -83,11 +83,15 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 @cache
+def with_rooms() -> set[Path]:
+    """The folders that have modules in folders below them."""
+    return {folder for path in modules().values() for folder in [*path.parents][1:]}
+
+
 def room_of(name: str) -> str:
     """The folder of a module; a module beside folders is a room of its own."""
     folder = modules()[name].parent
-    has_rooms = any(p.parent != folder for p in modules().values() if folder in p.parents)
-    return name if has_rooms else ".".join(folder.relative_to(ROOT).parts)
+    return name if folder in with_rooms() else ".".join(folder.relative_to(ROOT).parts)
 
 
 def test_circles_are_found() -> None:

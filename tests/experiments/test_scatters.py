@@ -23,7 +23,7 @@ def test_each_sequence_scatters_to_one_array(job: Job) -> None:
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_a_small_row_is_made_without_taichi(machine: None) -> None:
-    row = scatters.make_row(SMALL, scatters.ScatterOptions(rounds=1, evaluations=3))
+    row = scatters.make_row(SMALL, scatters.ScatterOptions(rounds=1, evaluations=2))
     assert row["times_ns"].keys() == {"best", "atomic", "one thread"}
     assert all(ns > 0 for ns in row["times_ns"].values())
     assert len(row["how"]) == 1

@@ -11,7 +11,7 @@ from kernelscape.experiments.rows import Job
 @pytest.mark.slow
 def test_every_seed_is_searched_and_compared(tmp_path, in_this_process):
     wanted = [Job("axpydot", {"n": 1000}), Job("bicgk", {"nosuch": 1})]
-    options = seeds.SeedOptions(seeds=2, first=3, evaluations=2, rounds=2, budget_ms=2.0)
+    options = seeds.SeedOptions(seeds=2, first=3, evaluations=1, rounds=1, budget_ms=2.0)
     made = seeds.QUESTION.table(wanted, options, folder=tmp_path)
     good, failed = made
     assert [s["seed"] for s in good["searches"]] == [3, 4]
