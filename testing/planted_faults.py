@@ -20,6 +20,7 @@ STATEMENTS = "tests/kernels/sparse/test_statements.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
 INSIDE = "tests/kernels/tasks/test_bounds_check.py"
 DISTRIBUTION = "tests/kernels/tasks/test_distribution.py"
+DOMAINS = "tests/kernels/analysis/test_domain_bounds.py"
 NARROWING = "tests/kernels/tasks/test_narrowing.py"
 WAVEFRONTS = "tests/codegen/test_wavefronts.py::test_the_skew_is_the_least_that_enumeration_allows"
 TEAM_BARRIERS = "tests/codegen/test_loops.py::test_no_hazard_is_left_between_barriers_of_a_team"
@@ -192,6 +193,13 @@ FAULTS = (
         "if low < least or high > most:",
         "if low < least:",
         (NARROWING,),
+    ),
+    Fault(
+        "a bound: an index that several iterations share counts once",
+        "kernels/analysis",
+        "total *= _count(group, sized, next(iter(others)))",
+        "total *= _count(group, sized)",
+        (DOMAINS,),
     ),
     Fault(
         "an operator: the ends of two ranges",

@@ -5,11 +5,14 @@ The kind of fault: a part that is computed in another type than its own, because
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.interpret.kernel import evaluate_scalar
+from kernelscape.kernels.ir.intervals import range_of
 from kernelscape.kernels.ir.kernel import (
     Binary,
     Cast,
@@ -116,3 +119,26 @@ def test_narrow_parts_keep_their_type(e: Expr, value: int) -> None:
     held = {"i8_0": np.int8(-1), "i8_1": np.int8(-1)}
     assert evaluate_scalar(equal, held)
     assert evaluate_scalar(narrowed(equal), held)
+
+
+A, B = Param("a", DType.i32), Param("b", DType.i32)
+BY_CONSTANTS = [
+    Binary(op, A, Const(3, DType.i32), DType.i32)
+    for op in ("floordiv", "mod", "shr", "shl", "bit_and")
+]
+RANGED = [
+    *(Binary(op, A, B, DType.i32) for op in ("add", "sub", "mul", "min", "max")),
+    *(Unary(op, A, DType.i32) for op in ("neg", "abs")), *BY_CONSTANTS,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("e", RANGED, ids=lambda e: e.op)
+def test_ranges_hold_all_values_and_end_in_some(e: Expr) -> None:
+    """Kind: an end that no number of the tests above reaches, so that the type of 16 bits is taken for one that holds all."""
+    few = [(low, high) for low, high in product(range(-4, 5), repeat=2) if low <= high]
+    for of_a, of_b in product(few, few[::4]):
+        pairs = product(*(range(low, high + 1) for low, high in (of_a, of_b)))
+        every = {int(evaluate_scalar(e, {"a": a, "b": b})) for a, b in pairs}
+        low, high = range_of(e, {A: of_a, B: of_b}.get)
+        assert low <= min(every) and max(every) <= high, (of_a, of_b)
+        assert e in BY_CONSTANTS or e == Unary("abs", A, DType.i32) or {low, high} <= every
