@@ -26,7 +26,8 @@ test: .venv/tools
 
 # Most that numba compiles is there before tests begin, where each process would compile it for itself.
 # A process a core, of two: a test that waits for one compiler leaves the other core idle. Expensive files come first
-# (tests/budget.toml), and a file is run by one process, which makes its fixtures once. A test that takes twice its budget fails.
+# (tests/budget.toml), and a file is run by one process, which makes its fixtures once. A test that takes three times its
+# budget fails.
 PROCESSES ?= 2
 tests-run: compiled
 	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --hold-budget

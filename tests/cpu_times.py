@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 BUDGET = Path(__file__).with_name("budget.toml")
-# A busy machine, whose cores share units and caches, makes of a second of CPU up to two.
-NOISE = 2.0
+# A busy machine, whose cores share units and caches, makes of a second of CPU up to two; what waits awake takes longer still.
+NOISE = 3.0
 _SHOWN, _SHOWN_S = 20, 1.0  # of the most expensive, and what each of them takes at least
 _PROPERTY, _COMPILED = "cpu_s", "numba_compiled"
 
@@ -156,7 +156,7 @@ class Table:
         for line in self.lines():
             terminalreporter.write_line(line)
         if self.exceeded:
-            terminalreporter.section("more CPU than twice the budget", red=self._is_held)
+            terminalreporter.section("more CPU than three times the budget", red=self._is_held)
             for line in self.exceeded:
                 terminalreporter.write_line(line)
             terminalreporter.write_line("make them cheaper, or give a reason in tests/budget.toml")

@@ -51,7 +51,7 @@ def test_child():
 def test_who_is_charged_for_what(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A fixture that tests share is nobody's own, a child is; parameters share a line of the budget."""
     (tmp_path / "test_it.py").write_text(BURNING)
-    budget = Budget(0.02, {"test_it.py::test_child": 0.1, "test_it.py::test_own": 1.0})
+    budget = Budget(0.02, {"test_it.py::test_child": 0.05, "test_it.py::test_own": 1.0})
     table = Table(budget, tmp_path / "times.tsv", is_held=True)
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", "/dev/null", "--rootdir"]
     code = pytest.main([*options, str(tmp_path), str(tmp_path)], [Meter(100.0), table])
@@ -68,7 +68,7 @@ def test_who_is_charged_for_what(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("taken_s", "n_exceeded"), [(7.9, 0), (8.1, 1)], ids=["noise", "beyond noise"]
+    ("taken_s", "n_exceeded"), [(11.9, 0), (12.1, 1)], ids=["noise", "beyond noise"]
 )
 def test_a_run_fails_beyond_noise_only(taken_s: float, n_exceeded: int) -> None:
     assert len(list(Budget(4.0, {}).exceeded({"tests/a.py::test_b[1]": taken_s}))) == n_exceeded
