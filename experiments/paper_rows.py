@@ -17,6 +17,7 @@ from ..runtime.api.outcome import FINAL, Measurement
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import restore_complete
+from ..runtime.worker.pool import LocalPool
 from ..runtime.worker.worker import Worker
 from ..search.bound.bounder import Bounder
 from ..search.budget import Interrupt
@@ -183,8 +184,8 @@ def _sampled(
     with Worker(device) as worker:
         worker.prepare(row.inputs_of(workload, effort.seed, 1))
         evaluate = Evaluator(
+            LocalPool(device.builder, worker),
             device.builder,
-            worker,
             journal,
             at_s=lambda: time.monotonic() - started_s,
             bound=bounder.ns,
@@ -194,7 +195,7 @@ def _sampled(
         if explored:  # the time to beat
             best = min(explored, key=lambda m: m.time_ns)
             entry = Outcome("ok", best.time_ns, 0.0, "", "explored"), best.candidate
-            evaluate.contenders.adopt(entry, is_partly_verified=False)
+            evaluate.adopt(entry, is_partly_verified=False)
         evaluate(list(distinct.values()))
     records = [r for r in journal.records() if isinstance(r, EvaluationRecord)]
     return _measured(space, bounder, records)

@@ -17,8 +17,7 @@ from ..runtime.measure.timing import spread
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search.events import Outcome
 from ..space.candidate import Candidate
-from .contenders import Entry
-from .evaluation import Evaluator
+from .evaluation import Entry, Evaluator
 from .machine import conditions_of, open_worker
 
 N_COMPARED = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all

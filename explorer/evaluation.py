@@ -1,11 +1,11 @@
-"""Evaluation: builds and measures complete candidates. Every outcome is in the journal before the search receives it."""
+"""Evaluation: puts a search's questions to a pool of machines. Every outcome is in the journal before the search is told."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +16,7 @@ from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractBuilder
-from ..runtime.api.outcome import Failure, Measurement, Protocol
-from ..runtime.building.queue import BuildQueue, build_each, build_many
+from ..runtime.api.outcome import Failure, Measurement
 from ..runtime.files import write_in
 from ..runtime.records.journal import AbstractJournal
 from ..runtime.records.record import (
@@ -30,27 +29,23 @@ from ..runtime.records.record import (
     Timing,
     standing_evaluations,
 )
-from ..runtime.worker.channel import available_cores
-from ..runtime.worker.worker import AbstractWorker
+from ..runtime.worker.control import Control
+from ..runtime.worker.messages import Done, Ticket, Work
+from ..runtime.worker.pool import LocalPool
+from ..search.asking import Ask, Tell, Trial
 from ..search.budget import Interrupt
-from ..search.events import Outcome, Provenance
+from ..search.events import Outcome
 from ..space.candidate import Candidate, DeadEnd
 from ..space.decisions import to_names
 from .alike import Alike
-from .contenders import Contenders, Entry, Timed
-from .control import Control
 
-_PATIENCE_S = 0.5  # for compilers once the user has interrupted
 _KEPT_SOURCES = 512
-_ONCE = Protocol(
-    sample_ns=1.0, min_samples=1, max_samples=1
-)  # where only its results matter, not its time
-# Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
-_JOBS = min(max(2, available_cores()), 8)
-JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
+_KEPT_ENTRIES = 2048
 BATCH = 8  # candidates measured in a row, at first
 FIRST_BATCH = 4  # before anything is shown: three warm starts and the default
 _DETAIL_CHARACTERS = 2000
+
+Entry = tuple[Outcome, Candidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +61,12 @@ class Hooks:
     """Callbacks of an evaluator.
 
     `doubt` is called when a time is below its bound times `scale`, before the search receives it: the machine may have become
-    faster than it was calibrated. `on_change` is called when one program takes so many times as long as it did before. `reports`
-    is called for every candidate that compiled. `place` returns for the journal the place where a worker process, by its number,
-    has measured.
+    faster than it was calibrated. `reports` is called for every candidate that compiled. `place` returns for the journal the place
+    where a worker process, by its number, has measured.
     """
 
     doubt: Callable[[], None] = lambda: None
     scale: Callable[[], float] = lambda: 1.0
-    on_change: Callable[[float], None] = lambda ratio: None
     reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported()
     place: Callable[[int], Place | None] = lambda worker: None
 
@@ -84,27 +77,22 @@ def largest_batch(builder: AbstractBuilder) -> int:
 
 
 class Evaluator:
-    """Evaluates batches: all are lowered and compiled first, some while the search still looks for others, then measured one
-    after the other on an otherwise idle machine.
-    """
+    """Answers a search: lowers candidates, submits their text to a pool, and records the outcomes as they come."""
 
     def __init__(
         self,
+        pool: LocalPool,
         builder: AbstractBuilder,
-        worker: AbstractWorker,
         journal: AbstractJournal,
         *,
         at_s: Callable[[], float],
         bound: Callable[[Candidate], float],
         interrupt: Interrupt,
         failed_folder: Path | None,
-        is_given_up: Callable[[], bool] = lambda: False,
         hooks: Hooks | None = None,
     ) -> None:
-        """Once `is_given_up` is true, or some time after the interrupt, waiting for a compiler raises Stopped."""
         hooks = hooks or Hooks()
-        self._builder = builder
-        self._worker = worker
+        self._pool = pool
         self._journal = journal
         self._dialect = builder.dialect()
         self._bound = bound
@@ -115,18 +103,21 @@ class Evaluator:
         self._doubt = hooks.doubt
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self._is_given_up = lambda: is_given_up() or interrupt.since_s > _PATIENCE_S
-        self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, self._is_given_up)
         self._reports = hooks.reports
         self._place = hooks.place
-        self._provenances: dict[bytes, Provenance] = {}  # of what is to be measured
+        self._submitted: dict[Ticket, Trial] = {}
+        self._unwritten: deque[tuple[Trial, Failure]] = deque()  # trials that have no text
+        self._entries: dict[str, Entry] = {}  # by source key
         self.is_over: Callable[[], bool] = lambda: False
-        self.before_measuring: Callable[[], None] = lambda: None
-        """Called for every batch once its compilers are done: what is timed then is alone."""
         self.alike = Alike()
         self.n_disturbed = 0  # measurements that other work disturbed, more or less
-        self.contenders = Contenders()
-        self.control = Control(worker, self.contenders, hooks.on_change)
+        self.contenders = pool.machine.contenders
+        pool.is_over = self._is_to_end
+
+    @property
+    def control(self) -> Control:
+        """The control of the machine."""
+        return self._pool.machine.control
 
     def source(self, candidate: Candidate) -> Source | Failure:
         """Returns the candidate's text. A candidate that cannot be lowered is a failure like any other."""
@@ -151,40 +142,79 @@ class Evaluator:
     def ahead(self, candidate: Candidate, n_to_come: int) -> None:
         """Announces a candidate of the next batch, with at most `n_to_come` more: compilers may begin."""
         source = self.source(candidate)
-        if isinstance(source, Source) and not self._is_to_end():
-            self._builds.put(source, n_to_come)
+        if isinstance(source, Source):
+            self._pool.ahead(Work(source), n_to_come)
 
-    def announce(self, candidate: Candidate, provenance: Provenance) -> None:
-        """Records the provenance of a candidate that is to be measured."""
-        self._provenances[candidate.key] = provenance
+    def begin(self, candidates: Sequence[Candidate], known: Container[bytes]) -> None:
+        """Announces the candidates of the first batch: compilers begin. Those with a `known` outcome are left out."""
+        sources = {s.key: s for s in map(self.source, candidates) if isinstance(s, Source)}
+        self._pool.begin([Work(s) for key, s in sources.items() if key.encode() not in known])
 
     def leave(self) -> None:
         """Drops the candidates that were to be measured. No compiler runs any more."""
-        self._builds.forget()
+        self._pool.drop()
+
+    def answer(self, ask: Ask) -> Tell | None:
+        """Submits the trials of a search, and returns the next outcome, once it is recorded.
+
+        None once nothing more is measured: the interrupt is set, time `is_over` and anything was measured, enough were wrong alike,
+        or a worker or a compiler is not waited for any more.
+        """
+        for trial in ask.trials:
+            assert isinstance(trial.candidate, Candidate)
+            source = self.source(trial.candidate)
+            if isinstance(source, Source):
+                self._submitted[self._pool.submit(Work(source))] = trial
+            else:
+                self._unwritten.append((trial, source))
+        if self._unwritten and not self._is_to_end():
+            trial, failure = self._unwritten.popleft()
+            return Tell(trial.key, self._record(trial, Done(ticket=Ticket(-1), failed=failure)))
+        done = next(self._pool.done(), None)
+        if done is None:
+            self._submitted.clear()
+            self._unwritten.clear()
+            return None
+        trial = self._submitted.pop(done.ticket)
+        return Tell(trial.key, self._record(trial, done))
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[Outcome]:
-        """Returns one outcome a candidate.
+        """Returns the outcomes of distinct candidates, up to the first that was not measured."""
+        outcomes: dict[bytes, Outcome] = {}
+        ask = Ask(tuple(Trial(c.key, c) for c in candidates))
+        while len(outcomes) < len(candidates) and (tell := self.answer(ask)) is not None:
+            outcomes[tell.key] = tell.outcome
+            ask = Ask()
+        return [outcomes[c.key] for c in candidates if c.key in outcomes]
 
-        Raises KeyboardInterrupt between two candidates when the interrupt is set, time `is_over` and anything was measured, or
-        enough were wrong alike. Outcomes until then are in the journal and among the `contenders`.
-        """
-        if self._is_to_end():
-            raise KeyboardInterrupt
-        sources = [self.source(c) for c in candidates]
-        artifacts = iter(self._builds.take([s for s in sources if isinstance(s, Source)]))
-        if self._is_to_end():
-            raise KeyboardInterrupt
-        self.before_measuring()
-        self.control.look()
-        outcomes = []
-        for candidate, source in zip(candidates, sources, strict=True):
-            built = next(artifacts) if isinstance(source, Source) else source
-            assert not isinstance(built, Source)
-            if self._is_to_end():
-                raise KeyboardInterrupt
-            outcomes.append(self._measure(candidate, source, built))
-        self._provenances.clear()  # candidates that the cut has overtaken need theirs no more
-        return outcomes
+    def adopt(self, entry: Entry, *, is_partly_verified: bool) -> None:
+        """Makes a candidate that an earlier session measured a contender."""
+        outcome = entry[0]
+        if outcome.time_ns is not None:
+            self._keep(entry)
+            self.contenders.adopt(
+                outcome.key,
+                outcome.time_ns,
+                is_by_ratio=outcome.is_by_ratio,
+                is_partly_verified=is_partly_verified,
+            )
+
+    def top(self, n: int) -> list[Entry]:
+        """The n fastest distinct implementations measured or adopted so far, best first."""
+        return self._recorded(self.contenders.top(n))
+
+    def finalists(self, n: int, near: float) -> list[Entry]:
+        """Returns at most n candidates that may be the best in one of the states that the machine was in, best first."""
+        return self._recorded(self.contenders.finalists(n, near))
+
+    def _recorded(self, keys: Sequence[str]) -> list[Entry]:
+        """Returns the entries of these keys, without one whose recording was cut."""
+        return [self._entries[key] for key in keys if key in self._entries]
+
+    def _keep(self, entry: Entry) -> None:
+        self._entries[entry[0].key] = entry
+        if len(self._entries) > _KEPT_ENTRIES:
+            self._entries = {k: e for k, e in self._entries.items() if k in self.contenders}
 
     def _is_to_end(self) -> bool:
         # A run whose set-up took its time still has something to show for it.
@@ -198,10 +228,7 @@ class Evaluator:
         """Builds each candidate alone, as a replay does; by another builder of the same dialect where one is given. Raises
         Stopped.
         """
-        by = self._builder if builder is None else builder
-        return self._built(
-            candidates, lambda sources: build_each(by, sources, _JOBS, self._is_given_up)
-        )
+        return self._built(candidates, lambda sources: self._pool.build_each(sources, builder))
 
     def built_by(
         self, builder: AbstractBuilder, entries: Sequence[Entry]
@@ -209,7 +236,7 @@ class Evaluator:
         """Builds each entry by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
         return self._built(
             [candidate for _, candidate in entries],
-            lambda sources: build_many(builder, sources, _JOBS, self._is_given_up),
+            lambda sources: self._pool.build_together(sources, builder),
         )
 
     def _built(
@@ -221,30 +248,26 @@ class Evaluator:
         built = iter(build([s for s in sources if isinstance(s, Source)]))
         return [s if isinstance(s, Failure) else next(built) for s in sources]
 
-    def _measure(
-        self, candidate: Candidate, source: Source | Failure, built: Artifact | Failure
-    ) -> Outcome:
-        found: Measurement | Failure
-        started_s = time.monotonic()
-        if isinstance(built, Failure):
-            found = built
-        else:
-            built, found = self._run(source, built)
-        if isinstance(found, Measurement):
-            self.control.see(found)
-        spent_s = time.monotonic() - started_s
+    def _record(self, trial: Trial, done: Done) -> Outcome:
+        """Returns the outcome of a trial, once the journal has it."""
+        candidate, found = trial.candidate, done.found
+        assert isinstance(candidate, Candidate)
+        source = self.source(candidate)
         self.alike.see(found)
         self.n_disturbed += isinstance(found, Measurement) and found.is_disturbed
         key = source.key if isinstance(source, Source) else ""
         reported = Reported()
         # A source that did not compile is not compiled again for a report. One that needs too much for a launch was compiled.
-        if isinstance(source, Source) and (isinstance(built, Artifact) or built.kind == "launch"):
+        is_built = done.artifact is not None or (
+            isinstance(found, Failure) and found.kind == "launch"
+        )
+        if isinstance(source, Source) and is_built:
             reported = self._reports(candidate, source)
         outcome = replace(
             _as_outcome(found, key),
             bound_ns=reported.bound_ns,
-            spent_s=spent_s,
-            slowness=self.control.slowness,
+            spent_s=done.run_s,
+            slowness=done.slowness,
         )
         bound_ns = max(self._bound(candidate), reported.bound_ns)
         is_sure = outcome.time_ns is not None and not outcome.is_by_ratio
@@ -265,43 +288,24 @@ class Evaluator:
                 detail=outcome.detail,
                 stopped_early=isinstance(found, Measurement) and found.stopped_early,
                 is_partly_verified=isinstance(found, Measurement) and found.is_partly_verified,
-                slowness=self.control.slowness,
+                slowness=done.slowness,
                 launches=reported.launches or msgspec.UNSET,
-                ratio=self._ratio_record(found),
-                origin=self._origin(candidate),
-                place=self._place(self._worker.n_restarts),
-                timing=_timing(built, found, spent_s, self._epoch_s),
+                ratio=_ratio_record(done),
+                origin=_origin(trial),
+                place=self._place(done.worker),
+                timing=_timing(done, self._epoch_s),
             )
         )
-        if isinstance(found, Measurement) and isinstance(built, Artifact):
-            entry, state = (outcome, candidate), self.control.state
-            self.contenders.note(
-                Timed(entry, found.time_ns, state, built),
-                self.control.ratio(found.time_ns),
-                is_partly_verified=found.is_partly_verified,
-            )
+        if outcome.time_ns is not None:
+            self._keep((outcome, candidate))
         return outcome
 
-    def _ratio_record(self, found: Measurement | Failure) -> RatioRecord | msgspec.UnsetType:
-        if isinstance(found, Failure) or found.ratio is None:
-            return msgspec.UNSET
-        control = self.control
-        return RatioRecord(ratio=found.ratio, control=control.key, control_ns=control.ns)
-
     def is_right(self, entry: Entry, artifact: Artifact) -> bool:
-        """True if a candidate is right on all input sets.
-
-        A candidate that was slow when it was first timed is verified on the other sets now. A wrong one is recorded as such, and
-        is no contender any more.
-        """
+        """True if a candidate is right on all input sets. A wrong one is recorded as such, and is no contender any more."""
         outcome, candidate = entry
-        if not self.contenders.is_partly_verified(outcome.key):
+        found = self._pool.machine.refuted(outcome.key, artifact)
+        if found is None:
             return True
-        found = self._worker.evaluate(artifact, _ONCE)
-        if isinstance(found, Measurement):
-            self.contenders.confirm(outcome.key)
-            return True
-        self.contenders.forget(outcome.key)
         wrong = _as_outcome(found, outcome.key)
         source = self.source(candidate)
         assert isinstance(source, Source), "it was built"
@@ -320,48 +324,11 @@ class Evaluator:
                 detail=wrong.detail,
                 is_partly_verified=False,
                 ratio=msgspec.UNSET,
-                place=self._place(self._worker.n_restarts),
+                place=self._place(self._pool.machine.worker),
                 timing=None,
             )
         )
         return False
-
-    def _run(
-        self, source: Source | Failure, built: Artifact
-    ) -> tuple[Artifact | Failure, Measurement | Failure]:
-        """Returns the artifact that was run, and its outcome. A library is built again where its folder was removed."""
-        found = self._time(built)
-        is_gone = self._builder.makes_libraries and not Path(built.path).exists()
-        if isinstance(found, Failure) and is_gone and isinstance(source, Source):
-            again = self._builder.build(source)
-            return again, again if isinstance(again, Failure) else self._time(again)
-        return built, found
-
-    def _time(self, artifact: Artifact) -> Measurement | Failure:
-        """Verifies and times a build. On a machine that does other work it is timed as a ratio to the control in turn, since few
-        of the times would be of use.
-
-        A candidate that would be the best is timed alone as well. That time counts unless it was disturbed.
-        """
-        control, claims_below_ns = self.control, self.contenders.claims_below_ns
-        if control.is_disturbed:
-            control.choose()
-        protocol = Protocol(claims_below_ns=claims_below_ns, cut_ns=control.cut_ns())
-        if not control.is_disturbed or control.artifact is None:
-            return self._worker.evaluate(artifact, protocol)
-        found = self._worker.evaluate_beside(
-            artifact, control.artifact, replace(protocol, control_ns=control.ns)
-        )
-        if isinstance(found, Failure) or found.time_ns >= claims_below_ns:
-            return found
-        alone = self._worker.evaluate(artifact, protocol, verify=False)
-        return found if isinstance(alone, Failure) or alone.is_disturbed else alone
-
-    def _origin(self, candidate: Candidate) -> Origin | None:
-        p = self._provenances.get(candidate.key)
-        if p is None:
-            return None
-        return Origin(tag=p.tag, node=p.node, parent=p.parent.decode())
 
     def _keep_failed(self, source: Source, outcome: Outcome) -> None:
         """Writes the source of a failed candidate: it is a bug report on the generator, the compiler or the machine."""
@@ -373,25 +340,34 @@ class Evaluator:
         write_in(self._failed_folder, name, text.encode())
 
 
-def _timing(
-    built: Artifact | Failure, found: Measurement | Failure, run_s: float, epoch_s: float
-) -> Timing:
+def _ratio_record(done: Done) -> RatioRecord | msgspec.UnsetType:
+    if done.measured is None or done.measured.ratio is None:
+        return msgspec.UNSET
+    return RatioRecord(ratio=done.measured.ratio, control=done.control, control_ns=done.control_ns)
+
+
+def _origin(trial: Trial) -> Origin | None:
+    p = trial.provenance
+    return None if p is None else Origin(tag=p.tag, node=p.node, parent=p.parent.decode())
+
+
+def _timing(done: Done, epoch_s: float) -> Timing:
     build_s, compiling_s = 0.0, None
-    if isinstance(built, Artifact):
-        build_s, compiling_s = 1e-9 * built.build_ns, built.compiling_s
+    if done.artifact is not None:
+        build_s, compiling_s = 1e-9 * done.artifact.build_ns, done.artifact.compiling_s
     began, ended = (max(0.0, t + epoch_s) for t in compiling_s or (0.0, 0.0))
     timing = Timing(
         build_s=build_s,
-        run_s=run_s,
+        run_s=done.run_s,
         compiling_s=msgspec.UNSET if compiling_s is None else (began, ended),
     )
-    if isinstance(found, Failure):
+    if done.measured is None:
         return timing
     return msgspec.structs.replace(
         timing,
-        n_samples=found.n_samples,
-        n_disturbed=found.disturbed,
-        quantiles_ns=found.quantiles_ns,
+        n_samples=done.measured.n_samples,
+        n_disturbed=done.measured.disturbed,
+        quantiles_ns=done.measured.quantiles_ns,
     )
 
 

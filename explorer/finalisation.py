@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..runtime.forked import Stopped
+from ..runtime.worker.contenders import NEAR
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.budget import Interrupt
@@ -14,10 +15,9 @@ from ..space.candidate import Candidate
 from . import stages as st
 from .alike import disagreed
 from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
-from .contenders import NEAR, Entry
 from .deadlines import Deadlines
 from .doubts import doubts_of
-from .evaluation import Evaluator
+from .evaluation import Entry, Evaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
 from .remeasure import TimedAgain, comparison, time_again, with_default
@@ -140,7 +140,7 @@ class LastRounds:
         if finished.status == "interrupted" and not self._interrupt.is_set:
             finished = replace(finished, status="time_limit")  # in the middle of a batch
         status, alarms = finished.status, finished.tally.alarms
-        top = self._evaluator.contenders.top(self._options.final_top)
+        top = self._evaluator.top(self._options.final_top)
         alike = self._evaluator.alike
         if alike.at is not None and alike.n > 1 and not top and not self._interrupt.is_set:
             self._tell(disagreed(alike.n, alike.at))
@@ -181,7 +181,7 @@ class LastRounds:
         disturbed the times.
         """
         default = self._standing.default
-        finalists = self._evaluator.contenders.finalists(self._options.final_top, NEAR)
+        finalists = self._evaluator.finalists(self._options.final_top, NEAR)
         entries = with_default(finalists, default)
         moved = self._claims.roofline()
         limit_s = self._deadlines.again_s
@@ -217,7 +217,7 @@ class LastRounds:
             return None
         default: Candidate | None = None if s.default is None else s.default[1]
         keys = {outcome.key for outcome, _ in top}
-        others = [e for e in self._evaluator.contenders.top(N_COMPARED) if e[0].key not in keys]
+        others = [e for e in self._evaluator.top(N_COMPARED) if e[0].key not in keys]
         entries = [*top, *others][:N_COMPARED]
         compared = CompilerComparison(
             entries, default, self._evaluator, self._worker, self._deadlines.is_past_waiting

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from ..runtime.forked import over_after
-from ..runtime.worker.forked_inputs import CALL_S, input_sets_apart
+from ..runtime.free_memory import available_bytes
+from ..runtime.worker.forked_inputs import CALL_S, ForkedInputs
 from ..runtime.worker.input_sets import InputSets
 from ..runtime.worker.worker import AbstractWorker
 from . import stages as st
@@ -18,45 +20,65 @@ from .session_state import Standing
 from .user_reference import UserReference, WrongReferenceError
 from .workload import Options, Workload
 
+_SMALL = 1 / 32  # share of available memory: of larger arguments one child at a time has copies
+
 
 class Preparation:
-    """The preparation of one session."""
+    """The preparation of one session: the reference is computed in a child, while the session does what needs no inputs."""
 
     def __init__(
-        self,
-        workload: Workload,
-        options: Options,
-        standing: Standing,
-        deadlines: Deadlines,
-        tell: Tell,
+        self, workload: Workload, options: Options, deadlines: Deadlines, tell: Tell
     ) -> None:
         self._workload = workload
         self._options = options
-        self._standing = standing
         self._deadlines = deadlines
         self._tell = tell
+        self._begun: ForkedInputs | None = None
+        self._is_over: Callable[[], bool] = lambda: False
 
-    def run(self, worker: AbstractWorker) -> None:
-        """Passes the inputs to the worker. Raises WrongReferenceError, FailedReferenceError, and Stopped."""
-        s, o, standing = self._workload, self._options, self._standing
-        rng = np.random.default_rng(o.seed)
-        is_over, is_enough = self._deadlines.of_reference()
+    @property
+    def is_small(self) -> bool:
+        """True if there is memory for several children with copies of the arguments."""
+        arrays = self._workload.arguments.arrays.values()
+        return sum(array.nbytes for array in arrays) <= _SMALL * (available_bytes() or 0)
+
+    def begin(self) -> None:
+        """Begins with the reference, unless it has begun."""
+        if self._begun is not None:
+            return
+        s, o = self._workload, self._options
+        self._is_over, is_enough = self._deadlines.of_reference()
+        self._begun = ForkedInputs(
+            s.recording,
+            s.problem,
+            s.arguments,
+            np.random.default_rng(o.seed),
+            o.input_sets,
+            is_enough=is_enough,
+            more=s.more,
+        )
+
+    def close(self) -> None:
+        """Ends the reference, where nobody needs it. Safe to call twice."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.end()
+
+    def finish(
+        self, standing: Standing, worker: AbstractWorker, before_timing: Callable[[], None]
+    ) -> None:
+        """Passes the inputs to the worker. `before_timing` is called before the user's function is timed.
+
+        Raises WrongReferenceError, FailedReferenceError, and Stopped.
+        """
         with self._deadlines.phase("the reference was computed"):
-            input_sets = input_sets_apart(
-                s.recording,
-                s.problem,
-                s.arguments,
-                rng,
-                o.input_sets,
-                is_over=is_over,
-                is_enough=is_enough,
-                call_s=CALL_S if o.time_limit_s is None else math.inf,
-                more=s.more,
-                undecided=o.undecided,
-            )
+            input_sets = self._input_sets()
         standing.n_sets = sum(bool(inputs.expected) for inputs in input_sets.sets)
-        if s.user_reference is not None and standing.numpy.ns is None:
-            standing.numpy.know(self._check_reference(s.user_reference, input_sets))
+        reference = self._workload.user_reference
+        if reference is not None and standing.numpy.ns is None:
+            with self._deadlines.phase("first candidates were compiled"):
+                before_timing()
+            standing.numpy.know(self._check_reference(reference, input_sets, standing))
         started_s = time.monotonic()
         with self._deadlines.phase("the arguments were handed to the process that runs candidates"):
             worker.prepare(input_sets)
@@ -66,7 +88,20 @@ class Preparation:
             st.RoundingMeasured(number, worker.branches[number])
         )
 
-    def _check_reference(self, reference: UserReference, input_sets: InputSets) -> float | None:
+    def _input_sets(self) -> InputSets:
+        self.begin()
+        begun, self._begun = self._begun, None
+        assert begun is not None
+        o = self._options
+        return begun.result(
+            is_over=self._is_over,
+            call_s=CALL_S if o.time_limit_s is None else math.inf,
+            undecided=o.undecided,
+        )
+
+    def _check_reference(
+        self, reference: UserReference, input_sets: InputSets, standing: Standing
+    ) -> float | None:
         """Compare the user's NumPy function with the kernels and time it; None where that takes too long.
 
         Raises WrongReferenceError and FailedReferenceError.
@@ -77,7 +112,7 @@ class Preparation:
             with self._deadlines.phase("the NumPy reference ran"):
                 found = reference.look_at(parameters, input_sets, is_over)
         except WrongReferenceError as e:
-            self._standing.writer.note("reference", str(e))
+            standing.writer.note("reference", str(e))
             raise
         if found.time_ns is None:
             self._tell(st.ReferenceTooSlow(limit_s, found.is_compared))

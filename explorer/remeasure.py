@@ -10,6 +10,7 @@ from statistics import median
 
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Failure, Measurement
+from ..runtime.worker.machine_state import LAST, least_regret
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
 from ..search.bound.bounder import Roofline
@@ -17,9 +18,7 @@ from ..space import choices as ch
 from ..space.backbone import OUTER
 from ..space.candidate import Candidate
 from . import stages as st
-from .contenders import Entry
-from .evaluation import Evaluator
-from .machine_state import LAST, least_regret
+from .evaluation import Entry, Evaluator
 
 NOTHING = Roofline(0.0, 0.0, 0.0)
 _DISTURBED = 0.2  # a spread beyond which the re-measurement shows nothing

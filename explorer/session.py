@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -17,8 +18,11 @@ from ..runtime.forked import Stopped
 from ..runtime.records.folder import FAILED, HEADER, JOURNAL
 from ..runtime.records.journal import AbstractJournal, FileJournal
 from ..runtime.records.replay import restore_complete
+from ..runtime.worker.pool import LocalPool
 from ..runtime.worker.worker import AbstractWorker
 from ..search import events as ev
+from ..search.asking import Ask, answered
+from ..search.asking import Tell as Told
 from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.inputs import Guidance, History, Oracle
@@ -48,6 +52,8 @@ from .workload import Options, Workload
 
 __all__ = ["Session", "Tell"]
 
+_PATIENCE_S = 0.5  # for compilers once the user has interrupted
+
 
 class Session:
     """One session of a run in `folder`: its first, or one that resumes where another ended.
@@ -70,6 +76,7 @@ class Session:
         self._tell = tell
         self._interrupt = interrupt
         self._deadlines = deadlines
+        self._is_ended = False  # by an exception
 
     def run(self) -> st.Ended:
         """Runs the session, from the first record to the saved result."""
@@ -87,7 +94,12 @@ class Session:
                 opened = open_worker(device)
         except Stopped:
             return self._early()
-        with opened as worker, FileJournal(self._folder / JOURNAL) as journal:
+        making = closing(Preparation(self._workload, o, deadlines, self._tell))
+        with (
+            opened as worker,
+            FileJournal(self._folder / JOURNAL) as journal,
+            making as preparation,
+        ):
             worker.end_when(deadlines.is_past_waiting)
             worker.start()  # meanwhile this process has a core of its own
             try:
@@ -95,11 +107,14 @@ class Session:
                     target = device.machine.facts()
                     space = fix(build_space(self._workload.problem, target), o.fixed)
                     root = space.root()
+                with deadlines.phase("the machine was looked at"):
+                    conditions = conditions_of(device, worker)
+                if preparation.is_small:
+                    preparation.begin()
                 with deadlines.phase("what its values decide was counted"):
                     space = space.profiled(self._profile())
                     root = space.root()
-                with deadlines.phase("the machine was looked at"):
-                    conditions = conditions_of(device, worker)
+                preparation.begin()
             except Stopped:
                 return self._early()
             writer = RunWriter(self._folder, journal, self._workload, o, space, conditions)
@@ -112,7 +127,7 @@ class Session:
             if isinstance(root, DeadEnd):
                 return ending.tell("infeasible", None, 0)
             try:
-                return self._explore(root, standing, ending, worker, journal)
+                return self._explore(root, standing, ending, preparation, worker, journal)
             except Stopped:  # before anything was measured
                 return ending.early(self._interrupt)
 
@@ -156,6 +171,7 @@ class Session:
         root: Candidate,
         standing: Standing,
         ending: Ending,
+        preparation: Preparation,
         worker: AbstractWorker,
         journal: AbstractJournal,
     ) -> st.Ended:
@@ -167,30 +183,54 @@ class Session:
         self._tell(st.Rooted(claims.whole_ns, dict(whole.terms)))
         writer.bound(claims.whole_ns, lambda: whole.limiting)
         writer.plant(claims.whole_ns)
-        Preparation(self._workload, o, standing, deadlines, self._tell).run(worker)
         registers = Registers(device.reporter, root.space, bounder)
         registers.recall(writer.evaluations)
+        pool = LocalPool(device.builder, worker, self._is_given_up)
+        pool.before_timing = lambda: self._look_at_what_is_beside(standing, worker)
         evaluator = Evaluator(
+            pool,
             device.builder,
-            worker,
             journal,
             at_s=writer.at_s,
             bound=bounder.ns,
             interrupt=self._interrupt,
-            is_given_up=deadlines.is_past_waiting,
             failed_folder=self._folder / FAILED,
             hooks=Hooks(
                 doubt=claims.look_again,
                 scale=lambda: claims.scale.factor,
-                on_change=lambda ratio: listener.meet_change(ratio),
                 reports=registers.reports,
                 place=writer.place,
             ),
         )
+        try:
+            with deadlines.phase("first candidates were made"):
+                sketched = sketched_candidates(root.space)
+                firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
+                evaluator.begin(firsts, known=writer.known())
+            preparation.finish(standing, worker, pool.rest)
+            finished = self._search(root, sketched, bounder, registers, standing, evaluator)
+        except BaseException:
+            self._is_ended = True
+            raise
+        finally:
+            evaluator.leave()
+        return LastRounds(
+            o, standing, ending, evaluator, worker, deadlines, self._interrupt, self._tell
+        ).run(finished)
+
+    def _search(
+        self,
+        root: Candidate,
+        sketched: Sequence[tuple[str, Candidate]],
+        bounder: Bounder,
+        registers: Registers,
+        standing: Standing,
+        evaluator: Evaluator,
+    ) -> ev.Finished:
+        o, deadlines, device = self._options, self._deadlines, standing.device
+        writer, claims = standing.writer, standing.claims
         listener = Listener(standing, evaluator, deadlines, self._tell)
-        evaluator.before_measuring = lambda: self._look_at_what_is_beside(standing, worker)
-        with deadlines.phase("first candidates were made"):
-            sketched = sketched_candidates(root.space)
+        evaluator.control.on_change = listener.meet_change
         firsts = [candidate for _, candidate in sketched]
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
@@ -203,7 +243,12 @@ class Session:
         )
         found = search(
             registers.widened() or root,
-            _oracle(bounder, evaluator, claims, deadlines),
+            Oracle[Candidate](
+                bound=bounder.ns,
+                key=evaluator.implementation_key,
+                scale=claims.scale,
+                ahead=evaluator.ahead,
+            ),
             _guidance(root, device, registers, writer),
             history,
             self._budget(evaluator),
@@ -216,15 +261,19 @@ class Session:
                 ),
             ),
         )
+
+        def answer(ask: Ask) -> Told | None:
+            with deadlines.shielded():  # the pool looks at the time itself
+                return evaluator.answer(ask)
+
         deadlines.during = "first candidates were compiled and measured"
-        try:
-            with deadlines.cut():
-                finished = listener.hear_all(found, has_default=bool(firsts))
-        finally:
-            evaluator.leave()
-        return LastRounds(
-            o, standing, ending, evaluator, worker, deadlines, self._interrupt, self._tell
-        ).run(finished)
+        with deadlines.cut():
+            return listener.hear_all(answered(found, answer), has_default=bool(firsts))
+
+    def _is_given_up(self) -> bool:
+        """True if compilers are not waited for any more."""
+        is_late = self._deadlines.is_past_waiting() or self._interrupt.since_s > _PATIENCE_S
+        return is_late or self._is_ended
 
     def _look_at_what_is_beside(self, standing: Standing, worker: AbstractWorker) -> None:
         """Measures the machine and NumPy, once the first candidates were shown: either may take as long as all of them."""
@@ -257,23 +306,6 @@ class Session:
         return Budget(*rules, interrupt=self._interrupt)
 
 
-def _oracle(
-    bounder: Bounder, evaluator: Evaluator, claims: Claims, deadlines: Deadlines
-) -> Oracle[Candidate]:
-    def evaluate(candidates: Sequence[Candidate]) -> list[ev.Outcome]:
-        with deadlines.shielded():  # it looks at the time itself
-            return evaluator(candidates)
-
-    return Oracle[Candidate](
-        bound=bounder.ns,
-        evaluate=evaluate,
-        key=evaluator.implementation_key,
-        scale=claims.scale,
-        announce=evaluator.announce,
-        ahead=evaluator.ahead,
-    )
-
-
 def _guidance(
     root: Candidate, device: AbstractDevice, registers: Registers, writer: RunWriter
 ) -> Guidance[Candidate]:
@@ -299,7 +331,7 @@ def _warm(space: Space, writer: RunWriter, evaluator: Evaluator, n: int) -> list
     for r in best[:n]:
         candidate = restore_complete(space, r.decisions)
         entry = outcome_of(r), candidate
-        evaluator.contenders.adopt(entry, is_partly_verified=r.is_partly_verified)
+        evaluator.adopt(entry, is_partly_verified=r.is_partly_verified)
         warm.append(candidate)
     return warm
 

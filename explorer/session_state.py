@@ -15,8 +15,7 @@ from ..search.events import Outcome
 from ..space.candidate import Candidate
 from .bound_validity import Claims
 from .compiler_comparison import CompiledBest
-from .contenders import Entry
-from .evaluation import Evaluator
+from .evaluation import Entry, Evaluator
 from .numpy_timing import NumpyTiming
 from .run_writer import Result, RunWriter
 

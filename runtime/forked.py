@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -50,17 +50,42 @@ def run_apart(
     Raises Stopped once `is_over`, MemoryError where memory is too small, and DiedError. A child that somebody else kills is
     restarted.
     """
-    for _ in range(_TRIES):
-        n_killed = n_killed_for_memory()
-        handover = Handover(kept)
-        try:
-            return cast(T, _wait(*_begin(work, handover), handover, is_over))
-        except _KilledError:
-            if n_killed is None or n_killed_for_memory() != n_killed:
-                break
-        finally:
-            handover.close()
-    raise MemoryError("the system ended the process that computed the reference")
+    return Forked(work, kept).result(is_over)
+
+
+class Forked(Generic[T]):
+    """Work that a child has begun; others may begin beside it. `result` or `end` is called once."""
+
+    def __init__(self, work: Callable[[], T], kept: Sequence[np.ndarray[Any, Any]] = ()) -> None:
+        self._work = work
+        self._kept = kept
+        self._begin()
+
+    def _begin(self) -> None:
+        self._n_killed = n_killed_for_memory()
+        self._handover = Handover(self._kept)
+        self._pid, self._read_fd = _begin(self._work, self._handover)
+
+    def result(self, is_over: Callable[[], bool] = lambda: False) -> T:
+        """Returns or raises the result, as `run_apart` does."""
+        for n_left in reversed(range(_TRIES)):
+            try:
+                return cast(T, _wait(self._pid, self._read_fd, self._handover, is_over))
+            except _KilledError:
+                if self._n_killed is None or n_killed_for_memory() != self._n_killed:
+                    break
+            finally:
+                self._handover.close()
+            if n_left:
+                self._begin()
+        raise MemoryError("the system ended the process that computed the reference")
+
+    def end(self) -> None:
+        """Ends the child: nobody needs its result."""
+        _kill(self._pid)
+        os.close(self._read_fd)
+        os.waitpid(self._pid, 0)
+        self._handover.close()
 
 
 class _KilledError(Exception):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..space.candidate import DeadEnd
 from .candidate import SearchCandidate
-from .events import Outcome, Provenance
+from .events import Outcome
 from .incumbent import BoundScale
 
 C = TypeVar("C", bound=SearchCandidate)
@@ -37,21 +37,18 @@ class Surrogate(Protocol[_Asked]):
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle(Generic[C]):
-    """Bounds and evaluates candidates for a search.
+    """Bounds and identifies candidates for a search.
 
-    `bound(candidate)` is a lower bound in ns on all completions. `evaluate` measures a batch of distinct complete candidates and
-    returns outcomes in their order. Implementations of equal `key` are measured once; None stands for the candidate's own key.
-    `scale` multiplies every bound. The caller may lower it at any time, and the search lowers it after a time below its bound.
+    `bound(candidate)` is a lower bound in ns on all completions. Implementations of equal `key` are measured once; None stands for
+    the candidate's own key. `scale` multiplies every bound. The caller may lower it at any time, and the search lowers it after a
+    time below its bound.
     """
 
     bound: Callable[[C], float]
-    evaluate: Callable[[list[C]], Sequence[Outcome]]
     key: Callable[[C], bytes | None] = lambda candidate: None
     scale: BoundScale | None = None
-    announce: Callable[[C, Provenance], None] = lambda candidate, provenance: None
-    """Called for each candidate that is to be measured, with its origin."""
     ahead: Callable[[C, int], None] = lambda candidate, n_to_come: None
-    """Called after `announce`, with the maximal number of further candidates of the batch, so that a build may start early.
+    """Called for a candidate of the next batch, with the maximal number of further ones, so that a build may start early.
 
     The cut may still exclude the candidate.
     """

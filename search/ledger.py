@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from .asking import Trial
 from .candidate import SearchCandidate
-from .events import Origin, Outcome, Tag
+from .events import Origin, Outcome, Provenance, Tag
 from .node import Node
 
 
@@ -23,6 +24,11 @@ class Request:
     tag: Tag
     node: Node | None
     is_leaf: bool
+    parent: bytes = b""  # key of the implementation of which it is a neighbour
+
+    @property
+    def node_id(self) -> int:
+        return -1 if self.node is None else self.node.node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +39,16 @@ class Answer:
 
 
 class Ledger:
-    """Measures every implementation once.
+    """Requests every implementation once.
 
     A request whose key has an outcome is answered at once. A request whose key is already queued shares that measurement.
     """
 
     def __init__(
         self,
-        evaluate: Callable[[list[SearchCandidate]], Sequence[Outcome]],
         key: Callable[[SearchCandidate], bytes | None],
         history: Mapping[bytes, Outcome],
     ) -> None:
-        self._evaluate = evaluate
         self._key = key
         self._history = dict(history)
         self._measured: dict[bytes, Outcome] = {}
@@ -96,18 +100,23 @@ class Ledger:
         self._asked.difference_update(r.candidate.key for r in withdrawn)
         return withdrawn
 
-    def measure(self) -> list[Answer]:
-        """Evaluate all queued requests, in the order of requests. Raises ValueError unless there is one outcome a candidate."""
-        batch = list(self._waiting.items())
-        if not batch:
-            return []
-        outcomes = self._evaluate([requests[0].candidate for _, requests in batch])
-        if len(outcomes) != len(batch):
-            raise ValueError(f"evaluate gave {len(outcomes)} outcomes for {len(batch)} candidates")
-        self._waiting = {}
+    def trials(self) -> tuple[Trial, ...]:
+        """Returns the queued implementations, in the order of requests."""
+        firsts = ((key, requests[0]) for key, requests in self._waiting.items())
+        return tuple(
+            Trial(key, r.candidate, Provenance(r.tag, r.node_id, r.parent)) for key, r in firsts
+        )
+
+    def settle(self, outcomes: Mapping[bytes, Outcome]) -> list[Answer]:
+        """Returns the answers that follow from these outcomes, in the order of requests, which are no longer queued.
+
+        Raises ValueError for an outcome of an implementation that is not queued.
+        """
+        if not outcomes.keys() <= self._waiting.keys():
+            raise ValueError("an outcome was told that was not asked for")
         answers = []
-        for (key, requests), outcome in zip(batch, outcomes, strict=True):
-            self._measured[key] = outcome
-            for index, request in enumerate(requests):
+        for key in [key for key in self._waiting if key in outcomes]:
+            self._measured[key] = outcome = outcomes[key]
+            for index, request in enumerate(self._waiting.pop(key)):
                 answers.append(Answer(request, outcome, "duplicate" if index else "measured"))
         return answers

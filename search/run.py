@@ -1,4 +1,4 @@
-"""`search`: the single entry point. It takes an oracle, guidance and history, and yields events."""
+"""`search`: the single entry point. It takes an oracle, guidance and history, and yields events and questions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ..space.candidate import DeadEnd
 from . import events as ev
+from .asking import Search
 from .budget import Budget
 from .candidate import SearchCandidate
 from .inputs import C, Guidance, History, Oracle
@@ -39,8 +40,11 @@ def search(
     budget: Budget,
     rng: np.random.Generator,
     options: SearchOptions | None = None,
-) -> Iterator[ev.Event]:
+) -> Search:
     """Search the completions of `root` for the fastest; the last event is `Finished`. Equal seeds and outcomes give equal events.
+
+    The caller sends a `Tell` for each `Ask` among the events (`answered` of asking.py does), or None where nothing more will be
+    measured: then the search ends.
 
     Statuses: `optimal` when all was evaluated or closed under a cut whose bounds are trusted; `infeasible` when nothing valid
     exists; `exhausted` when the strategy has nothing left to try but proved nothing; else the rule that was hit.
@@ -101,26 +105,26 @@ def _run(
     strategy: AbstractStrategy,
     firsts: Iterable[tuple[ev.Tag, SearchCandidate]],
     make: Callable[[], AbstractStrategy],
-) -> Iterator[ev.Event]:
+) -> Search:
     for tag, candidate in firsts:
         if exploration.stop_status() is not None:
             break
         _check_complete(candidate)
         bound_ns = max(exploration.root_bound_ns, float(exploration.oracle.bound(candidate)))
-        exploration.submit(candidate, bound_ns, tag, None)
+        yield from exploration.submit(candidate, bound_ns, tag, None)
         yield from _drain(exploration)
     if exploration.stop_status() is None:
-        exploration.flush()
+        yield from exploration.flush()
     _adopt_history(exploration)
     yield from _drain(exploration)
     while (status := exploration.stop_status()) is None:
         exploration.pruning.refresh()
-        is_done = exploration.tree.is_closed or not strategy.step(exploration)
+        is_done = exploration.tree.is_closed or not (yield from strategy.step(exploration))
         if is_done and exploration.ledger.n_waiting:
-            exploration.flush()
+            yield from exploration.flush()
             is_done = False
         if (wider := exploration.guidance.widened()) is not None:
-            exploration.flush()
+            yield from exploration.flush()
             exploration.begin_again(wider)
             strategy = make()
         elif is_done:
@@ -179,7 +183,7 @@ def _conclude(exploration: Exploration) -> str:
     return "gap_limit" if gap is not None and gap <= share + RELATIVE_SLACK else "exhausted"
 
 
-def _dead_from_the_start(strategy: str, root: DeadEnd) -> Iterator[ev.Event]:
+def _dead_from_the_start(strategy: str, root: DeadEnd) -> Search:
     yield ev.Started(strategy, 0.0, 0)
     yield ev.DeadEndMet(0, 0, "M", root.why)
     yield ev.Finished("infeasible", None, (), None, None, ev.Tally(), 0.0)

@@ -57,6 +57,17 @@ class BuildQueue:
             n_taken = min(-(-n_left // self._jobs), self._builder.most_together)
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
+    def begin(self, sources: Sequence[Source]) -> None:
+        """Build sources that will be requested, with all compilers: the generator has nothing else to do."""
+        for share in self._shared_out({s.key: s for s in sources}, time.monotonic()):
+            self._begin(share)
+
+    def rest(self) -> None:
+        """Returns when no compiler runs, and all that was begun is built. Raises Stopped once nobody needs it any more."""
+        while wait([group.future for group in self._begun], _LOOK_S).not_done:
+            if self._is_over():
+                raise Stopped
+
     def take(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
         """Returns all sources built, in their order. All others that were put are dropped, and no compiler runs any more.
 
@@ -69,9 +80,7 @@ class BuildQueue:
             self._begin(share)
         groups = list(self._begun)
         try:
-            while wait([group.future for group in groups], _LOOK_S).not_done:
-                if self._is_over():
-                    raise Stopped
+            self.rest()
         finally:  # also where the user wants to wait no longer
             self.forget()
         found: dict[str, Artifact | Failure] = {}

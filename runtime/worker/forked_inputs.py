@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.frontend.record import Recording
 from ...kernels.ir.task import Problem
 from ..api.outcome import UNDECIDED
-from ..forked import Stopped, run_apart, shared_empty
+from ..forked import Forked, Stopped, shared_empty
 from ..reference import Reference
 from .input_sets import InputSets
 from .inputs import Arguments, unrounded_input_sets, with_rounding
@@ -40,29 +40,64 @@ def input_sets_apart(
 
     Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and MemoryError.
     """
-    began_s = shared_empty((1,), np.float64)
-    began_s[0] = math.inf
+    begun = ForkedInputs(recording, problem, first, rng, n_sets, is_enough=is_enough, more=more)
+    return begun.result(is_over=is_over, call_s=call_s, undecided=undecided)
 
-    def begin() -> None:
-        began_s[0] = time.monotonic()
 
-    def is_slow() -> bool:
-        return time.monotonic() - float(began_s[0]) > call_s
+class ForkedInputs:
+    """Input sets that a child has begun to make. `result` or `end` is called once."""
 
-    def make() -> InputSets:
-        reference = Reference(begin)
-        return unrounded_input_sets(
-            recording, problem, first, rng, n_sets, reference, is_enough, more
-        )
+    def __init__(
+        self,
+        recording: Recording,
+        problem: Problem,
+        first: Arguments,
+        rng: np.random.Generator,
+        n_sets: int = 3,
+        *,
+        is_enough: Callable[[], bool] = lambda: False,
+        more: Sequence[Arguments] = (),
+    ) -> None:
+        self._recording = recording
+        began_s = self._began_s = shared_empty((1,), np.float64)
+        began_s[0] = math.inf
 
-    kept = [array for given in (first, *more) for array in given.arrays.values()]
-    try:
-        made = run_apart(make, lambda: is_over() or is_slow(), kept)
-    except Stopped as e:
-        if is_over() or not is_slow():
-            raise
-        raise SlowReferenceError(
-            f"a call of the reference of {recording.name} takes longer than {call_s:g} s on these arguments: a loop may never end;"
-            " give other arguments, or smaller sizes"
-        ) from e
-    return with_rounding(recording, made, Reference(), undecided, is_over)
+        def begin() -> None:
+            began_s[0] = time.monotonic()
+
+        def make() -> InputSets:
+            reference = Reference(begin)
+            return unrounded_input_sets(
+                recording, problem, first, rng, n_sets, reference, is_enough, more
+            )
+
+        kept = [array for given in (first, *more) for array in given.arrays.values()]
+        self._forked = Forked(make, kept)
+
+    def result(
+        self,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+        call_s: float = CALL_S,
+        undecided: float = UNDECIDED,
+    ) -> InputSets:
+        """Returns or raises as `input_sets_apart` does."""
+
+        def is_slow() -> bool:
+            return time.monotonic() - float(self._began_s[0]) > call_s
+
+        recording = self._recording
+        try:
+            made = self._forked.result(lambda: is_over() or is_slow())
+        except Stopped as e:
+            if is_over() or not is_slow():
+                raise
+            raise SlowReferenceError(
+                f"a call of the reference of {recording.name} takes longer than {call_s:g} s on these arguments: a loop may never"
+                " end; give other arguments, or smaller sizes"
+            ) from e
+        return with_rounding(recording, made, Reference(), undecided, is_over)
+
+    def end(self) -> None:
+        """Ends the child: nobody needs its result."""
+        self._forked.end()

@@ -7,15 +7,50 @@ writes one of them (runtime/cpu/timer.c).
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NewType
 
 import msgspec
 
+from ...codegen.text.source import Source
 from ...kernels.sparse.recorded import UsedTree
 from ..api.artifact import Artifact
 from ..api.outcome import Failure, Measurement, Protocol
 
 _LENGTH_BYTES = 4
+
+Ticket = NewType("Ticket", int)
+"""Number of submitted work, by which it is known again once it is done."""
+
+
+class Work(msgspec.Struct, tag=True, frozen=True):
+    """A program to build, verify and time: text alone, so that any machine can do it."""
+
+    source: Source
+
+
+class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """Outcome of submitted work, with the state of the machine that did it.
+
+    Exactly one of `measured` and `failed` is not None. `artifact` is the build; None where it could not be built. `slowness` is
+    that of the machine's state, `control` and `control_ns` are the source key and the time of its control. `worker` is the number
+    of the process that ran it.
+    """
+
+    ticket: Ticket
+    measured: Measurement | None = None
+    failed: Failure | None = None
+    artifact: Artifact | None = None
+    run_s: float = 0.0
+    slowness: float = 1.0
+    control: str = ""
+    control_ns: float = 0.0
+    worker: int = 0
+
+    @property
+    def found(self) -> Measurement | Failure:
+        found = self.measured or self.failed
+        assert found is not None
+        return found
 
 
 class BranchFiles(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...space.candidate import DeadEnd
+from ..asking import Asking
 from ..candidate import SearchCandidate
 from ..events import Tag
 from ..node import CLOSED_EXHAUSTED, OPEN, Node
@@ -18,7 +19,7 @@ class RandomSampling(AbstractStrategy):
     def __init__(self) -> None:
         self._n_fruitless = 0
 
-    def step(self, exploration: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> Asking[bool]:
         if (
             exploration.tree.is_closed
             or self._n_fruitless >= exploration.options.limits.random_patience
@@ -36,7 +37,7 @@ class RandomSampling(AbstractStrategy):
             return True
         if not exploration.ledger.is_settled(exploration.ledger.key(candidate)):
             self._n_fruitless = 0
-        exploration.submit(candidate, bound_ns, "R", None)
+        yield from exploration.submit(candidate, bound_ns, "R", None)
         return True
 
 
@@ -46,11 +47,11 @@ class BoundFirst(AbstractStrategy):
     No strategy proves an optimum with fewer expansions, and none finds good times later.
     """
 
-    def step(self, exploration: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> Asking[bool]:
         node = exploration.tree.least_open()
         if node is None:
             return False
-        _visit(exploration, node, "D")
+        yield from _visit(exploration, node, "D")
         return True
 
 
@@ -61,7 +62,7 @@ class Exhaustive(AbstractStrategy):
         self._stack: list[Node] = []
         self._is_begun = False
 
-    def step(self, exploration: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> Asking[bool]:
         if not self._is_begun:
             self._is_begun = True
             self._stack.append(exploration.tree.root)
@@ -69,7 +70,7 @@ class Exhaustive(AbstractStrategy):
             node = self._stack.pop()
             if node.state != OPEN:  # closed meanwhile by a better cut
                 continue
-            children = _visit(exploration, node, "M")
+            children = yield from _visit(exploration, node, "M")
             self._stack.extend(sorted(children, key=lambda n: (n.bound_ns, n.value), reverse=True))
             return True
         # A lowered bound scale may have reopened nodes behind the stack.
@@ -91,12 +92,12 @@ class Beam(AbstractStrategy):
         self._level: list[tuple[float, SearchCandidate]] = []
         self._is_cut_short = True
 
-    def step(self, exploration: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> Asking[bool]:
         if exploration.tree.is_closed:
             return False
         if not self._level:
             if not self._is_cut_short:
-                exploration.flush()
+                yield from exploration.flush()
                 if not exploration.tree.is_closed:
                     exploration.tree.close(exploration.tree.root, CLOSED_EXHAUSTED)
                 return False
@@ -108,7 +109,7 @@ class Beam(AbstractStrategy):
             if depth_bound_ns >= exploration.cut_ns:
                 exploration.pruning.note(depth_bound_ns, None)
             elif candidate.is_complete:
-                exploration.submit(candidate, depth_bound_ns, "D", None)
+                yield from exploration.submit(candidate, depth_bound_ns, "D", None)
             else:
                 reached.extend(self._children(exploration, candidate, depth_bound_ns))
         reached.sort(key=lambda entry: entry[:2])
@@ -132,9 +133,9 @@ class Beam(AbstractStrategy):
         ]
 
 
-def _visit(exploration: Exploration, node: Node, tag: Tag) -> list[Node]:
+def _visit(exploration: Exploration, node: Node, tag: Tag) -> Asking[list[Node]]:
     """Submits a complete node, or opens the children of another."""
     if exploration.tree.candidate(node).is_complete:
-        exploration.submit_leaf(node, tag)
+        yield from exploration.submit_leaf(node, tag)
         return []
     return expand(exploration, node, tag)

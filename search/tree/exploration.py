@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from .. import events as ev
+from ..asking import Ask, Asking
 from ..budget import Budget, Progress
 from ..candidate import SearchCandidate
 from ..incumbent import DOUBTED, Incumbent
@@ -29,8 +30,8 @@ class AbstractStrategy(ABC):
     """A search strategy: performs one step at a time."""
 
     @abstractmethod
-    def step(self, exploration: Exploration) -> bool:
-        """Performs one step. False if nothing is left to do except for evaluations in flight."""
+    def step(self, exploration: Exploration) -> Asking[bool]:
+        """Performs one step. Returns False if nothing is left to do except for evaluations in flight."""
 
 
 class Exploration:
@@ -52,7 +53,7 @@ class Exploration:
         self.budget = budget
         self.rng = rng
         self.options = options
-        self.ledger = Ledger(oracle.evaluate, oracle.key, history.outcomes)
+        self.ledger = Ledger(oracle.key, history.outcomes)
         self.tally = ev.Tally()
         self.events: list[ev.Event] = []
         self.incumbent = Incumbent(
@@ -160,26 +161,24 @@ class Exploration:
         *,
         is_leaf: bool = False,
         parent: bytes = b"",
-    ) -> bool:
-        """Requests the outcome of a complete candidate; True if it has to be measured.
+    ) -> Asking[bool]:
+        """Requests the outcome of a complete candidate. Returns True if it has to be measured.
 
         `parent` is the key of the implementation of which it is a neighbour.
         """
         self.last_tag = tag
         key, n_before = self.ledger.key(candidate), self.ledger.n_waiting
-        answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf))
+        answer = self.ledger.ask(Request(candidate, key, bound_ns, tag, node, is_leaf, parent))
         if answer is not None:
             self._settle(answer)
             return False
         if is_leaf and node is not None:
             node.state = IN_FLIGHT
-        node_id = -1 if node is None else node.node_id
-        self.oracle.announce(candidate, ev.Provenance(tag, node_id, parent))
         remaining = self.budget.remaining_evaluations(self.tally.evaluations)
         batch = self.batch if remaining is None else min(self.batch, remaining)
         n_to_come = batch - self.ledger.n_waiting
         if n_to_come <= 0 and remaining != 0:
-            self.flush()
+            yield from self.flush()
         elif n_to_come > 0 and self.ledger.n_waiting > n_before:
             self.oracle.ahead(candidate, n_to_come)
         return True
@@ -197,25 +196,32 @@ class Exploration:
         in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
         return max(o.size, min(o.largest or o.size, n // _KNOWN_FOR_EACH, in_time))
 
-    def submit_leaf(self, node: Node, tag: ev.Tag) -> bool:
-        """Requests the outcome of a complete candidate of the tree; True if it has to be measured."""
-        return self.submit(self.tree.candidate(node), node.bound_ns, tag, node, is_leaf=True)
+    def submit_leaf(self, node: Node, tag: ev.Tag) -> Asking[bool]:
+        """Requests the outcome of a complete candidate of the tree. Returns True if it has to be measured."""
+        candidate = self.tree.candidate(node)
+        return (yield from self.submit(candidate, node.bound_ns, tag, node, is_leaf=True))
 
-    def flush(self) -> None:
-        """Measures all pending candidates, except for those that the cut has overtaken."""
+    def flush(self) -> Asking[None]:
+        """Asks for the outcomes of all pending candidates, except for those that the cut has overtaken.
+
+        Events follow the order of requests, not that of answers.
+        """
         for request in self.ledger.withdraw(self.cut_ns):
             self.tally.overtaken += 1
             if request.is_leaf and request.node is not None:
                 request.node.state = OPEN
                 self.pruning.close_above(request.node, request.bound_ns)
-        try:
-            answers = self.ledger.measure()
-        except KeyboardInterrupt:
-            self.is_interrupted = True
-            return
-        finally:
-            self.pruning.refresh()  # measuring may have shown that bounds are to be lowered
-        for answer in answers:
+        outcomes: dict[bytes, ev.Outcome] = {}
+        ask = Ask(self.ledger.trials())
+        for _ in ask.trials:
+            tell = yield ask
+            if tell is None:
+                self.is_interrupted = True
+                break
+            outcomes[tell.key] = tell.outcome
+            ask = Ask()
+        self.pruning.refresh()  # measuring may have shown that bounds are to be lowered
+        for answer in self.ledger.settle(outcomes):
             self._settle(answer)
 
     def _settle(self, answer: Answer) -> None:
@@ -233,8 +239,7 @@ class Exploration:
             self.tally.duplicates += 1
         else:
             self.tally.replayed += 1
-        node = request.node
-        node_id = -1 if node is None else node.node_id
+        node, node_id = request.node, request.node_id
         bound_ns = max(request.bound_ns, outcome.bound_ns) * self.pruning.factor
         self.events.append(
             ev.Evaluated(

@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 
 from ...space.candidate import DeadEnd
+from ..asking import Asking
 from ..candidate import SearchCandidate
 from ..events import Ranked, Tally
 from ..node import EXPANDED, OPEN, SELECTABLE, Node
@@ -126,7 +127,7 @@ class Mcts(AbstractStrategy):
         self._centres: set[bytes] = set()  # that descents have found
         self._n_since_asked = 0
 
-    def step(self, exploration: Exploration) -> bool:
+    def step(self, exploration: Exploration) -> Asking[bool]:
         if exploration.tree.is_closed:
             return False
         if exploration.ledger.n_waiting:
@@ -134,19 +135,19 @@ class Mcts(AbstractStrategy):
             self._n_since_asked += 1
             if self._n_since_asked > 4 * exploration.batch:
                 self._n_since_asked = 0
-                exploration.flush()
+                yield from exploration.flush()
                 return True
         else:
             self._n_since_asked = 0
         self._look_back(exploration)
         is_deep, is_far = self._dives.is_due(), self._descents.is_due()
-        if is_deep and self._dive(exploration):
+        if is_deep and (yield from self._dive(exploration)):
             self._dives.done()
             return True
         is_far = is_far and not self._descents.is_over(exploration.tally)
-        if is_far or not self._step_near(exploration):
+        if is_far or not (yield from self._step_near(exploration)):
             self._descents.done()
-            self._descend(exploration)
+            yield from self._descend(exploration)
         return True
 
     def _look_back(self, exploration: Exploration) -> None:
@@ -161,8 +162,8 @@ class Mcts(AbstractStrategy):
             self._centres |= found
             self._descents.was_worth_it(exploration.tally)
 
-    def _step_near(self, exploration: Exploration) -> bool:
-        """Submits a new neighbour of one of the best implementations. False if none is found."""
+    def _step_near(self, exploration: Exploration) -> Asking[bool]:
+        """Submits a new neighbour of one of the best implementations. Returns False if none is found."""
         best = [r for r in exploration.incumbent.top(N_CENTRES) if r.candidate is not None]
         if exploration.guidance.neighbour is None or not best:
             return False
@@ -173,7 +174,7 @@ class Mcts(AbstractStrategy):
                 candidate, bound_ns, parent = drawn[k]
                 key = exploration.ledger.key(candidate)
                 if not exploration.ledger.is_settled(key):
-                    exploration.submit(candidate, bound_ns, "N", None, parent=parent)
+                    yield from exploration.submit(candidate, bound_ns, "N", None, parent=parent)
                     exploration.tally.near_worse += len(drawn) - n_better - 1
                     return True
                 exploration.ledger.pass_over(candidate, key)
@@ -236,32 +237,32 @@ class Mcts(AbstractStrategy):
                 drawn.add(candidate.key)
                 yield candidate, bound_ns, centre.key
 
-    def _dive(self, exploration: Exploration) -> bool:
-        """Opens nodes of least bound. False if that leads to a candidate, and the dives' share of time is used up."""
+    def _dive(self, exploration: Exploration) -> Asking[bool]:
+        """Opens nodes of least bound. Returns False if that leads to a candidate, and the dives' share of time is used up."""
         for _ in range(self._focus.n_nodes):
             node = exploration.tree.least_open()
             if node is None:
-                exploration.flush()
+                yield from exploration.flush()
                 return True
             if exploration.tree.candidate(node).is_complete:
                 if self._dives.is_over(exploration.tally):
                     return False
-                if exploration.submit_leaf(node, "D"):
+                if (yield from exploration.submit_leaf(node, "D")):
                     self._dives.was_in_vain(exploration.tally)
                 return True
             expand(exploration, node, "D")
         return True
 
-    def _descend(self, exploration: Exploration) -> None:
+    def _descend(self, exploration: Exploration) -> Asking[None]:
         path = self._select(exploration)
         node = path[-1]
         if node.state == EXPANDED:  # whatever is below waits for its outcome
-            exploration.flush()
+            yield from exploration.flush()
             return
         for visited in path:
             visited.visits += 1
         if exploration.tree.candidate(node).is_complete:
-            self._note_descent(exploration, exploration.submit_leaf(node, "M"))
+            self._note_descent(exploration, (yield from exploration.submit_leaf(node, "M")))
             return
         children = expand(exploration, node, "M")
         if not children:
@@ -272,9 +273,9 @@ class Mcts(AbstractStrategy):
         child = children[at]
         child.visits += 1
         if exploration.tree.candidate(child).is_complete:
-            self._note_descent(exploration, exploration.submit_leaf(child, "M"))
+            self._note_descent(exploration, (yield from exploration.submit_leaf(child, "M")))
         else:
-            self._roll_out(exploration, child)
+            yield from self._roll_out(exploration, child)
 
     def _select(self, exploration: Exploration) -> list[Node]:
         """Nodes from the root to a frontier node, or to an expanded one without selectable
@@ -292,7 +293,7 @@ class Mcts(AbstractStrategy):
             path.append(node)
         return path
 
-    def _roll_out(self, exploration: Exploration, node: Node) -> None:
+    def _roll_out(self, exploration: Exploration, node: Node) -> Asking[None]:
         """Descends at random to complete candidates, and submits the most promising one."""
         drawn: dict[bytes, Draw] = {}
         n_draws = self._n_draws(exploration)
@@ -305,7 +306,8 @@ class Mcts(AbstractStrategy):
         if drawn:
             found = list(drawn.values())
             candidate, bound_ns, _ = found[self._by_promise(exploration, found)[0]]
-            self._note_descent(exploration, exploration.submit(candidate, bound_ns, "R", node))
+            is_measured = yield from exploration.submit(candidate, bound_ns, "R", node)
+            self._note_descent(exploration, is_measured)
 
     def _note_descent(self, exploration: Exploration, is_measured: bool) -> None:
         if is_measured:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernelscape.search.asking import Ask, Tell
 from kernelscape.search.budget import (
     Budget,
     Evaluations,
@@ -27,7 +28,7 @@ from kernelscape.search.events import (
     Row,
 )
 from kernelscape.search.incumbent import BoundScale
-from kernelscape.tests.search.searching import searched
+from kernelscape.tests.search.searching import Answers, searched
 from kernelscape.tests.search.toy import (
     ToyBench,
     ToySpace,
@@ -177,18 +178,32 @@ class SearcherContract:
         assert last.status == "interrupted"
         assert last.best.time_ns == min(space.time_ns(v) for v in bench.measured)
 
-    def test_keyboard_interrupt_while_measuring_keeps_the_best(self) -> None:
+    def test_a_batch_that_is_cut_short_keeps_what_was_told(self) -> None:
+        """The kind: a finished measurement that is lost because another one of its batch never ends."""
         space = random_space(np.random.default_rng(4), n_choices=6)
         bench = ToyBench()
 
         def evaluate(candidates: list[Any]) -> list[Outcome]:
-            if len(bench.measured) >= 2:
-                raise KeyboardInterrupt
-            return bench(candidates)
+            return bench(candidates[:2] if bench.measured else candidates)
 
-        last = self.run(space, bench, evaluate=evaluate, prune=False)[-1]
+        last = self.run(space, bench, evaluate=evaluate, prune=False, batch=4)[-1]
         assert last.status == "interrupted"
+        assert last.tally.evaluations == len(bench.measured) == 6
         assert last.best.time_ns == min(space.time_ns(v) for v in bench.measured)
+
+    def test_the_order_of_answers_changes_no_event(self) -> None:
+        """The kind: events that depend on which of several machines was the first to answer."""
+        space = random_space(np.random.default_rng(1), n_choices=6)
+
+        class Backwards(Answers):
+            def __call__(self, ask: Ask) -> Tell | None:
+                if ask.trials:
+                    self._known.append(super().__call__(ask))
+                return self._known.pop()
+
+        backwards = Backwards(ToyBench())
+        found = self.run(space, ToyBench(), answer=backwards, batch=3)
+        assert found == self.run(space, ToyBench(), batch=3)
 
     @pytest.mark.parametrize("batch", [1, 3])
     def test_equal_implementations_are_measured_once(self, batch: int) -> None:

@@ -9,13 +9,15 @@ import time
 from contextlib import nullcontext
 
 import pytest
-from kernelscape.explorer import evaluation
+from kernelscape.explorer import session
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.evaluation import Evaluator
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.builder import CpuBuilder
 from kernelscape.runtime.fake.device import FakeBuilder, FakeDevice, FakeWorker
+from kernelscape.runtime.worker import pool
+from kernelscape.runtime.worker.forked_inputs import ForkedInputs
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.testing.memory_journal import MemoryJournal
 from kernelscape.tests.explorer.test_machine_state import distinct_candidates, evaluator
@@ -54,8 +56,8 @@ class Watchful(FakeWorker):
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(evaluation, "_JOBS", 2)
-    monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
+    monkeypatch.setattr(pool, "_JOBS", 2)
+    monkeypatch.setattr(pool, "JOBS_AHEAD", 1)
     made = FakeDevice()
     made.builder = Builder()
     return made
@@ -88,6 +90,38 @@ def test_no_compiler_begins_once_the_time_is_over(device) -> None:
     assert device.builder.n_built == 2
 
 
+def test_the_profile_and_first_builds_do_not_wait_for_the_reference(
+    device, tmp_path, monkeypatch
+) -> None:
+    """The kind: a core that idles while another computes what nothing needs yet."""
+    order, is_building = [], threading.Event()
+    build, init, result = device.builder.build_together, ForkedInputs.__init__, ForkedInputs.result
+
+    def building(sources):
+        is_building.set()
+        return build(sources)
+
+    def begun(inputs, *given, **options) -> None:
+        order.append("begun")
+        init(inputs, *given, **options)
+
+    def waited(inputs, **options):
+        assert is_building.wait(60.0)
+        order.append("waited")
+        return result(inputs, **options)
+
+    monkeypatch.setattr(device.builder, "build_together", building)
+    monkeypatch.setattr(ForkedInputs, "__init__", begun)
+    monkeypatch.setattr(ForkedInputs, "result", waited)
+    monkeypatch.setattr(session, "take_profile", lambda *_: order.append("profile"))
+    monkeypatch.setattr(session, "open_device", lambda *_: device)
+    workload = library_workload(load("axpydot"), {"n": 64}, "f32", 1)
+    options = Options(target="fake", max_evals=4, store=False)
+    run = explore_workload(workload, options, directory=tmp_path)
+    assert order == ["begun", "profile", "waited"]
+    assert run.ended.evaluations == device.builder.n_built == 4
+
+
 @pytest.fixture
 def running(monkeypatch) -> list[int]:
     """Groups that are being built; whatever a worker runs asserts that there are none."""
@@ -111,8 +145,8 @@ def running(monkeypatch) -> list[int]:
         monkeypatch.setattr(Worker, name, call)
 
     monkeypatch.setattr(CpuBuilder, "build_together", counted)
-    monkeypatch.setattr(evaluation, "_JOBS", 2)
-    monkeypatch.setattr(evaluation, "JOBS_AHEAD", 1)
+    monkeypatch.setattr(pool, "_JOBS", 2)
+    monkeypatch.setattr(pool, "JOBS_AHEAD", 1)
     for name in ("evaluate", "interleave", "probe", "probe_state", "time_function"):
         watched(name)
     return found
@@ -127,7 +161,7 @@ def test_a_session_times_nothing_beside_compilers_and_leaves_none(
 
     def watched(evaluate, candidate, n_to_come) -> None:
         ahead(evaluate, candidate, n_to_come)
-        if not evaluate.contenders.top(1) or not evaluate._builds._begun:
+        if not evaluate.top(1) or not evaluate._pool._builds._begun:
             return
         begun_early.append(candidate)
         if ends_by == "signal" and signals:  # a second one would end the session at once

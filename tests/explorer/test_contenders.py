@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 from kernelscape.explorer import session as session_module
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
-from kernelscape.explorer.machine_state import least_regret
 from kernelscape.explorer.remeasure import TimedAgain, in_all_states, time_again
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
@@ -26,6 +25,7 @@ from kernelscape.runtime.records.record import (
     IncumbentRecord,
     standing_evaluations,
 )
+from kernelscape.runtime.worker.machine_state import least_regret
 from kernelscape.search import events as ev
 from kernelscape.testing.memory_journal import MemoryJournal
 from kernelscape.tests.explorer.test_machine_state import Listed, distinct_candidates, evaluator
@@ -50,7 +50,7 @@ def test_what_is_slower_than_an_earlier_session_s_best_is_not_either() -> None:
     device, journal = Listed(*TIMES), MemoryJournal()
     evaluate = evaluator(device, FakeWorker(device), journal, [])
     first, *others = distinct_candidates(evaluate, device)
-    evaluate.contenders.adopt((ev.Outcome("ok", 850.0, key="k"), first), is_partly_verified=False)
+    evaluate.adopt((ev.Outcome("ok", 850.0, key="k"), first), is_partly_verified=False)
     evaluate(others[:5])
     assert partly(journal) == [True, True, True, True, False]
 

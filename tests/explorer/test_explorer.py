@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.contenders import Contenders
 from kernelscape.explorer.entry import explore_workload, library_workload, resume
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.explorer.remeasure import comparison, time_again
@@ -22,6 +21,7 @@ from kernelscape.runtime.api.outcome import Failure, Measurement
 from kernelscape.runtime.records.journal import FileJournal, read_journal
 from kernelscape.runtime.records.record import EvaluationRecord, RecordError
 from kernelscape.runtime.records.replay import StaleError
+from kernelscape.runtime.worker.contenders import Contenders
 from kernelscape.search import events as ev
 
 pytestmark = pytest.mark.compiler

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog
-from kernelscape.explorer import contenders
-from kernelscape.explorer.evaluation import Evaluator, Hooks
-from kernelscape.explorer.machine_state import MachineStates, best_of_each
+from kernelscape.explorer.evaluation import Evaluator
 from kernelscape.explorer.stages import MachineChanged
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
+from kernelscape.runtime.worker import contenders
+from kernelscape.runtime.worker.machine_state import MachineStates, best_of_each
+from kernelscape.runtime.worker.pool import LocalPool
 from kernelscape.search.budget import Interrupt
 from kernelscape.search.line import line_text
 from kernelscape.space.build import build_space
@@ -107,15 +108,16 @@ class Watched(FakeWorker):
 
 
 def evaluator(device, worker, journal, changes):
+    pool = LocalPool(device.builder, worker)
+    pool.machine.control.on_change = changes.append
     return Evaluator(
+        pool,
         device.builder,
-        worker,
         journal,
         at_s=lambda: 0.0,
         bound=lambda candidate: 0.0,
         interrupt=Interrupt(),
         failed_folder=None,
-        hooks=Hooks(on_change=changes.append),
     )
 
 
@@ -142,16 +144,16 @@ def test_a_search_on_a_machine_that_changes_keeps_the_best_of_both_states(monkey
     batches = [distinct[k : k + 8] for k in (0, 8, 16)]
     fast = evaluate(batches[0])
     assert worker.cuts == [None] + [1000.0] * 7
-    assert evaluate.contenders.finalists(1, 1.2)[0][0] == fast[0]
+    assert evaluate.finalists(1, 1.2)[0][0] == fast[0]
     device.is_slow = True
     slow = evaluate(batches[1])
     assert changes == [pytest.approx(3.0)]
     assert min(o.time_ns for o in slow) == 2200.0
     assert worker.cuts[8] == 3000.0  # of the control
     assert worker.cuts[-1] == 2200.0
-    finalists = evaluate.contenders.finalists(2, 1.2)
+    finalists = evaluate.finalists(2, 1.2)
     assert [outcome.time_ns for outcome, _ in finalists] == [1000.0, 2200.0]
-    assert evaluate.contenders.top(1)[0][0].time_ns == 1000.0
+    assert evaluate.top(1)[0][0].time_ns == 1000.0
     device.is_slow = False
     again = evaluate(batches[2])
     assert changes[1:] == [pytest.approx(1 / 3)]

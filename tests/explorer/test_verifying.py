@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from kernelscape.cli import log
 from kernelscape.cli.schema import line_schema
-from kernelscape.explorer import preparation
 from kernelscape.explorer import stages as st
 from kernelscape.explorer.alike import Alike
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.api.outcome import Disagreement, Failure, Measurement
-from kernelscape.runtime.worker.forked_inputs import input_sets_apart
+from kernelscape.runtime.worker.forked_inputs import ForkedInputs
 from kernelscape.search.line import line_text
 
 nd = ks.types.ndarray()
@@ -77,8 +76,10 @@ def test_a_threshold_between_two_roundings_calls_no_candidate_wrong(tmp_path):
 def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypatch):
     """As where reference and kernels disagree about what a program means."""
 
+    result = ForkedInputs.result
+
     def disagreeing(*given, **options):
-        made = input_sets_apart(*given, **options)
+        made = result(*given, **options)
         sets = []
         for s in made.sets:
             want = s.expected["z"].want + (np.arange(256) == 7)
@@ -86,7 +87,7 @@ def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypa
             sets.append(replace(s, expected=expected, rounding=None))
         return replace(made, sets=tuple(sets))
 
-    monkeypatch.setattr(preparation, "input_sets_apart", disagreeing)
+    monkeypatch.setattr(ForkedInputs, "result", disagreeing)
     workload = library_workload(load("axpydot"), {"n": 256}, "f32", 1)
     told = []
     options = Options(max_evals=40, store=False)

@@ -185,8 +185,7 @@ class TestLedger:
         space = random_space(np.random.default_rng(0), n_forbidden=0)
         rng = np.random.default_rng(1)
         one, two = space.root().random_completion(rng), space.root().random_completion(rng)
-        bench = ToyBench()
-        ledger = Ledger(bench, lambda candidate: None, {two.key: Outcome("ok", 7.0)})
+        ledger = Ledger(lambda candidate: None, {two.key: Outcome("ok", 7.0)})
 
         def ask(candidate: object, bound_ns: float = 1.0) -> object:
             return ledger.ask(Request(candidate, ledger.key(candidate), bound_ns, "M", None, False))
@@ -197,17 +196,13 @@ class TestLedger:
         assert ask(two).origin == "history"
         assert ask(two).origin == "duplicate"
         assert ledger.withdraw(2.0) == []
-        assert [a.origin for a in ledger.measure()] == ["measured", "duplicate"]
+        assert [t.candidate for t in ledger.trials()] == [one]
+        told = {one.key: Outcome("ok", 9.0)}
+        assert [a.origin for a in ledger.settle(told)] == ["measured", "duplicate"]
         assert ask(one).origin == "duplicate"
-        assert len(bench.measured) == 1
-
-    def test_counts_the_answers(self) -> None:
-        space = random_space(np.random.default_rng(0), n_forbidden=0)
-        ledger = Ledger(lambda candidates: [], lambda candidate: None, {})
-        one = space.root().random_completion(np.random.default_rng(1))
-        ledger.ask(Request(one, one.key, 1.0, "M", None, False))
-        with pytest.raises(ValueError, match="0 outcomes for 1"):
-            ledger.measure()
+        assert not ledger.trials()
+        with pytest.raises(ValueError, match="not asked for"):
+            ledger.settle(told)
 
 
 class TestSearch:

@@ -214,7 +214,7 @@ def test_equal_seeds_make_equal_searches() -> None:
 
 def test_a_candidate_is_known_without_its_text_until_it_is_withdrawn() -> None:
     a, b = drawn(400)[:2]
-    ledger = Ledger(lambda cs: [Outcome("ok", 1.0) for _ in cs], lambda c: None, {})
+    ledger = Ledger(lambda c: None, {})
     for c, bound_ns in ((a, 1.0), (b, 9.0)):
         ledger.ask(Request(c, c.key, bound_ns, "N", None, False))
     assert ledger.was_asked(a)

@@ -1,4 +1,4 @@
-"""The control: one program that is timed repeatedly beside candidates. Ratios to it make times comparable across machine states,
+"""The control: one program that is timed repeatedly beside others. Ratios to it make times comparable across machine states,
 and beside other work.
 """
 
@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..runtime.api.artifact import Artifact
-from ..runtime.api.outcome import Failure, Measurement, Protocol
-from ..runtime.worker.worker import AbstractWorker
+from ..api.artifact import Artifact
+from ..api.outcome import Failure, Measurement, Protocol
 from .contenders import NEAR, Contenders, Timed, time_of
 from .machine_state import EARLIER, MachineStates
+from .worker import AbstractWorker
 
 # A few samples tell states apart that differ by a quarter.
 _FEW = Protocol(min_samples=5, max_samples=5, max_disturbed=5, budget_ns=1e7)
@@ -20,16 +20,13 @@ _TELLING = 3  # samples that say whether other work disturbs
 
 
 class Control:
-    """The control of one search, and the machine state that it shows. `on_change` is called with the ratio when the control takes
-    so many times as long as before.
-    """
+    """The control of one machine, and the machine state that it shows."""
 
-    def __init__(
-        self, worker: AbstractWorker, contenders: Contenders, on_change: Callable[[float], None]
-    ) -> None:
+    def __init__(self, worker: AbstractWorker, contenders: Contenders) -> None:
         self._worker = worker
         self._contenders = contenders
-        self._on_change = on_change
+        self.on_change: Callable[[float], None] = lambda ratio: None
+        """Called with the ratio when the control takes so many times as long as before."""
         self._states = MachineStates()
         self._program: Timed | None = None
         self._ratio = 1.0  # its own, as those of `Contenders`
@@ -81,7 +78,7 @@ class Control:
     def choose(self) -> None:
         """Makes the best of the current state the control, where there is none or where the control is far slower."""
         # A ratio to a ratio would carry the errors of both.
-        measured = [t for t in self._contenders.in_state(self.state) if not t.entry[0].is_by_ratio]
+        measured = [t for t in self._contenders.in_state(self.state) if not t.is_by_ratio]
         best = min(measured, key=time_of, default=None)
         if best is None:
             return
@@ -95,7 +92,7 @@ class Control:
         self.ns = control_ns
         change = self._states.meet(control_ns)
         if change is not None:
-            self._on_change(change)
+            self.on_change(change)
             self._contenders.note_ratio(self.key, self.state, self._ratio)
         return change is not None
 

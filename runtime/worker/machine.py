@@ -1,0 +1,105 @@
+"""One machine that runs programs: its worker, the state that it is in, and the programs that it has timed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ...codegen.text.source import Source
+from ..api.artifact import Artifact
+from ..api.backend import AbstractBuilder
+from ..api.outcome import Failure, Measurement, Protocol
+from .contenders import Contenders, Timed
+from .control import Control
+from .messages import Done, Ticket
+from .worker import AbstractWorker
+
+_ONCE = Protocol(
+    sample_ns=1.0, min_samples=1, max_samples=1
+)  # where only its results matter, not its time
+
+
+class Machine:
+    """Verifies and times programs one after the other, in the states that the machine is in."""
+
+    def __init__(self, worker: AbstractWorker, builder: AbstractBuilder) -> None:
+        self._worker = worker
+        self._builder = builder
+        self.contenders = Contenders()
+        self.control = Control(worker, self.contenders)
+
+    def evaluate(self, ticket: Ticket, source: Source, built: Artifact | Failure) -> Done:
+        """Verifies and times a program that was built."""
+        started_s = time.monotonic()
+        found: Measurement | Failure = built if isinstance(built, Failure) else self._time(built)
+        if isinstance(built, Artifact) and isinstance(found, Failure) and self._is_gone(built):
+            built = self._builder.build(source)
+            found = built if isinstance(built, Failure) else self._time(built)
+        if isinstance(found, Measurement):
+            self.control.see(found)
+        artifact = built if isinstance(built, Artifact) else None
+        done = Done(
+            ticket=ticket,
+            measured=found if isinstance(found, Measurement) else None,
+            failed=found if isinstance(found, Failure) else None,
+            artifact=artifact,
+            run_s=time.monotonic() - started_s,
+            slowness=self.control.slowness,
+            control=self.control.key,
+            control_ns=self.control.ns,
+            worker=self._worker.n_restarts,
+        )
+        if isinstance(found, Measurement):
+            self._note(source.key, found, artifact)
+        return done
+
+    def refuted(self, key: str, artifact: Artifact) -> Failure | None:
+        """Returns the failure of a timed program on an input set that it was not verified on; None where it is right on all.
+
+        A program that was slow when it was first timed is verified on the other sets now. A wrong one is no contender any more.
+        """
+        if not self.contenders.is_partly_verified(key):
+            return None
+        found = self._worker.evaluate(artifact, _ONCE)
+        if isinstance(found, Measurement):
+            self.contenders.confirm(key)
+            return None
+        self.contenders.forget(key)
+        return found
+
+    @property
+    def worker(self) -> int:
+        """The number of the process that runs programs."""
+        return self._worker.n_restarts
+
+    def _note(self, key: str, found: Measurement, artifact: Artifact | None) -> None:
+        self.contenders.note(
+            Timed(key, found.time_ns, self.control.state, artifact, found.ratio is not None),
+            self.control.ratio(found.time_ns),
+            is_partly_verified=found.is_partly_verified,
+        )
+
+    def _is_gone(self, built: Artifact) -> bool:
+        """True if a library's folder was removed: it is built again."""
+        return self._builder.makes_libraries and not Path(built.path).exists()
+
+    def _time(self, artifact: Artifact) -> Measurement | Failure:
+        """Verifies and times a build. On a machine that does other work it is timed as a ratio to the control in turn, since few
+        of the times would be of use.
+
+        A program that would be the best is timed alone as well. That time counts unless it was disturbed.
+        """
+        control, claims_below_ns = self.control, self.contenders.claims_below_ns
+        if control.is_disturbed:
+            control.choose()
+        protocol = Protocol(claims_below_ns=claims_below_ns, cut_ns=control.cut_ns())
+        if not control.is_disturbed or control.artifact is None:
+            return self._worker.evaluate(artifact, protocol)
+        found = self._worker.evaluate_beside(
+            artifact, control.artifact, replace(protocol, control_ns=control.ns)
+        )
+        if isinstance(found, Failure) or found.time_ns >= claims_below_ns:
+            return found
+        alone = self._worker.evaluate(artifact, protocol, verify=False)
+        return found if isinstance(alone, Failure) or alone.is_disturbed else alone

@@ -1,0 +1,126 @@
+"""Pools: who builds, verifies and times programs, in which order and on which machine. A search asks, and a pool answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+from ...codegen.text.source import Source
+from ..api.artifact import Artifact
+from ..api.backend import AbstractBuilder
+from ..api.outcome import Failure
+from ..building.queue import BuildQueue, build_each, build_many
+from ..forked import Stopped
+from .channel import available_cores
+from .machine import Machine
+from .messages import Done, Ticket, Work
+from .worker import AbstractWorker
+
+# Compilers at once, before and never while times are taken; more than a batch has groups for are of no use.
+_JOBS = min(max(2, available_cores()), 8)
+JOBS_AHEAD = available_cores() - 1  # of them, while the search still has a core
+
+
+class AbstractPool(ABC):
+    """Takes work, and gives it back done, in an order of its own."""
+
+    def ahead(self, work: Work, n_to_come: int) -> None:  # noqa: B027  # not every pool can
+        """Announces work that may be submitted soon, with at most `n_to_come` more: compilers may begin."""
+
+    def begin(self, works: Sequence[Work]) -> None:  # noqa: B027
+        """Announces all work that is submitted first: compilers may begin while everything else is prepared."""
+
+    @abstractmethod
+    def submit(self, work: Work) -> Ticket:
+        """Takes over work that is to be done. Returns the number under which it comes back."""
+
+    @abstractmethod
+    def done(self) -> Iterator[Done]:
+        """Yields work that is done, until none is left that was submitted, or until nobody needs any more: what is left is dropped.
+
+        Work that is submitted meanwhile is yielded, too.
+        """
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Forgets all work. Returns when nothing is built or run any more."""
+
+
+class LocalPool(AbstractPool):
+    """This machine alone, with one worker: all submitted work is built, then timed one after the other on idle cores."""
+
+    def __init__(
+        self,
+        builder: AbstractBuilder,
+        worker: AbstractWorker,
+        is_given_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Once `is_given_up` is true, compilers are not waited for."""
+        self._builder = builder
+        self._is_given_up = is_given_up
+        self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, is_given_up)
+        self._tickets = count()
+        self._submitted: list[tuple[Ticket, Source]] = []
+        self._built: deque[tuple[Ticket, Source, Artifact | Failure]] = deque()
+        self.machine = Machine(worker, builder)
+        self.is_over: Callable[[], bool] = lambda: False
+        """True once nothing more is to be done; it ends `done` between two programs."""
+        self.before_timing: Callable[[], None] = lambda: None
+        """Called once the compilers of submitted work are done: whatever it times is alone."""
+
+    def ahead(self, work: Work, n_to_come: int) -> None:
+        if not self.is_over():
+            self._builds.put(work.source, n_to_come)
+
+    def begin(self, works: Sequence[Work]) -> None:
+        self._builds.begin([work.source for work in works])
+
+    def rest(self) -> None:
+        """Returns when no compiler runs: whatever is timed then is alone. Raises Stopped."""
+        self._builds.rest()
+
+    def submit(self, work: Work) -> Ticket:
+        ticket = Ticket(next(self._tickets))
+        self._submitted.append((ticket, work.source))
+        return ticket
+
+    def done(self) -> Iterator[Done]:
+        try:
+            while not self.is_over():
+                if self._built:
+                    yield self.machine.evaluate(*self._built.popleft())
+                elif self._submitted:
+                    self._build()
+                else:
+                    return
+        except Stopped:  # a compiler or a run was not waited for any more
+            pass
+        self._submitted.clear()
+        self._built.clear()
+
+    def drop(self) -> None:
+        self._submitted.clear()
+        self._built.clear()
+        self._builds.forget()
+
+    def build_each(
+        self, sources: Sequence[Source], builder: AbstractBuilder | None = None
+    ) -> list[Artifact | Failure]:
+        """Builds each source alone, as a replay does, also by another builder of the same dialect. Raises Stopped."""
+        return build_each(builder or self._builder, sources, _JOBS, self._is_given_up)
+
+    def build_together(
+        self, sources: Sequence[Source], builder: AbstractBuilder
+    ) -> list[Artifact | Failure]:
+        """Builds sources by another builder of the same dialect, several in one run of its compiler. Raises Stopped."""
+        return build_many(builder, sources, _JOBS, self._is_given_up)
+
+    def _build(self) -> None:
+        work, self._submitted = self._submitted, []
+        built = self._builds.take([source for _, source in work])
+        self._built.extend((*one, b) for one, b in zip(work, built, strict=True))
+        if not self.is_over():
+            self.before_timing()
+            self.machine.control.look()
