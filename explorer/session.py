@@ -31,6 +31,7 @@ from ..search.options import Batches, SearchOptions
 from ..search.precompile import precompile
 from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
+from ..search.starts.sketches import Sketch
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
@@ -221,7 +222,7 @@ class Session:
     def _search(
         self,
         root: Candidate,
-        sketched: Sequence[tuple[str, Candidate]],
+        sketched: Sequence[tuple[Sketch, Candidate]],
         bounder: Bounder,
         registers: Registers,
         standing: Standing,
