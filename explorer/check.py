@@ -19,7 +19,7 @@ from ..runtime.records.record import BestFile, RecordError
 from ..runtime.records.replay import StaleError, dialect_of, rebuild
 from ..runtime.records.store import TunedKey, TunedStore
 from ..runtime.worker.channel import available_cores
-from ..runtime.worker.forked_inputs import input_sets_apart
+from ..runtime.worker.forked_inputs import ForkedInputs
 from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
 from ..search.bound.bounder import Bounder
@@ -115,14 +115,9 @@ def check_source(
     space = build_space(workload.problem, target)
     root = space.root()
     rng = np.random.default_rng(options.seed)
-    input_sets = input_sets_apart(
-        workload.recording,
-        workload.problem,
-        workload.arguments,
-        rng,
-        options.input_sets,
-        undecided=options.undecided,
-    )
+    input_sets = ForkedInputs(
+        workload.recording, workload.problem, workload.arguments, rng, options.input_sets
+    ).result(undecided=options.undecided)
     built = device.with_all_passes().builder.build(source)
     with open_worker(device) as worker:
         worker.prepare(input_sets)

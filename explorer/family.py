@@ -25,7 +25,7 @@ from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
 from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
-from ..runtime.worker.forked_inputs import input_sets_apart
+from ..runtime.worker.forked_inputs import ForkedInputs
 from ..search.starts.complete import first_candidates
 from ..search.starts.transfer import complete_near, n_alike
 from ..space.build import build_space
@@ -134,16 +134,10 @@ class TunedFamily:
         space = build_space(workload.problem, device.machine.facts())
         rng = np.random.default_rng(1)
         with open_worker(device) as worker:
-            worker.prepare(
-                input_sets_apart(
-                    workload.recording,
-                    workload.problem,
-                    workload.arguments,
-                    rng,
-                    _SETS,
-                    undecided=self._undecided,
-                )
+            begun = ForkedInputs(
+                workload.recording, workload.problem, workload.arguments, rng, _SETS
             )
+            worker.prepare(begun.result(undecided=self._undecided))
             last: Failure | None = None
             for candidate, choice in _proposals(space, near):
                 source = print_source(lower(plan_of(candidate)), dialect_of(device))

@@ -25,7 +25,7 @@ from ..kernels.frontend.record import Recording
 from ..kernels.ir.task import Problem
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.records.stored import StoredSequence
-from ..runtime.worker.forked_inputs import input_sets_apart
+from ..runtime.worker.forked_inputs import ForkedInputs
 from ..runtime.worker.verify import Expected, allowed_error
 from .check_inputs import FILE, FUNCTIONS, READING, Inputs, c_type, fill, shown, whole
 
@@ -169,7 +169,7 @@ def _outputs(
 ) -> tuple[list[_Output], list[str]]:
     """The arrays that can be compared, and the trees of which none can: their cells may lie anywhere."""
     given, arrays = inputs.arguments, inputs.arguments.arrays
-    input_sets = input_sets_apart(recording, problem, given, np.random.default_rng(1), 1)
+    input_sets = ForkedInputs(recording, problem, given, np.random.default_rng(1), 1).result()
     expected = input_sets.sets[0].measured().expected
     roles = {a.name: a.role for a in problem.arrays}
     moved = [used.tree.name for used in recording.trees if _moves_cells(used, roles)]

@@ -31,7 +31,7 @@ from ...space.targets.target import Target
 from ..api.backend import AbstractBuilder, AbstractCaller, AbstractDevice, AbstractModule
 from ..api.outcome import FINAL, Failure, Measurement
 from ..host import flush_stdout
-from ..worker.forked_inputs import input_sets_apart
+from ..worker.forked_inputs import ForkedInputs
 from ..worker.inputs import ArgumentsError
 from ..worker.worker import AbstractWorker
 from .record import BestFile, RunHeader
@@ -186,9 +186,8 @@ def check_again(
     rng = np.random.default_rng(best.seed)
     first = best.stored.draw(rebuilt.recording, rng, known)
     try:
-        input_sets = input_sets_apart(
-            rebuilt.recording, rebuilt.problem, first, rng, n_sets, undecided=best.undecided
-        )
+        begun = ForkedInputs(rebuilt.recording, rebuilt.problem, first, rng, n_sets)
+        input_sets = begun.result(undecided=best.undecided)
     except ArgumentsError as e:
         raise StaleError(f"the stored sequence cannot be verified: {e}") from e
     worker.prepare(input_sets)

@@ -23,27 +23,6 @@ class SlowReferenceError(Exception):
     """A call of the reference takes too long. The message is one sentence."""
 
 
-def input_sets_apart(
-    recording: Recording,
-    problem: Problem,
-    first: Arguments,
-    rng: np.random.Generator,
-    n_sets: int = 3,
-    *,
-    is_over: Callable[[], bool] = lambda: False,
-    is_enough: Callable[[], bool] = lambda: False,
-    call_s: float = CALL_S,
-    more: Sequence[Arguments] = (),
-    undecided: float = UNDECIDED,
-) -> InputSets:
-    """Returns the result of `make_input_sets`, made in a child.
-
-    Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and MemoryError.
-    """
-    begun = ForkedInputs(recording, problem, first, rng, n_sets, is_enough=is_enough, more=more)
-    return begun.result(is_over=is_over, call_s=call_s, undecided=undecided)
-
-
 class ForkedInputs:
     """Input sets that a child has begun to make. `result` or `end` is called once."""
 
@@ -81,7 +60,10 @@ class ForkedInputs:
         call_s: float = CALL_S,
         undecided: float = UNDECIDED,
     ) -> InputSets:
-        """Returns or raises as `input_sets_apart` does."""
+        """Returns the input sets, as `make_input_sets` makes them.
+
+        Raises Stopped once `is_over`, SlowReferenceError where one call takes longer than `call_s`, and MemoryError.
+        """
 
         def is_slow() -> bool:
             return time.monotonic() - float(self._began_s[0]) > call_s

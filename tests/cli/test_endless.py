@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from kernelscape.explorer import deadlines
 from kernelscape.kernels.library import load
-from kernelscape.runtime.worker.forked_inputs import input_sets_apart
+from kernelscape.runtime.worker.forked_inputs import ForkedInputs
 from kernelscape.search.tree.mcts import Mcts
 
 from .command import objects, start
@@ -65,7 +65,7 @@ def climb(x: nd, y: nd):
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of a reference may take 0.3 s where nobody gave a limit."""
-    defaults = input_sets_apart.__kwdefaults__
+    defaults = ForkedInputs.result.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "call_s", 0.3)
 
