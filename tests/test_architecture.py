@@ -341,6 +341,18 @@ def test_an_import_by_name_is_found(text: str) -> None:
     assert imports_by_name(ast.parse(text)) == [ast.unparse(ast.parse(text))]
 
 
+def test_interrupts_are_for_users() -> None:
+    """The kind: `KeyboardInterrupt` as control flow. The second signal raises it, and the command ends by it."""
+    by_users = {"explorer/sitting.py", "runtime/forked.py", "cli/__init__.py", "cli/commands.py"}
+    named = {
+        name_of(path)
+        for path in files(*PRODUCT)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Name) and node.id == "KeyboardInterrupt"
+    }
+    assert named == by_users
+
+
 # --- experiments ---------------------------------------------------------------------------------
 
 

@@ -117,9 +117,11 @@ class Channel:
             return
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        os.close(self._request_fd)
-        os.close(self._reply_fd)
+        try:
+            child.wait()
+        finally:
+            os.close(self._request_fd)
+            os.close(self._reply_fd)
 
     def start(self) -> None:
         """Start a child in the background, unless there is one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -331,9 +332,10 @@ class Worker(AbstractWorker):
         self._channel.is_over = is_over
 
     def close(self) -> None:
-        self._channel.kill()
-        self._files.close()
-        self._scratch.close()
+        with ExitStack() as last_first:  # all of it, also where a deadline cuts in
+            last_first.callback(self._scratch.close)
+            last_first.callback(self._files.close)
+            self._channel.kill()
 
     def deadline_s(self, protocol: Protocol, n_verified: int, workspace_bytes: int = 0) -> float:
         """Seconds after which an evaluation has failed.

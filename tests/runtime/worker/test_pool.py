@@ -1,6 +1,6 @@
 """Pools give back work that is done, and the bytes of work and outcomes hold all of them.
 
-The kind: work that is lost, or done twice, where somebody stops in the middle.
+The kind: work that is lost, done twice, or left behind, where somebody stops in the middle.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.worker.messages import Done, Ticket, Work
 from kernelscape.runtime.worker.pool import LocalPool
+from kernelscape.runtime.worker.worker import Worker, WorkerOptions
 
 
 def works(n: int) -> list[Work]:
@@ -81,3 +82,17 @@ def test_work_and_outcomes_cross_as_bytes(failed: Failure | None) -> None:
     assert crossed(done) == done
     again = crossed(Work(SOURCE)).source
     assert (again, again.notes, again.key) == (SOURCE, SOURCE.notes, SOURCE.key)
+
+
+def test_a_worker_that_is_cut_while_it_closes_leaves_no_folder() -> None:
+    """The kind: an interruption in the middle of what cleans up."""
+    worker = Worker(FakeDevice(), WorkerOptions(runs_candidates=False))
+    folder = worker._scratch.path
+
+    def cut() -> None:
+        raise Stopped
+
+    worker._channel.kill = cut  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        worker.close()
+    assert not folder.exists()
