@@ -19,7 +19,8 @@ _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RESOURCES = {
     "memory": "memory, both ways",
     "chain": "additions in a row",
-    "loads": "loads of one element",
+    "ports": "loads and stores",
+    "lines": "lines that are fetched again",
     "atomics": "atomic updates, as if no other core wanted the element",
 }
 

@@ -305,6 +305,9 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
     yield "f64, GFLOP/s", t.f64_flops_per_ns, "f64_flops"
     if not t.is_gpu:
         yield "loads, 1/ns", t.loads_per_ns, "loads"
+        yield "loads of vectors, 1/ns", t.vector_loads_per_ns, "vector_loads"
+        yield "stores, 1/ns", t.stores_per_ns, "stores"
+        yield "stores of vectors, 1/ns", t.vector_stores_per_ns, "vector_stores"
         yield "atomic adds of f32, 1/ns", t.atomic_f32_per_ns, "atomic_f32"
         yield "atomic adds of f64, 1/ns", t.atomic_f64_per_ns, "atomic_f64"
         yield "atomic adds of i32, 1/ns", t.atomic_i32_per_ns, "atomic_i32"

@@ -18,7 +18,7 @@ from .writing import RESULTS, Report, parser_of, write_page
 _OWN = (
     *("body_bounds", "calls", "correctness", "fused_bodies"),
     *("gpu_correctness", "kernel_calls", "kill_resume", "lanes", "limits", "peers", "polybench"),
-    *("random_bodies", "run_table", "scatters", "seeds", "sparse"),
+    *("pruning", "random_bodies", "rank", "run_table", "scatters", "seeds", "sparse"),
     *("sparse_sequences", "sparse_trees", "taichi_behaviours", "taichi_programs", "taichi_speed"),
     *("think_speed", "threads", "vector_functions", "versions", "bodies"),
 )

@@ -29,6 +29,7 @@ from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.surrogate import Surrogate
 from ..search.options import Batches, SearchOptions
 from ..search.precompile import precompile
+from ..search.predict import Predictor
 from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.starts.sketches import Sketch
@@ -44,6 +45,7 @@ from .event_handler import Listener, Tell
 from .finalisation import Ending, LastRounds, end_before_the_run
 from .machine import conditions_of, open_worker
 from .numpy_timing import NumpyTiming, take_numpy
+from .predicting import learn_from, predictor_of
 from .preparation import Preparation
 from .profiling import known_profile, take_profile
 from .registers import Registers
@@ -230,6 +232,7 @@ class Session:
     ) -> ev.Finished:
         o, deadlines, device = self._options, self._deadlines, standing.device
         writer, claims = standing.writer, standing.claims
+        predictor = predictor_of(bounder, device)
         listener = Listener(standing, evaluator, deadlines, self._tell)
         evaluator.control.on_change = listener.meet_change
         firsts = [candidate for _, candidate in sketched]
@@ -250,7 +253,7 @@ class Session:
                 scale=claims.scale,
                 ahead=evaluator.ahead,
             ),
-            _guidance(root, device, registers, writer),
+            _guidance(root, device, registers, predictor, writer),
             history,
             self._budget(evaluator),
             np.random.default_rng([o.seed, len(known)]),
@@ -269,7 +272,10 @@ class Session:
 
         deadlines.during = "first candidates were compiled and measured"
         with deadlines.cut():
-            return listener.hear_all(answered(found, answer), has_default=bool(firsts))
+            done = listener.hear_all(answered(found, answer), has_default=bool(firsts))
+        if predictor is not None:
+            learn_from(predictor, writer.evaluations, device)
+        return done
 
     def _is_given_up(self) -> bool:
         """True if compilers are not waited for any more."""
@@ -308,16 +314,21 @@ class Session:
 
 
 def _guidance(
-    root: Candidate, device: AbstractDevice, registers: Registers, writer: RunWriter
+    root: Candidate,
+    device: AbstractDevice,
+    registers: Registers,
+    predictor: Predictor | None,
+    writer: RunWriter,
 ) -> Guidance[Candidate]:
-    surrogate = Surrogate(root.space)
+    predicted = None if predictor is None else predictor.ns
+    surrogate = Surrogate(root.space, predicted)
     for r in writer.evaluations:
         ns = None if r.time_ns is None else r.time_ns / r.slowness
         surrogate.recall(root, r.decisions, ns)
     return Guidance[Candidate](
         next_choice=NextChoice(root.space),
         neighbour=registers.neighbour,
-        expected=registers.expected_ns if device.reporter.reports else None,
+        expected=registers.expected_ns if device.reporter.reports else predicted,
         surrogate=surrogate,
         widened=registers.widened,
         names=_names_of(root.space),

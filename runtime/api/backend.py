@@ -215,6 +215,13 @@ class AbstractMachine(ABC):
     def learn(self, samples: dict[str, list[float]]) -> None:  # noqa: B027  # most have nothing stored
         """Stores the results of a `look` at the `whole` state that are below the stored facts, where that is allowed: latencies."""
 
+    def factors(self) -> tuple[float, ...]:
+        """Returns the stored factors by which resources take longer than at their best; () where none are known."""
+        return ()
+
+    def learn_factors(self, factors: tuple[float, ...]) -> None:  # noqa: B027
+        """Stores such factors with the facts, where that is allowed."""
+
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
     ) -> AbstractMemoryProbe:

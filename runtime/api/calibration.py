@@ -16,3 +16,4 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # By sample name: half the inter-quartile range over the median, the largest seen.
     spreads: dict[str, float]
     n_calibrations: int
+    factors: tuple[float, ...] = ()  # of the prediction (search/predict.py); (): not fitted yet

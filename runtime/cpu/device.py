@@ -58,6 +58,17 @@ class CpuMachine(AbstractMachine):
 
         learn_latencies(samples)
 
+    def factors(self) -> tuple[float, ...]:
+        from .probe import load_own_calibration
+
+        found = load_own_calibration()
+        return () if found is None else found.factors
+
+    def learn_factors(self, factors: tuple[float, ...]) -> None:
+        from .probe import learn_factors
+
+        learn_factors(factors)
+
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float
     ) -> NowProbe:

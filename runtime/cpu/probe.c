@@ -262,26 +262,32 @@ double ks_stream(int kind, int64_t bytes, int passes, int64_t offset) {
 PEAK(ks_peak_f32, vf)
 PEAK(ks_peak_f64, vd)
 
-static void loads_part(void *given, long tid, long n_threads, struct ks_team *team) {
-  struct run *run = given;
-  int32_t elements[16] = {0};
-  const volatile int32_t *p = elements;
-  if (!begun(run, tid, n_threads, team)) return;
-  for (int64_t i = 0; i < run->n; i++) UNROLL(16)
-    for (int k = 0; k < 16; k++) (void)p[k];
-  ended(run, tid, team);
-}
-
-/* n rounds of sixteen loads of one element each, side by side: of one element of each line some machines start fewer. */
-double ks_peak_loads(int threads, int64_t n) {
-  struct run run = {.threads = threads, .n = n};
-  double elapsed = run_by_all(loads_part, &run);
+/* n rounds of sixteen loads or stores, side by side: of one element of each line some machines start fewer. */
+#define PORT(NAME, T, QUALIFIER, ACTION)                                                               \
+  static void NAME##_part(void *given, long tid, long n_threads, struct ks_team *team) {               \
+    struct run *run = given;                                                                           \
+    T elements[16] = {(T){0}}, value = (T){0};                                                         \
+    QUALIFIER volatile T *p = elements;                                                                \
+    if (!begun(run, tid, n_threads, team)) return;                                                     \
+    for (int64_t i = 0; i < run->n; i++) UNROLL(16)                                                    \
+      for (int k = 0; k < 16; k++) ACTION;                                                             \
+    ended(run, tid, team);                                                                             \
+    (void)value;                                                                                       \
+  }                                                                                                    \
+  double NAME(int threads, int64_t n) {                                                                \
+    struct run run = {.threads = threads, .n = n};                                                     \
+    return run_by_all(NAME##_part, &run) / AT_ONCE;                                                    \
+  }
 #if defined(__aarch64__)
-  return elapsed / 2; /* a compiler may load two neighbours at once, but for volatile ones */
+#define AT_ONCE 2 /* a compiler may load or store two neighbours at once, but for volatile ones */
 #else
-  return elapsed;
+#define AT_ONCE 1
 #endif
-}
+
+PORT(ks_peak_loads, int32_t, const, (void)p[k])
+PORT(ks_peak_vector_loads, vf, const, (void)p[k])
+PORT(ks_peak_stores, int32_t, , p[k] = value)
+PORT(ks_peak_vector_stores, vf, , p[k] = value)
 
 /* n rounds of sixteen atomic additions to elements that no other thread wants, as codegen/bodies/vectors.py has them: side by side or all
    to one, whichever is quicker: on a Zen 3 one for additions of integers, others for what is exchanged. */

@@ -20,6 +20,7 @@ from ..measure.calibration import (
     LATENCIES,
     fresh_calibration,
     keep,
+    keep_factors,
     keep_latencies,
     load_calibration,
     stream_name,
@@ -42,7 +43,8 @@ _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far abov
 _N_BLOCKS = 8
 _PROBED_BYTES = 512 << 20  # by one look at memory, see `probed_bytes`
 _FLOPS_A_ROUND = 10 * 2  # ten independent multiply-adds
-_LOADS_A_ROUND = _ATOMICS_A_ROUND = 16
+_PORTS_A_ROUND = _ATOMICS_A_ROUND = 16
+_PORTS = ("loads", "vector_loads", "stores", "vector_stores")
 _ATOMICS = ("atomic_f32", "atomic_f64", "atomic_i32")
 
 
@@ -76,7 +78,7 @@ def load_target(folder: Path | None = None) -> Target | None:
 def guess_target() -> Target:
     """Returns an uncalibrated target from the operating system's facts alone. It is faster than machines are, so bounds hold.
 
-    Six GHz, two loads of vectors, four of elements and two multiply-adds a cycle and core; from memory two bytes a cycle and core,
+    Six GHz, four loads, four stores and two multiply-adds a cycle and core; from memory two bytes a cycle and core,
     and no less than 400 GB/s together.
     """
     machine = read_machine()
@@ -107,6 +109,9 @@ def guess_target() -> Target:
         barrier_ns=2.0,
         call_ns=0.3,
         loads_per_ns=4 * ghz_cores,
+        vector_loads_per_ns=4 * ghz_cores,
+        stores_per_ns=4 * ghz_cores,
+        vector_stores_per_ns=4 * ghz_cores,
     )
 
 
@@ -138,6 +143,9 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
         call_ns=best["call_ns"],
         add_latency_ns=best["add_latency_ns"],
         loads_per_ns=best["loads"],
+        vector_loads_per_ns=best["vector_loads"],
+        stores_per_ns=best["stores"],
+        vector_stores_per_ns=best["vector_stores"],
         atomic_f32_per_ns=best["atomic_f32"],
         atomic_f64_per_ns=best["atomic_f64"],
         atomic_i32_per_ns=best["atomic_i32"],
@@ -151,6 +159,12 @@ def learn_latencies(samples: dict[str, list[float]]) -> None:
     now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
     with suppress(OSError):  # a folder that cannot be written: the next session looks again
         keep_latencies(read_machine().key, now)
+
+
+def learn_factors(factors: tuple[float, ...]) -> None:
+    """Stores the factors of the prediction with this machine's calibration, if there is one."""
+    with suppress(OSError):
+        keep_factors(read_machine().key, factors)
 
 
 # --- in the child --------------------------------------------------------------------------------
@@ -242,6 +256,9 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
         work = rounds * _FLOPS_A_ROUND * lanes * n_threads
         return [work / run(n_threads, rounds) for _ in range(30)]
 
+    def ports(run: Callable[[int, int], float]) -> list[float]:
+        return [rounds * _PORTS_A_ROUND * n_threads / run(n_threads, rounds) for _ in range(30)]
+
     def atomics(run: Callable[[int, int], float]) -> list[float]:
         n = rounds // 20
         return [n * _ATOMICS_A_ROUND * n_threads / run(n_threads, n) for _ in range(20)]
@@ -249,10 +266,7 @@ def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, l
     return {
         "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
-        "loads": [
-            rounds * _LOADS_A_ROUND * n_threads / probe.ks_peak_loads(n_threads, rounds)
-            for _ in range(30)
-        ],
+        **{name: ports(getattr(probe, f"ks_peak_{name}")) for name in _PORTS},
         **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
         "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
         "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
@@ -271,8 +285,9 @@ def _teams(
 
 def _open(library: Path) -> ctypes.CDLL:
     probe = open_probe(library)
-    named = ("ks_peak_f32", "ks_peak_f64", "ks_peak_loads", "ks_launch", "ks_barrier")
-    for name in (*named, *(f"ks_{atomic}" for atomic in _ATOMICS)):
+    named = ("ks_peak_f32", "ks_peak_f64", "ks_launch", "ks_barrier")
+    ports = (f"ks_peak_{port}" for port in _PORTS)
+    for name in (*named, *ports, *(f"ks_{atomic}" for atomic in _ATOMICS)):
         getattr(probe, name).argtypes = [ctypes.c_int, ctypes.c_int64]
         getattr(probe, name).restype = ctypes.c_double
     probe.ks_call.argtypes = probe.ks_add_latency.argtypes = [ctypes.c_int64]

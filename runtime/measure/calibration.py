@@ -7,6 +7,7 @@ seen, a latency the smallest.
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from math import sqrt
 from pathlib import Path
 
 import msgspec
@@ -68,6 +69,16 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
         store_calibration(msgspec.structs.replace(stored, target=target), folder)
 
 
+def keep_factors(machine: str, factors: tuple[float, ...], folder: Path | None = None) -> None:
+    """Stores the mean, in logarithms, of factors of the prediction and those stored before. No effect without a calibration."""
+    stored = load_calibration(machine, folder)
+    if stored is None:
+        return
+    if len(stored.factors) == len(factors):
+        factors = tuple(sqrt(x * y) for x, y in zip(stored.factors, factors, strict=True))
+    store_calibration(msgspec.structs.replace(stored, factors=factors), folder)
+
+
 def load_calibration(machine: str, folder: Path | None = None) -> Calibration | None:
     """Returns the stored calibration of the machine with that key; None when there is none or it cannot be read."""
     try:
@@ -94,7 +105,9 @@ def merge(old: Calibration, new: Calibration) -> Calibration:
         n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
         for n in old.spreads.keys() | new.spreads.keys()
     }
-    return Calibration(SCHEMA, new.machine, target, spreads, old.n_calibrations + 1)
+    return Calibration(
+        SCHEMA, new.machine, target, spreads, old.n_calibrations + 1, old.factors or new.factors
+    )
 
 
 def _merge_streams(

@@ -42,7 +42,7 @@ _TERMS: Mapping[str, _Terms] = {
     CPU: _Terms(
         (
             *("memory read", "memory write", "memory", "streams"),
-            *("operations", "chain", "loads", "atomics", "launches"),
+            *("operations", "chain", "ports", "lines", "atomics", "launches"),
         ),
         True,
         None,
@@ -135,6 +135,11 @@ class Bounder:
             )
         known = self._none_known if registers is None else np.array(registers, np.float64)
         return max(parent_ns, self._gpu_ns(domains, known, self._no_line))
+
+    def terms(self, candidate: Candidate | Mask) -> Floats:
+        """Returns [n_terms] ns of each resource alone, in the order of `names`. The next call changes them."""
+        self.ns(candidate)
+        return self._terms
 
     def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
         """Returns the bound on a GPU under a register model: each accumulating thread has `base + slope * counted` registers."""

@@ -1,4 +1,4 @@
-"""Core-bound cost of each phase on a CPU, compiled: operations, dependence chains, single-element loads, atomic updates."""
+"""Core-bound cost of each phase on a CPU, compiled: operations, dependence chains, atomic updates."""
 
 from __future__ import annotations
 
@@ -9,19 +9,69 @@ from ...space.engine.jit import jit_flat_internal
 from .columns import Floats, Ints
 from .common import Int, Mask
 from .overlap import MAYBE, largest
-from .tables import MAX_PEELED, BoundTables
+from .tables import BoundTables
 
-# ns of a phase: of arithmetic, of it on one core, of dependent operations, of loads, of atomic updates; of all, and of what each
-# core does alone. Of a task: how much slower its operations are, how many results a chain has, its least loads.
-WORK, ONE_CORE, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, LEAST = range(10)
-N_COSTS = 10
+# ns of a phase: of arithmetic, of it on one core, of it on the busiest core, of dependent operations, of loads and stores, of
+# atomic updates; of all, and of what each core does alone. Of a task: how much slower its operations are, how many results a
+# chain has, how much longer its busiest core works than all do on average.
+WORK, ONE_CORE, BUSIEST, CHAINS, LOADED, UPDATED, ALL, ALONE, FACTOR, COPIES, SHARE = range(11)
+N_COSTS = 11
 
 # One core alone, or one without wide vectors, may run at a higher clock than all of them flat out.
 CLOCK_SLACK = 1.3
 
 _VECTOR = 1 << ch.VECTOR
-_DIRECT = 1 << ch.DIRECT
+_PARALLEL = 1 << ch.PARALLEL
+_BLOCKED = 1 << ch.BLOCKED
 _ATOMIC = 1 << ch.BY_ATOMICS
+
+
+@jit_flat_internal
+def _busiest(extent: Int, unit: Int, cores: float) -> float:
+    """How much longer the busiest core works than all do on average, where whole units of a loop go to cores.
+
+    Once the first core has no more work, others may run at a higher clock.
+    """
+    n = (extent + unit - 1) // unit
+    missing = n * unit - extent  # of the last unit
+    most = np.ceil(n / cores)
+    iterations = most * unit
+    if (
+        n - (most - 1) * cores == 1
+    ):  # one core alone has so many units, the last one maybe among them
+        iterations -= missing
+    least = max(0.0, np.floor(n / cores) * unit - missing)
+    return float(cores * (least + max(0.0, iterations - least) / CLOCK_SLACK) / extent)
+
+
+@jit_flat_internal
+def shares(tables: BoundTables, domains: Mask, costs: Floats) -> None:
+    """Fill in the share of the busiest core of each task, at its best open sizes; 1 where threads may not share it out."""
+    for t in range(costs.shape[0]):
+        costs[t, SHARE] = 1.0
+    for k in range(tables.outer.shape[0]):
+        if not tables.outer[k].is_alike or domains[tables.outer[k].kind] != _PARALLEL:
+            continue
+        schedule = tables.outer[k].schedule
+        # Blocks may end at any register tile (codegen/passes/map_team.py).
+        in_blocks = schedule < 0 or bool(domains[schedule] & _BLOCKED)
+        mids = np.int64(1) if in_blocks else np.int64(domains[tables.outer[k].mid_size])
+        inners = np.int64(domains[tables.outer[k].inner_size])
+        least = np.inf
+        i = 0
+        while mids >> i:
+            j = 0
+            while mids >> i & 1 and inners >> j:
+                if inners >> j & 1:
+                    unit = tables.universe[tables.outer[k].inner_at + j]
+                    if not in_blocks:
+                        unit *= tables.universe[tables.outer[k].mid_at + i]
+                    least = min(least, _busiest(tables.outer[k].extent, unit, tables.cores))
+                j += 1
+            i += 1
+        t = tables.outer[k].task
+        if least < np.inf:
+            costs[t, SHARE] = max(costs[t, SHARE], least)
 
 
 @jit_flat_internal
@@ -32,6 +82,7 @@ def arithmetic(
     n = phase.size
     for t in range(n):
         costs[t, WORK], costs[t, ONE_CORE], costs[t, CHAINS] = 0.0, 0.0, 0.0
+        costs[t, BUSIEST] = 0.0
         costs[t, FACTOR] = max(tables.task[t].lanes / CLOCK_SLACK, 1.0)
         costs[t, COPIES] = 1.0
     for k in range(tables.vector.shape[0]):
@@ -46,6 +97,7 @@ def arithmetic(
         p = phase[t]
         ns = tables.task[t].operations_ns * costs[t, FACTOR]
         costs[p, WORK] += ns
+        costs[p, BUSIEST] = max(costs[p, BUSIEST], ns * costs[t, SHARE])
         copies = costs[t, COPIES]
         if parallel[t] & MAYBE:
             copies *= tables.cores
@@ -53,71 +105,7 @@ def arithmetic(
             costs[p, ONE_CORE] += ns * max(1.0, tables.cores / CLOCK_SLACK)
         costs[p, CHAINS] = max(costs[p, CHAINS], tables.task[t].chain_ns / copies)
     for p in range(n):
-        costs[p, WORK] = max(costs[p, WORK], costs[p, ONE_CORE])
-
-
-@jit_flat_internal
-def _shared_copies(tables: BoundTables, domains: Mask, first: Int, end: Int) -> float:
-    """An upper bound on the iterations of loops `first` to `end` of load_spared that can share one load."""
-    copies = 1.0
-    for k in range(first, end):
-        mids = np.int64(domains[tables.load_spared[k].mid_size])
-        inners = np.int64(domains[tables.load_spared[k].inner_size])
-        extent = tables.load_spared[k].extent
-        most = 1
-        i = 0
-        while mids >> i:
-            j = 0
-            while mids >> i & 1 and inners >> j:
-                if inners >> j & 1:
-                    mid = tables.universe[tables.load_spared[k].mid_at + i]
-                    inner = tables.universe[tables.load_spared[k].inner_at + j]
-                    most = max(most, _shared_at(extent, mid, inner))
-                j += 1
-            i += 1
-        copies *= most
-    return copies
-
-
-@jit_flat_internal
-def _shared_at(extent: Int, mid: Int, inner: Int) -> int:
-    """An upper bound on the iterations of one loop of decided sizes that can share one load.
-
-    A compiler may fully unroll short loops and load once for all register copies.
-    """
-    trips = (extent + mid * inner - 1) // (mid * inner)
-    copies = inner
-    if mid <= MAX_PEELED:
-        copies *= mid
-    if trips <= MAX_PEELED:
-        copies *= trips
-    return int(copies)
-
-
-@jit_flat_internal
-def element_loads(
-    tables: BoundTables, domains: Mask, parallel: Ints, phase: Ints, costs: Floats
-) -> None:
-    """ns of single-element loads, by phase (see element_loads.py). Tasks may share loads, so the maximum over tasks counts."""
-    for t in range(phase.size):
-        costs[t, LOADED], costs[t, LEAST] = 0.0, np.inf
-    for k in range(tables.load_group.shape[0]):
-        t = tables.load_group[k].task
-        if domains[tables.load_group[k].kind] != _VECTOR:
-            continue
-        ns = 0.0
-        for i in range(tables.load_group[k].first, tables.load_group[k].end):
-            staged = tables.load[i].staged
-            if staged < 0 or domains[staged] == _DIRECT:
-                copies = _shared_copies(tables, domains, tables.load[i].first, tables.load[i].end)
-                ns += tables.load[i].ns / copies
-        costs[t, LEAST] = min(costs[t, LEAST], ns)
-    for t in range(phase.size):
-        ns = costs[t, LEAST]
-        if ns < np.inf:
-            if not parallel[t] & MAYBE:
-                ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            costs[phase[t], LOADED] = max(costs[phase[t], LOADED], ns)
+        costs[p, WORK] = max(costs[p, WORK], max(costs[p, ONE_CORE], costs[p, BUSIEST]))
 
 
 @jit_flat_internal

@@ -35,9 +35,11 @@ from .core_costs import (
     WORK,
     arithmetic,
     atomic_updates,
-    element_loads,
+    shares,
 )
+from .lines import crossing_bytes
 from .overlap import MAYBE, barriers, ends_before, has_phases, launches, phases, threads
+from .port_costs import N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
 from .streams import (
     ANYHOW,
     BY_EACH,
@@ -50,7 +52,9 @@ from .streams import (
 from .tables import BoundTables
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, LOADS, ATOMICS, LAUNCHES, FIRST_LEVEL = range(10)
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, LINES, ATOMICS, LAUNCHES, FIRST_LEVEL = (
+    range(11)
+)
 
 
 class BoundScratch(NamedTuple):
@@ -65,6 +69,11 @@ class BoundScratch(NamedTuple):
     costs: Floats  # [n_tasks, N_COSTS]
     parts: Floats  # [n_tasks, n_terms] ns
     rates: Floats  # [2, n_kinds + 2] bytes a ns read and written, see streams.py
+    copies: Floats  # [n_loops, N_COPIES], see port_costs.py
+    least: Floats  # [n_tasks, N_LEAST]
+    busy: Floats  # [2 * N_PORTS] ns
+    lines: Floats  # [n_tasks] ns, see lines.py
+    crossing: Floats  # [n_levels + 1] bytes
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
@@ -80,6 +89,11 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         costs=np.zeros((n, N_COSTS)),
         parts=np.zeros((n, n_terms)),
         rates=np.zeros((2, tables.stream.shape[0] + 2)),
+        copies=np.zeros((tables.port_loop.shape[0], N_COPIES)),
+        least=np.zeros((n, N_LEAST)),
+        busy=np.zeros(2 * N_PORTS),
+        lines=np.zeros(n),
+        crossing=np.zeros(tables.capacity.size),
     )
 
 
@@ -107,6 +121,38 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
             through[p, READ_ONCE + side] += moved[p, ARRAY_READS]
             through[p, WRITTEN_ONCE + side] += moved[p, ARRAY_WRITES]
             through[p, FRESH_ONCE + side] += fresh * moved[p, ARRAY_WRITES]
+
+
+@jit_flat_internal
+def _price_lines(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> None:
+    """Fill in the ns in which each task surely moves lines between levels, of its array with the most."""
+    crossing, n_levels = scratch.crossing, tables.rate.size - 1
+    n_private = max(n_levels - 1, 1)
+    for t in range(scratch.lines.size):
+        scratch.lines[t] = 0.0
+    for row in range(tables.line.shape[0]):
+        t = tables.line[row].task
+        is_alone = not scratch.parallel[t] & MAYBE
+        for k in range(crossing.size):
+            crossing[k] = 0.0
+        crossing_bytes(
+            tables.line,
+            tables.line_other,
+            tables.universe,
+            domains,
+            row,
+            tables.line_bytes,
+            is_alone,
+            tables.cores,
+            tables.capacity,
+            n_private,
+            crossing,
+        )
+        for k in range(1, crossing.size):
+            ns = crossing[k] / tables.rate[k]
+            if is_alone and k < n_levels - 1:
+                ns *= max(1.0, tables.cores / CLOCK_SLACK)
+            scratch.lines[t] = max(scratch.lines[t], ns)
 
 
 @jit_flat_internal
@@ -148,9 +194,12 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
             scratch.rates,
         )
         parts[p, OPERATIONS], parts[p, CHAIN] = costs[p, WORK], costs[p, CHAINS]
-        parts[p, LOADS], parts[p, ATOMICS] = costs[p, LOADED], costs[p, UPDATED]
+        parts[p, PORTS], parts[p, ATOMICS] = costs[p, LOADED], costs[p, UPDATED]
         alone = max(max(costs[p, WORK], costs[p, CHAINS]), max(costs[p, LOADED], costs[p, UPDATED]))
-        longest = max(max(parts[p, READ], parts[p, WRITE]), parts[p, STREAMS])
+        for t in range(p, n):
+            if phase[t] == p:
+                parts[p, LINES] = max(parts[p, LINES], scratch.lines[t])
+        longest = max(max(parts[p, READ], parts[p, WRITE]), max(parts[p, STREAMS], parts[p, LINES]))
         for k in range(n_levels):
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
@@ -221,6 +270,9 @@ def lower_bound(
     for k in range(terms.size):
         terms[k] = 0.0
     threads(tables, domains, scratch.parallel)
+    shares(tables, domains, scratch.costs)
+    least_ports(tables, domains, scratch.copies, scratch.least, scratch.busy)
+    _price_lines(tables, domains, scratch)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
     # Three bounds: chains of separate tasks; one single phase, so that cached bytes are subtracted only once; and phases.
     # In a time loop each iteration is a phase of its own: the bytes cached at its beginning are subtracted again.
@@ -237,7 +289,7 @@ def lower_bound(
                 break  # one step, in which everything is one phase
         phase_traffic(tables, domains, phase, scratch.ends, scratch.moved)
         arithmetic(tables, domains, scratch.parallel, phase, scratch.costs)
-        element_loads(tables, domains, scratch.parallel, phase, scratch.costs)
+        loads_and_stores(tables, scratch.parallel, phase, scratch.least, scratch.costs)
         atomic_updates(tables, domains, phase, scratch.costs)
         if tables.stream.shape[0] > 0:
             _stream_traffic(tables, domains, phase, scratch)

@@ -67,12 +67,23 @@ def rate_texts(space: Space) -> dict[str, str]:
         "streams": "what is gone through once a call, at the best mix of measured ways for its size",
         "operations": _arithmetic_rates(space),
         "chain": f"dependent additions of {target.add_latency_ns:.2f} ns",
-        "loads": f"of one element each, {target.loads_per_ns:.0f} a ns",
+        "ports": _port_rates(target),
+        "lines": "whole lines that are gone before their next element is read",
         "atomics": f"atomic updates, as if no other core wanted the element: {_atomic_rates(target)}",
     }
     for level in target.levels:
         rates[level.name] = f"out of {level.name} at {level.read_bytes_per_ns:.0f} GB/s"
     return rates | _RATES_OF_KIND[target.kind](target)
+
+
+def _port_rates(target: Target) -> str:
+    rates = {
+        "loads": target.loads_per_ns,
+        "loads of vectors": target.vector_loads_per_ns,
+        "stores": target.stores_per_ns,
+        "stores of vectors": target.vector_stores_per_ns,
+    }
+    return ", ".join(f"{n:.0f} {what} a ns" for what, n in rates.items() if n)
 
 
 def _atomic_rates(target: Target) -> str:
@@ -116,7 +127,7 @@ def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float
         return float(sum(t.n_runs * sum(counter.count(t)) for t in space.problem.tasks)), "flop"
     if name == "chain":
         return ns / space.target.add_latency_ns, "additions in a row"
-    if name in ("launches", "latency", "loads", "atomics"):
+    if name in ("launches", "latency", "ports", "lines", "atomics"):
         return 0.0, ""
     if bounder.gpu is not None:
         return _moved_on_gpu(bounder, name, ns)

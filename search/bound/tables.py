@@ -17,14 +17,13 @@ from ...space.candidate import Space
 from ...space.targets.target import Target
 from .bodies import BodyOperations, body_bytes
 from .columns import Floats, Ints, Table, Universes, table
-from .element_loads import element_loads
+from .lines import line_tables
 from .operations import SureOperations
+from .ports import MAX_PEELED, ports
 from .streams import is_fresh, passes, stream_tables
 from .traffic import read_bytes, written_bytes
 from .weights import expression_weight
 
-# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (launch_writer.py).
-MAX_PEELED = 17
 APART = -2  # in place of the variable of a flow
 
 
@@ -41,7 +40,9 @@ class BoundTables(NamedTuple):
     launch_ns: float
     barrier_ns: float
     # dims and pairs of tasks
-    outer: Table  # task kind extent, of mid and of inner: variable of its size, where its universe begins
+    # task kind schedule (-1: in blocks); is_alike: iterations are as much work as others; extent; of mid and of inner: variable of
+    # its size, where its universe begins
+    outer: Table
     vector: Table  # task kind: inner dims that may be vectors
     universe: Ints  # all universes of sizes, one after the other
     merge: Table  # a b, the tasks; order of their outer dims
@@ -71,16 +72,24 @@ class BoundTables(NamedTuple):
     chain: (
         Table  # task, dim_size, at: where its universe begins, most: the largest size that counts
     )
-    load_group: (
-        Table  # task, kind of its vector loop, first end of its reads: those of one innermost loop
-    )
-    # staged: where it is read; first end of the loops that it does not depend on; ns on all cores, if it was loaded anew for each
-    # iteration
-    load: Table
+    # loads and stores, see ports.py
+    port_loop: Table  # of each loop of a task: extent; of mid and of inner: variable of its size, where its universe begins
+    # task; kind of the dim in vectors, -1: none is; loop and level: the innermost loop; its rows; the other dims
+    port_group: Table
+    port_other: Table  # order of another dim to the innermost loop; its loop and level
+    # is_store; is_own: of an array that no earlier task reads; staged: where it is read; loops that it does not depend on; sources
+    # from which it may come in registers; ns on all cores, one for each iteration: where it lies and packed, of all and in vectors
+    # alone; what of that is spared
+    port: Table
+    port_spared: Table  # loop; orders of its outer and mid dim to the innermost loop
+    port_source: Table  # order of two loops: merged, the value may be in a register
+    # lines, see lines.py: task; kind of the outer dim along which elements are neighbours; staged and space: where they are read;
+    # of its mid and inner dim: variable of its size, where its universe begins; its rows; bytes of all lines, if each iteration had
+    # its own
+    line: Table
+    line_other: Table  # of a loop from row to row: extent; orders of its outer and mid dim to those dims; its sizes
+    line_bytes: float
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
-    load_spared: (
-        Table  # of mid and of inner: variable of its size, where its universe begins; extent
-    )
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
     converted: Table  # layout of leaves, lists or tables; launches that convert them, where it is not the program's
 
@@ -106,7 +115,9 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **_touches(space),
         task=_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),
-        **element_loads(space, universe),
+        **ports(space, universe),
+        **line_tables(space, universe),
+        line_bytes=float(space.target.line_bytes),
         atomic=_atomics(space),
         universe=universe.array(),
         barrier=_barriers(space),
@@ -138,13 +149,16 @@ def _outer_dims(space: Space, universe: Universes) -> Table:
     for d in space.backbone.dims:
         if d.level == OUTER:
             # Tiles of a triangle are not alike: threads with as many of them are not balanced.
-            is_even = not cuts_of(space.problem.tasks[d.task])
-            row = [d.task, v.kind[d], d.loop.extent if is_even else 0]
+            task = space.problem.tasks[d.task]
+            is_even = not cuts_of(task)
+            is_alike = is_even and task.is_structured and not task.is_guarded
+            row = [d.task, v.kind[d], v.schedule.get(d, -1), int(is_alike)]
+            row += [d.loop.extent if is_even else 0]
             for level in (MID, INNER):
                 part = space.backbone.dim(d.task, d.loop.name, level)
                 row += [v.size[part], universe.at(part)]
             rows.append(tuple(row))
-    return table(rows, "task kind extent mid_size mid_at inner_size inner_at")
+    return table(rows, "task kind schedule is_alike extent mid_size mid_at inner_size inner_at")
 
 
 def _converted(space: Space) -> Table:

@@ -7,7 +7,7 @@ apart. They are learned from a few hundred measurements: results are in experime
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -35,9 +35,12 @@ class Surrogate:
     Two implementations are as alike as the decisions that they share: g, weighted by kind of choice, since there are many
     orders and few tile sizes. The kernel g + g^2 / G (G: all are shared) is that of a sum over single decisions and pairs.
     A candidate with open choices shares a decision as probably as one of its values does.
+
+    With a prediction (search/predict.py) it learns the ratio of times to what was `predicted`, in ns, and begins informed.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, predicted: Callable[[Candidate], float] | None = None) -> None:
+        self._predicted = predicted
         self._choices = [int(v) for v in space.searchable if len(space.choices[v].values) > 1]
         self._place = {space.choices[v].name: k for k, v in enumerate(self._choices)}
         self._bits = [
@@ -48,8 +51,9 @@ class Surrogate:
         self._weights = np.array([kinds.count(kind) ** -0.5 for kind in kinds])
         self._decided: Masks = np.zeros((len(self._choices), 0), np.uint32)  # [n_choices, n]
         self._times: Floats = np.zeros(0)  # [n] ns, inf where it failed
+        self._foreseen: Floats = np.zeros(0)  # [n] logarithms of predicted times
         self._alike: Floats = np.zeros((0, 0))  # [n, n] g
-        self._new: list[tuple[Masks, float]] = []
+        self._new: list[tuple[Masks, float, float]] = []
         # [n] of each measurement on those alike; None while too little is known
         self._pull: Floats | None = None
         self._mean = 0.0
@@ -65,7 +69,7 @@ class Surrogate:
 
     def learn(self, candidate: Candidate, time_ns: float | None) -> None:
         """Adds the time of a complete candidate; None if it failed."""
-        self._take(candidate.domains[self._choices], time_ns)
+        self._take(candidate.domains[self._choices], time_ns, self._log_predicted(candidate))
 
     def recall(
         self, root: Candidate, decisions: Sequence[tuple[str, str]], time_ns: float | None
@@ -77,13 +81,25 @@ class Surrogate:
             if place is None or value not in self._bits[place]:
                 return
             decided[place] = self._bits[place][value]
-        if not (decided & (decided - np.uint32(1))).any():
-            self._take(decided, time_ns)
+        if (decided & (decided - np.uint32(1))).any():
+            return
+        foreseen = 0.0
+        if self._predicted is not None:
+            domains = root.domains.copy()
+            domains[self._choices] = decided
+            made = root.space.candidate(domains)
+            if not isinstance(made, Candidate):
+                return  # of a space with other constraints
+            foreseen = self._log_predicted(made)
+        self._take(decided, time_ns, foreseen)
 
-    def _take(self, decided: Masks, time_ns: float | None) -> None:
-        self._new.append((decided, np.inf if time_ns is None else time_ns))
+    def _log_predicted(self, candidate: Candidate) -> float:
+        return 0.0 if self._predicted is None else float(np.log(self._predicted(candidate)))
+
+    def _take(self, decided: Masks, time_ns: float | None, foreseen: float) -> None:
+        self._new.append((decided, np.inf if time_ns is None else time_ns, foreseen))
         if len(self._new) > 2 * KEPT:  # nobody asks
-            kept = _kept(np.array([t for _, t in self._new]))
+            kept = _kept(np.array([t for _, t, _ in self._new]))
             self._new = [self._new[k] for k in kept]
 
     def expected(self, candidates: Sequence[Candidate]) -> Floats | None:
@@ -92,18 +108,21 @@ class Surrogate:
             return None
         assert self._pull is not None
         found: Floats = self._mean + self._kernel(self._shared(candidates)) @ self._pull
+        if self._predicted is not None:
+            found += [self._log_predicted(c) for c in candidates]
         return found
 
     def _fit(self) -> None:
         n_old = len(self._times)
-        times = np.append(self._times, [t for _, t in self._new])
+        times = np.append(self._times, [t for _, t, _ in self._new])
+        foreseen = np.append(self._foreseen, [x for _, _, x in self._new])
         kept = _kept(times)
         old, new = kept[kept < n_old], kept[kept >= n_old]
         latest = [self._new[k - n_old][0] for k in new]
         self._decided = np.ascontiguousarray(  # along measurements, as it is read
             np.concatenate([self._decided[:, old], *(d[:, None] for d in latest)], axis=1)
         )
-        self._times, self._new = times[kept], []
+        self._times, self._foreseen, self._new = times[kept], foreseen[kept], []
         n = len(kept)
         self._last, self._last_shared = np.zeros_like(self._last), np.zeros(n)
         alike = np.empty((n, n))
@@ -114,7 +133,7 @@ class Surrogate:
         if n < LEAST or not np.isfinite(self._times).any():
             return
         ratios = np.minimum(self._times / self._times.min(), _WORST)
-        logs = np.log(ratios)
+        logs = np.log(ratios) - self._foreseen
         self._mean = float(np.average(logs, weights=1 / ratios))
         system = self._kernel(self._alike) + np.diag(_RIDGE * ratios)
         with _one_thread():

@@ -56,7 +56,11 @@ class Target:
     barrier_ns: float
     call_ns: float  # the cheapest call of the whole sequence
     add_latency_ns: float = 0.3  # from one dependent floating-point addition to the next, at least
-    loads_per_ns: float = 0.0  # of one element each, that all cores together start; 0: not known
+    # Loads and stores of one element each, and of whole vectors, that all cores together start; 0: not known.
+    loads_per_ns: float = 0.0
+    vector_loads_per_ns: float = 0.0
+    stores_per_ns: float = 0.0
+    vector_stores_per_ns: float = 0.0
     line_bytes: int = LINE_BYTES  # the least that memory delivers
     calibrated: bool = False  # False: data sheet guesses, optimistic on purpose
     streams: tuple[

@@ -1,0 +1,47 @@
+"""Prediction of times in a session: with the factors of this machine, which are fitted again to what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from ..runtime.api.backend import AbstractDevice
+from ..runtime.records.record import EvaluationRecord
+from ..runtime.records.replay import StaleError, restore_complete
+from ..search.bound.bounder import Bounder
+from ..search.predict import FACTORS, LEAST, NO_FACTORS, Predictor, fitted, is_predicted
+
+_KEPT = 256  # measurements that factors are fitted to: the fastest
+
+
+def predictor_of(bounder: Bounder, device: AbstractDevice) -> Predictor | None:
+    """Returns the predictor of a space on a device; None where times are not predicted."""
+    if not is_predicted(bounder.space.target):
+        return None
+    known = device.machine.factors()
+    return Predictor(bounder, known if len(known) == len(FACTORS) else NO_FACTORS)
+
+
+def learn_from(
+    predictor: Predictor, evaluations: Sequence[EvaluationRecord], device: AbstractDevice
+) -> None:
+    """Fits the factors to the fastest measurements of a run, and stores them with the calibration."""
+    parts, times_ns = measured(predictor, evaluations)
+    if len(times_ns) >= LEAST:
+        device.machine.learn_factors(fitted(parts, times_ns))
+
+
+def measured(
+    predictor: Predictor, evaluations: Sequence[EvaluationRecord]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the terms of the fastest measured candidates, [n, n_factors], and their times, [n] ns."""
+    timed = sorted((r.time_ns / r.slowness, k) for k, r in enumerate(evaluations) if r.time_ns)
+    parts, times_ns = [], []
+    for ns, k in timed[:_KEPT]:
+        with suppress(StaleError):
+            candidate = restore_complete(predictor.bounder.space, evaluations[k].decisions)
+            parts.append(predictor.parts(candidate))
+            times_ns.append(ns)
+    return np.array(parts).reshape(len(parts), len(FACTORS)), np.array(times_ns)

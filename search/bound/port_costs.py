@@ -1,0 +1,175 @@
+"""Cost of loads and stores of each phase on a CPU, compiled; ports.py says what counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...space import choices as ch
+from ...space.backbone import MID
+from ...space.engine.jit import jit_flat_internal
+from .columns import Floats, Ints
+from .common import Int, Mask
+from .core_costs import CLOCK_SLACK, LOADED, SHARE
+from .overlap import MAYBE
+from .ports import MAX_PEELED
+from .tables import BoundTables
+
+# Of a loop: register copies; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a compiler may unroll it
+# completely, and 1 if it may be a loop.
+COPIES, WITH_MID, WITH_ALL, MID_UNROLLED, OUTER_UNROLLED, MID_LOOP, OUTER_LOOP = range(7)
+N_COPIES = 7
+# Of a group: ns of loads and of stores, of those in vectors alone, and the same of rows that are a task's own.
+N_PORTS = 4
+# Of a task: 1 if some dim is surely in vectors; the least ns of all of its rows, and of its own.
+SURE_VECTOR, LEAST_ALL, LEAST_OWN = range(3)
+N_LEAST = 3
+
+_VECTOR = 1 << ch.VECTOR
+_DIRECT = 1 << ch.DIRECT
+_MERGED = 1 << ch.MERGED
+_INSIDE = 1 << ch.INSIDE
+_OUTSIDE = 1 << ch.OUTSIDE
+
+
+@jit_flat_internal
+def _count_copies(tables: BoundTables, domains: Mask, copies: Floats) -> None:
+    """Fill in the columns of each loop, over all sizes that are open."""
+    for loop in range(copies.shape[0]):
+        for k in range(N_COPIES):
+            copies[loop, k] = 0.0
+        mids = np.int64(domains[tables.port_loop[loop].mid_size])
+        inners = np.int64(domains[tables.port_loop[loop].inner_size])
+        extent = tables.port_loop[loop].extent
+        i = 0
+        while mids >> i:
+            if mids >> i & 1:
+                mid = tables.universe[tables.port_loop[loop].mid_at + i]
+                is_unrolled = mid <= MAX_PEELED
+                if is_unrolled:
+                    copies[loop, MID_UNROLLED] = 1.0
+                if mid > 1:
+                    copies[loop, MID_LOOP] = 1.0
+                j = 0
+                while inners >> j:
+                    if inners >> j & 1:
+                        inner = tables.universe[tables.port_loop[loop].inner_at + j]
+                        copies[loop, COPIES] = max(copies[loop, COPIES], float(inner))
+                        n = inner * mid if is_unrolled else inner
+                        copies[loop, WITH_MID] = max(copies[loop, WITH_MID], float(n))
+                        trips = (extent + mid * inner - 1) // (mid * inner)
+                        if trips <= MAX_PEELED:
+                            copies[loop, OUTER_UNROLLED] = 1.0
+                            n *= trips
+                        if trips > 1:
+                            copies[loop, OUTER_LOOP] = 1.0
+                        copies[loop, WITH_ALL] = max(copies[loop, WITH_ALL], float(n))
+                    j += 1
+            i += 1
+
+
+@jit_flat_internal
+def _is_possible(
+    tables: BoundTables, domains: Mask, group: Int, copies: Floats, task: Floats
+) -> bool:
+    """True if the group's loop may be the innermost one, with its dim in vectors, or with none."""
+    kind = tables.port_group[group].kind
+    if (kind < 0 and task[SURE_VECTOR] > 0) or (kind >= 0 and not domains[kind] & _VECTOR):
+        return False
+    loop, is_mid = tables.port_group[group].loop, tables.port_group[group].level == MID
+    if copies[loop, MID_LOOP if is_mid else OUTER_LOOP] == 0:
+        return False
+    for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
+        if not domains[tables.port_other[k].order] & _OUTSIDE:
+            is_mid = tables.port_other[k].level == MID
+            if copies[tables.port_other[k].loop, MID_UNROLLED if is_mid else OUTER_UNROLLED] == 0:
+                return False
+    return True
+
+
+@jit_flat_internal
+def _shared(tables: BoundTables, domains: Mask, row: Int, copies: Floats) -> float:
+    """An upper bound on the iterations that share a load: register copies, and unrolled loops inside the innermost one."""
+    n = 1.0
+    for k in range(tables.port[row].first, tables.port[row].end):
+        column = COPIES
+        if domains[tables.port_spared[k].mid] & _INSIDE:
+            column = WITH_MID
+            if domains[tables.port_spared[k].outer] & _INSIDE:
+                column = WITH_ALL
+        n *= copies[tables.port_spared[k].loop, column]
+    return n
+
+
+@jit_flat_internal
+def _may_be_in_register(tables: BoundTables, domains: Mask, row: Int) -> bool:
+    found = False
+    for k in range(tables.port[row].source, tables.port[row].source_end):
+        found = found or bool(domains[tables.port_source[k].order] & _MERGED)
+    return found
+
+
+@jit_flat_internal
+def _price_group(
+    tables: BoundTables, domains: Mask, group: Int, copies: Floats, busy: Floats
+) -> None:
+    """Fill in the ns of each port ([2 * N_PORTS]): of all rows of a group, then of the task's own."""
+    for k in range(2 * N_PORTS):
+        busy[k] = 0.0
+    for row in range(tables.port_group[group].first, tables.port_group[group].end):
+        if _may_be_in_register(tables, domains, row):
+            continue
+        shared = _shared(tables, domains, row, copies)
+        staged = tables.port[row].staged
+        ns, wide = tables.port[row].packed, tables.port[row].packed_wide
+        if staged < 0 or domains[staged] == _DIRECT:
+            ns, wide = tables.port[row].direct, tables.port[row].direct_wide
+        ns = max(0.0, ns / shared - tables.port[row].spared)
+        wide = max(0.0, wide / shared - tables.port[row].spared_wide)
+        port = 2 * tables.port[row].is_store
+        busy[port] += ns
+        busy[port + 1] += wide
+        if tables.port[row].is_own:
+            busy[N_PORTS + port] += ns
+            busy[N_PORTS + port + 1] += wide
+
+
+@jit_flat_internal
+def least_ports(
+    tables: BoundTables, domains: Mask, copies: Floats, least: Floats, busy: Floats
+) -> None:
+    """Fill in the least ns of loads and stores of each task (`least`, [n_tasks, N_LEAST]): inf where nothing is known."""
+    for t in range(least.shape[0]):
+        least[t, SURE_VECTOR], least[t, LEAST_ALL], least[t, LEAST_OWN] = 0.0, np.inf, np.inf
+    for k in range(tables.vector.shape[0]):
+        if domains[tables.vector[k].kind] == _VECTOR:
+            least[tables.vector[k].task, SURE_VECTOR] = 1.0
+    _count_copies(tables, domains, copies)
+    for group in range(tables.port_group.shape[0]):
+        t = tables.port_group[group].task
+        if not _is_possible(tables, domains, group, copies, least[t]):
+            continue
+        _price_group(tables, domains, group, copies, busy)
+        every, own = 0.0, 0.0
+        for k in range(N_PORTS):
+            every, own = max(every, busy[k]), max(own, busy[N_PORTS + k])
+        least[t, LEAST_ALL] = min(least[t, LEAST_ALL], every)
+        least[t, LEAST_OWN] = min(least[t, LEAST_OWN], own)
+
+
+@jit_flat_internal
+def loads_and_stores(
+    tables: BoundTables, parallel: Ints, phase: Ints, least: Floats, costs: Floats
+) -> None:
+    """ns of loads and stores, by phase. Tasks may share loads: what is one task's own counts for all, other loads for one task."""
+    for t in range(phase.size):
+        costs[t, LOADED] = 0.0
+    for p in range(phase.size):
+        total = 0.0
+        for t in range(p, phase.size):
+            if phase[t] == p and least[t, LEAST_ALL] < np.inf:
+                alone = costs[t, SHARE]
+                if not parallel[t] & MAYBE:
+                    alone = max(1.0, tables.cores / CLOCK_SLACK)
+                costs[p, LOADED] = max(costs[p, LOADED], least[t, LEAST_ALL] * alone)
+                total += least[t, LEAST_OWN]
+        costs[p, LOADED] = max(costs[p, LOADED], total)

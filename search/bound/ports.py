@@ -1,0 +1,268 @@
+"""Ports: the loads and stores that a core surely starts, whatever the compiler does with registers.
+
+A core starts only so many loads and stores in a cycle. A task loads a value once for all register copies that share it, and outside
+of the innermost loops that do not change it. Any loop with more iterations than compilers unroll may be the innermost one, as far
+as the order is open. So each is assumed to be it in turn, and reads that depend on it are repeated in each of its iterations. The
+loop that needs the least gives the bound.
+
+Along vectors a read of neighbours takes one load a vector, a read of elements far apart one load a lane. A sum whose results change
+in the innermost loop is loaded and stored there (an accumulator in memory).
+
+Values that a compiler may find in another read's registers do not count: results of tasks that may share a loop, and all but one of
+the reads of neighbours in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...kernels.analysis.domain_bounds import points
+from ...kernels.analysis.effects import arrays_read, arrays_written, task_reads
+from ...kernels.ir.access import Access, access_of, flat_strides
+from ...kernels.ir.kernel import Binary, Expr, Select, Unary
+from ...kernels.ir.task import Task
+from ...space.backbone import INNER, MID, OUTER, Dim
+from ...space.candidate import Space
+from ...space.targets.target import Target
+from .columns import Universes, table
+from .traffic import sure_loads
+
+# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (launch_writer.py).
+MAX_PEELED = 17
+# Operations of a task of which a compiler may leave no loop at all: gcc ends at 200 instructions, clang at some hundreds.
+_MOST_UNROLLED = 1024
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Elements that a task loads or stores: one for each combination of `loops`, but for the first `spared` of them."""
+
+    access: Access
+    size_bytes: int
+    loops: frozenset[str]
+    n: float  # iterations
+    spared: float = 0.0
+    is_store: bool = False
+    staged: int = -1  # variable of its staging; -1: not staged
+    sources: tuple[int, ...] = ()  # orders of loops: once merged, the value may be in a register
+    is_own: bool = True  # no earlier task that may share a loop reads the array
+    is_wide: bool = False  # vectors of another task may hold it
+
+
+def ports(space: Space, universe: Universes) -> dict[str, Any]:
+    """The tables of `BoundTables` for loads and stores; empty where their rates are unknown."""
+    made = _Tables(space, universe)
+    for t, task in enumerate(space.problem.tasks) if space.target.loads_per_ns else ():
+        moved = list(_moved(space, t))
+        if moved:
+            made.add(t, task, moved)
+    return made.tables()
+
+
+class _Tables:
+    """Rows of the tables, task by task."""
+
+    def __init__(self, space: Space, universe: Universes) -> None:
+        self.space, self.universe = space, universe
+        self.loops: list[tuple[int, ...]] = []
+        self.groups: list[tuple[int, ...]] = []
+        self.others: list[tuple[int, ...]] = []
+        self.rows: list[tuple[float, ...]] = []
+        self.spared: list[tuple[int, ...]] = []
+        self.sources: list[tuple[int, ...]] = []
+
+    def tables(self) -> dict[str, Any]:
+        return {
+            "port_loop": table(self.loops, "extent mid_size mid_at inner_size inner_at"),
+            "port_group": table(self.groups, "task kind loop level first end other other_end"),
+            "port_other": table(self.others, "order loop level"),
+            "port": table(
+                self.rows,
+                "is_store is_own staged first end source source_end",
+                "direct direct_wide packed packed_wide spared spared_wide",
+            ),
+            "port_spared": table(self.spared, "loop outer mid"),
+            "port_source": table(self.sources, "order"),
+        }
+
+    def add(self, t: int, task: Task, moved: list[_Moved]) -> None:
+        """Adds a group of rows for each loop in vectors, and each innermost loop."""
+        space, v = self.space, self.space.variables
+        place = {loop.name: len(self.loops) + k for k, loop in enumerate(task.loops)}
+        for loop in task.loops:
+            mid, inner = (space.backbone.dim(t, loop.name, k) for k in (MID, INNER))
+            at = (self.universe.at(mid), self.universe.at(inner))
+            self.loops.append((loop.extent, v.size[mid], at[0], v.size[inner], at[1]))
+        dims = [d for d in space.backbone.dims_of(t) if d.level != INNER]
+        for vector in ("", *(loop.name for loop in task.loops)):
+            kind = v.kind[space.backbone.dim(t, vector, INNER)] if vector else -1
+            for d in dims:
+                first, other = len(self.rows), len(self.others)
+                for e in (e for e in dims if e != d):
+                    order = space.model.order(e.order_id, d.order_id)
+                    self.others.append((order, place[e.loop.name], e.level))
+                for x in (x for x in moved if d.loop.name in x.loops):
+                    self._row(t, task, x, vector, d, place)
+                ends = (first, len(self.rows), other, len(self.others))
+                self.groups.append((t, kind, place[d.loop.name], d.level, *ends))
+
+    def _row(
+        self, t: int, task: Task, x: _Moved, vector: str, inside: Dim, place: dict[str, int]
+    ) -> None:
+        space, target = self.space, self.space.target
+        first, source = len(self.spared), len(self.sources)
+        for loop in (loop for loop in task.loops if loop.name not in x.loops):
+            levels = (space.backbone.dim(t, loop.name, k) for k in (OUTER, MID))
+            orders = (space.model.order(d.order_id, inside.order_id) for d in levels)
+            self.spared.append((place[loop.name], *orders))
+        self.sources += [(order,) for order in x.sources]
+        wide = max(1, target.vector_bytes // x.size_bytes)
+        lanes = _lanes(space, x, vector, wide)
+        most = wide if vector in x.loops or x.is_wide else 1
+        rates = _rates(target, x.is_store)
+        sides = ((x.n, lanes), (x.n, max(lanes, most)), (x.spared, lanes))
+        self.rows.append(
+            (
+                *(int(x.is_store), int(x.is_own), x.staged),
+                *(first, len(self.spared), source, len(self.sources)),
+                *(ns for n, k in sides for ns in _ns(n, k, rates)),
+            )
+        )
+
+
+def _ns(n: float, lanes: int, rates: tuple[float, float]) -> tuple[float, float]:
+    """Returns the ns of `n` elements at the rate of loads or stores, and at that of vectors, 0 where they are none."""
+    rate, wide = rates
+    return n / lanes / rate if rate else 0.0, n / lanes / wide if wide and lanes > 1 else 0.0
+
+
+def _rates(target: Target, is_store: bool) -> tuple[float, float]:
+    if is_store:
+        return target.stores_per_ns, target.vector_stores_per_ns
+    return target.loads_per_ns, target.vector_loads_per_ns
+
+
+def _lanes(space: Space, x: _Moved, vector: str, wide: int) -> int:
+    """Returns the number of elements that one load or store covers at most, where a loop is in vectors ("": none is)."""
+    if x.is_wide:
+        return wide
+    if vector not in x.loops:
+        return 1
+    apart = abs(flat_strides(x.access, space.problem.array(x.access.array)).get(vector, 0))
+    return max(1, -(-wide // max(1, apart)))
+
+
+def _moved(space: Space, t: int) -> Iterator[_Moved]:
+    """Yields what a task surely loads and stores."""
+    task = space.problem.tasks[t]
+    if not task.is_structured or task.is_guarded or task.value is None or _is_copy(task):
+        return
+    n = float(points(task))
+    if n <= _MOST_UNROLLED * space.target.lanes(task.lane_bytes):
+        return
+    for access in sure_reads(task):
+        yield _load(space, t, access, n)
+    target = task.target
+    results = frozenset(_own_loops(task, target))
+    free = {loop.name for loop in task.loops if not loop.is_reduction and loop.extent > 1}
+    if not is_plain(target) or not free <= results:
+        return
+    n_results = float(points(task, [x.name for x in task.loops if not x.is_reduction]))
+    is_stored = t not in space.variables.store
+    size = min(task.dtype.size_bytes, space.problem.array(target.array).dtype.size_bytes)
+    if task.is_reduction:
+        yield _Moved(target, size, results, n, n_results)
+    if task.is_reduction or is_stored:
+        yield _Moved(target, size, results, n, 0.0 if is_stored else n_results, is_store=True)
+
+
+def _is_copy(task: Task) -> bool:
+    """True if compilers may make one call that copies or fills memory of the task's loop."""
+    return not task.is_reduction and not isinstance(task.value, Binary | Unary | Select)
+
+
+def sure_reads(task: Task) -> Iterator[Access]:
+    """Yields one access of each array that a task surely loads in every iteration from where it has not written."""
+    surely: dict[str, list[Access]] = {}
+    for x in sure_loads(_value(task)):
+        surely.setdefault(x.array, []).append(access_of(x))
+    every = [access for access, _ in task_reads(task)]
+    for array, accesses in surely.items():
+        first = accesses[0]
+        alike = all(
+            _without_constants(x) == _without_constants(first) for x in every if x.array == array
+        )
+        own = array not in arrays_written(task) or _in_place(task, every)
+        if alike and own and is_plain(first):
+            yield first
+
+
+def _value(task: Task) -> Expr:
+    assert task.value is not None
+    return task.value
+
+
+def _in_place(task: Task, reads: list[Access]) -> bool:
+    """True if each iteration of a task updates an element of its own."""
+    own = [x for x in reads if x.array == task.target.array]
+    return not task.is_reduction and all(x == task.target for x in own) and is_plain(task.target)
+
+
+def is_plain(access: Access) -> bool:
+    """True if every index is one loop's at most, and no two indices are the same loop's."""
+    named = [axis.terms for axis in access.axes if axis is not None and axis.terms]
+    names = [name for terms in named for name, _ in terms]
+    return (
+        None not in access.axes
+        and all(len(x) == 1 for x in named)
+        and len(set(names)) == len(names)
+    )
+
+
+def _without_constants(access: Access) -> tuple[object, ...]:
+    return tuple(None if axis is None else axis.terms for axis in access.axes)
+
+
+def _own_loops(task: Task, access: Access) -> Iterator[str]:
+    own = {loop.name for loop in task.loops}
+    return (n for axis in access.axes if axis for n, _ in axis.terms if n in own)
+
+
+def _load(space: Space, t: int, access: Access, n: float) -> _Moved:
+    tasks, array = space.problem.tasks, space.problem.array(access.array)
+    producers = {
+        f.producer
+        for f in space.variables.mem_space
+        if (f.consumer, f.array) == (t, array.name) and not f.is_read
+    }
+    sources, is_own, is_shared = [], True, False
+    for m in space.backbone.merges:
+        if t not in (m.a, m.b):
+            continue
+        other = m.a if m.b == t else m.b
+        a, b = (space.backbone.dim(*x, OUTER).order_id for x in ((m.a, m.loop_a), (m.b, m.loop_b)))
+        if other in producers:
+            sources.append(space.model.order(a, b))
+        elif array.name in (*arrays_read(tasks[other]), *arrays_written(tasks[other])):
+            is_shared, is_own = True, is_own and other > t
+    wide = max(1, space.target.vector_bytes // array.dtype.size_bytes)
+    along = flat_strides(access, array)
+    short = any(x.extent <= MAX_PEELED * wide for x in tasks[t].loops if along.get(x.name))
+    return _Moved(
+        access,
+        array.dtype.size_bytes,
+        frozenset(_own_loops(tasks[t], access)),
+        n,
+        staged=staged_at(space, t, access),
+        sources=tuple(dict.fromkeys(sources)),
+        is_own=is_own,
+        is_wide=is_shared and short,
+    )
+
+
+def staged_at(space: Space, t: int, access: Access) -> int:
+    """Returns the variable of the staging of a read, -1 where it has none."""
+    staged = space.variables.staged.items()
+    return next((var for o, var in staged if o.task == t and o.holds(access)), -1)

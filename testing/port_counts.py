@@ -1,0 +1,201 @@
+"""Loads and stores that a candidate's loop IR asks for, on a machine that is better than any: the judge of search/bound/ports.py.
+
+The loops of complete candidates are run, iteration by iteration. Loops of few iterations are unrolled completely, up to a number of
+copies that no compiler makes. All that one iteration of the innermost remaining loop touches stays in registers, of which there are
+enough, until the next iteration of it has begun. In plain Python; it knows nothing of the bound, and takes elements of reads from
+testing/meaning.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from ..codegen.loops.ir import Alone, Body, Late, Launch, Loop, Node
+from ..codegen.passes.pipeline import launches_of
+from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
+from ..codegen.plan.reading import read_plan
+from ..space.backbone import MID, OUTER
+from ..space.candidate import Candidate
+from . import meaning
+
+_UNROLLED = 17  # iterations of a loop of which a compiler may leave nothing but copies
+_COPIES = 1024  # operations of all loops that are unrolled, one inside the other
+
+# A vector, or an element: the place, and the indices of its first lane.
+Piece = tuple[str, tuple[int, ...]]
+Starts = dict[tuple[int, str, int], int]
+
+
+@dataclass
+class PortCounts:
+    """Loads, stores, and executions of register tiles; `is_whole` is false where nodes were met that are not counted."""
+
+    loads: int = 0
+    stores: int = 0
+    tiles: int = 0
+    is_whole: bool = True
+
+
+def count_ports(candidate: Candidate) -> PortCounts:
+    """Returns what all launches of a complete candidate of structured tasks load and store."""
+    plan = read_plan(candidate)
+    lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
+    total = PortCounts()
+    for launch in launches_of(plan, candidate.space.target):
+        machine = _Machine(plan, launch, lanes, total)
+        machine.run(launch.nodes, {})
+        machine.end()
+    return total
+
+
+@dataclass
+class _Machine:
+    plan: Plan
+    launch: Launch
+    lanes: list[int]  # of each task
+    counts: PortCounts
+    # By the nodes of an iteration: what is in registers, and of it the sums.
+    held: dict[int, set[Piece]] = field(default_factory=dict)
+    sums: dict[int, set[Piece]] = field(default_factory=dict)
+    known: set[Piece] = field(default_factory=set)  # sums that memory has
+
+    def run(self, nodes: Sequence[Node], at: Starts) -> None:
+        """Runs nodes in order: each run of nodes without a loop that remains is one iteration."""
+        flat: list[Node] = []
+        for node in nodes:
+            if isinstance(node, Alone):
+                self.run(node.children, at)
+            elif isinstance(node, Late):
+                self.counts.is_whole = False
+            elif isinstance(node, Loop) and self.remains(node):
+                self.iteration(flat, at)
+                flat = []
+                for inside in self.starts(node, at):
+                    self.run(node.children, inside)
+            else:
+                flat.append(node)
+        self.iteration(flat, at)
+
+    def remains(self, node: Loop) -> bool:
+        """True if a loop, or one inside of it, has too many iterations to be unrolled."""
+        inside = (x for x in node.children if isinstance(x, Loop))
+        is_long = self.trips(node) > _UNROLLED or self.copies(node) > _COPIES
+        return is_long or any(map(self.remains, inside))
+
+    def trips(self, node: Loop) -> int:
+        p = self.plan.tasks[node.members[0].task].loop(node.members[0].loop)
+        return -(-node.extent // node.step) if node.level == OUTER else p.mid
+
+    def copies(self, node: Node) -> int:
+        """Operations of a node, written out."""
+        match node:
+            case Loop():
+                return self.trips(node) * sum(map(self.copies, node.children))
+            case Alone():
+                return sum(map(self.copies, node.children))
+            case Body(t):
+                task = self.plan.tasks[t]
+                tile = prod(p.inner for p in task.loops)
+                return tile // self.lanes[t] if task.vector is not None else tile
+        return 0
+
+    def starts(self, node: Loop, at: Starts) -> Iterator[Starts]:
+        """Yields the first indices of all loops, for each iteration of a loop."""
+        first = node.members[0]
+        lo, hi = 0, node.extent
+        if node.level == MID:
+            lo = at.get((first.task, first.loop, OUTER), 0)
+            hi = min(hi, lo + self.plan.tasks[first.task].loop(first.loop).tile)
+        for x in range(lo, hi, node.step):
+            yield {**at, **{(m.task, m.loop, m.level): x for m in node.members}}
+
+    def iteration(self, nodes: Sequence[Node], at: Starts) -> None:
+        """Counts what nodes touch whose loops are unrolled."""
+        read: set[Piece] = set()
+        summed: set[Piece] = set()
+        made: set[Piece] = set()
+        for task, where in self.bodies(nodes, at):
+            self.counts.tiles += 1
+            self.touch(task, where, read, summed, made)
+        if read or summed or made:
+            self.unit(id(nodes[0]), read, summed, made)
+
+    def bodies(self, nodes: Sequence[Node], at: Starts) -> Iterator[tuple[TaskPlan, Starts]]:
+        for node in nodes:
+            match node:
+                case Body(t):
+                    yield self.plan.tasks[t], at
+                case Alone(children=children):
+                    yield from self.bodies(children, at)
+                case Loop():
+                    for inside in self.starts(node, at):
+                        yield from self.bodies(node.children, inside)
+
+    def unit(self, at: int, read: set[Piece], summed: set[Piece], made: set[Piece]) -> None:
+        """Loads what registers do not hold; stores what is made, and sums that leave them."""
+        held, sums = self.held.get(at, set()), self.sums.get(at, set())
+        self.counts.loads += len(read - held) + len((summed - sums) & self.known)
+        left = sums - summed
+        self.counts.stores += len(left) + len(made)
+        self.known |= left
+        self.held[at], self.sums[at] = read | made | left, summed
+
+    def end(self) -> None:
+        """Stores the last sums."""
+        self.counts.stores += sum(map(len, self.sums.values()))
+
+    def touch(
+        self,
+        task: TaskPlan,
+        at: Starts,
+        read: set[Piece],
+        summed: set[Piece],
+        made: set[Piece],
+    ) -> None:
+        """Adds what one register tile of a task touches."""
+        t, is_sum = task.index, task.task.is_reduction
+        assert task.task.value is not None
+        loads = meaning.loads(task.task.value)
+        in_registers = {f.array for p in self.plan.tasks for f in p.registers if f.consumer == t}
+        loads = [x for x in loads if x.array not in in_registers]
+        vector = task.vector
+        for point in product(*(self.tile(task, p, at) for p in task.loops)):
+            index = dict(zip((p.loop.name for p in task.loops), point, strict=True))
+            first = dict(index)
+            if vector is not None:
+                name, n = vector.loop.name, min(vector.inner, self.lanes[t])
+                start = self.start(task, vector, at)
+                first[name] = start + (index[name] - start) // n * n
+            for load in loads:
+                read.add(
+                    self.piece(
+                        task, load.array, meaning.read(load, index)[1], meaning.read(load, first)[1]
+                    )
+                )
+            place = meaning.written(task.task, index)[1]
+            here = meaning.written(task.task, first)[1]
+            if is_sum:
+                summed.add(self.piece(task, f"sums of {t}", place, here))
+            elif task.is_stored:
+                made.add(self.piece(task, task.task.target.array, place, here))
+
+    def piece(
+        self, task: TaskPlan, array: str, place: tuple[int, ...], first: tuple[int, ...]
+    ) -> Piece:
+        """Returns the vector with an element, where its lanes lie side by side; else the element."""
+        copied = any(o.access.array == array for o in task.copies)
+        beside = place[:-1] == first[:-1] and 0 <= place[-1] - first[-1] < self.lanes[task.index]
+        return array, first if copied or beside else place
+
+    def start(self, task: TaskPlan, p: LoopPlan, at: Starts) -> int:
+        level = MID if p.has_mid_loop else OUTER
+        return at.get((task.index, p.loop.name, level), 0)
+
+    def tile(self, task: TaskPlan, p: LoopPlan, at: Starts) -> range:
+        """Iterations of a loop in a register tile."""
+        start = self.start(task, p, at)
+        end = min(start + p.inner, p.loop.extent)
+        return range(start, min(end, at.get((task.index, p.loop.name, OUTER), 0) + p.tile))

@@ -1,0 +1,179 @@
+"""Ports: loads and stores in the bound. Hand-worked values, monotone, and no more than the loop IR has."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.library.heat import step
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.space import choices as ch
+from kernelscape.space.backbone import INNER, MID, OUTER
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate, Space
+from kernelscape.testing.machines import library_space, root_of, round_target
+from kernelscape.testing.port_counts import PortCounts, count_ports
+
+N = 256
+RATE = 20.0
+
+
+def space_of(name: str, **sizes: int) -> Space:
+    """Sixteen lanes, and stores for nothing."""
+    return library_space(name, round_target(loads_per_ns=RATE), **sizes)
+
+
+def loads_ns(
+    space: Space,
+    order: str,
+    vector: str,
+    inner: dict[str, int],
+    mid: int = 1,
+    copied: tuple[str, ...] = (),
+) -> float:
+    """The term of task 0 with its loops in this order and sizes, vectors along one of them (""), and `copied` operands packed."""
+    v = space.variables
+    domains = root_of(space).domains.copy()
+    loops = {loop.name: loop for loop in space.problem.tasks[0].loops}
+    for name in loops:
+        part = space.backbone.dim(0, name, INNER)
+        kinds = 1 << ch.VECTOR
+        is_vector = name == vector
+        domains[v.kind[part]] = kinds if is_vector else int(domains[v.kind[part]]) & ~kinds
+        sizes = ((part, inner.get(name, 1)), (space.backbone.dim(0, name, MID), mid))
+        for d, size in sizes:
+            domains[v.size[d]] = 1 << v.universe[d].index(size)
+    for name in order:
+        for other in order:
+            for k in (OUTER, MID):
+                for m in (OUTER, MID):
+                    d, e = space.backbone.dim(0, name, k), space.backbone.dim(0, other, m)
+                    if name != other:
+                        is_inside = order.index(name) > order.index(other)
+                        at = space.model.order(d.order_id, e.order_id)
+                        domains[at] = 1 << (ch.INSIDE if is_inside else ch.OUTSIDE)
+    for operand, var in v.staged.items():
+        domains[var] = 1 << (ch.COPY if operand.access.array in copied else ch.DIRECT)
+    return dict(Bounder(space).bound(domains).terms).get("ports", 0.0)
+
+
+def test_a_register_tile_saves_loads() -> None:
+    space = space_of("matmul", m=N, n=N, k=N)
+    points = N**3 / 16 / RATE
+    # Two rows of one vector: an element of A for each row, a vector of B for both.
+    assert loads_ns(space, "ijk", "j", {"i": 2, "j": 16}) == pytest.approx(points * (1 + 1 / 2))
+    assert loads_ns(space, "ijk", "j", {"i": 4, "j": 32}) == pytest.approx(points * (1 / 2 + 1 / 4))
+    assert loads_ns(space, "ijk", "", {}) == pytest.approx(2 * N**3 / RATE)
+
+
+def test_sums_that_change_in_the_innermost_loop_are_loaded_there() -> None:
+    space = space_of("matmul", m=N, n=2 * N, k=N)
+    # B and the sums; A stays in a register, and the first sums come from nowhere.
+    n = 2 * N**3 / 16 / RATE
+    assert loads_ns(space, "ikj", "j", {"j": 16}) == pytest.approx(2 * n - n / N)
+
+
+def test_elements_far_apart_take_a_load_a_lane_unless_they_are_packed() -> None:
+    space = space_of("matmul_strided", m=N, n=N, k=2 * N)
+    tile, n = {"i": 2, "j": 4, "k": 16}, 2 * N**3 * (1 / 4 + 1 / 2) / RATE
+    assert loads_ns(space, "ijk", "k", tile) == pytest.approx(n)
+    packed = loads_ns(space, "ijk", "k", tile, copied=("a", "b"))
+    assert packed == pytest.approx(n / 16)
+
+
+def test_a_compiler_may_unroll_short_loops() -> None:
+    space = space_of("matmul", m=N, n=N, k=N)
+    tile = {"i": 2, "j": 16}
+    once = loads_ns(space, "ijk", "j", tile)
+    # Four steps of each loop, whatever is inside: A for four vectors, B for eight rows.
+    assert loads_ns(space, "kij", "j", tile, mid=4) < once
+
+
+def test_scalar_code_takes_a_load_an_element() -> None:
+    """Kind: scalar candidates with the bound of vectors, where memory is the limit."""
+    space = library_space("axpy", round_target(loads_per_ns=1.0, stores_per_ns=1.0), n=1 << 20)
+    (name,) = (loop.name for loop in space.problem.tasks[0].loops)
+    assert loads_ns(space, name, "", {}) == pytest.approx(2 << 20)
+    assert loads_ns(space, name, name, {name: 16}) == pytest.approx((2 << 20) / 16)
+
+
+def test_what_another_read_may_have_in_registers_does_not_count() -> None:
+    def one_step(u: Any, v: Any) -> None:
+        step(u, v, 0.125)  # a point's neighbours are points of the next ones
+
+    fields = np.zeros((N, N), np.float32), np.zeros((N, N), np.float32)
+    problem = normalise(record_sequence(one_step, fields))
+    space = build_space(problem, round_target(loads_per_ns=RATE))
+    i, j = (loop.name for loop in space.problem.tasks[0].loops)
+    ns = loads_ns(space, i + j, j, {j: 16})
+    assert 0 < ns <= 1.01 * N * N / 16 / RATE
+
+
+def test_nothing_follows_where_the_rate_is_not_known() -> None:
+    space = library_space("matmul", m=N, n=N, k=N)
+    assert loads_ns(space, "ijk", "", {}) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(("matmul_strided", "sgemv", "gesummv")), st.integers(0, 2**31))
+def test_loads_grow_along_descents(name: str, seed: int) -> None:
+    space = descended(name)
+    bounder, rng = Bounder(space), np.random.default_rng(seed)
+    at, before = root_of(space), 0.0
+    while not at.is_complete:
+        var = int(rng.choice(at.open_choices()))
+        children = [c for _, c in at.expand(var) if isinstance(c, Candidate)]
+        if not children:
+            return
+        at = children[int(rng.integers(len(children)))]
+        after = dict(bounder.bound(at).terms).get("ports", 0.0)
+        assert after >= before
+        before = after
+
+
+@cache
+def descended(name: str) -> Space:
+    sizes = {"m": N, "n": N, "k": N} if name == "matmul_strided" else {"m": N, "n": N}
+    return space_of(name, **sizes)
+
+
+# --- against the loop IR -------------------------------------------------------------------------
+
+N_JUDGED = 6
+JUDGED = {
+    "matmul": {"m": 40, "n": 24, "k": 40},
+    "bicgk": {"m": 72, "n": 80},
+    "gemver": {"m": 72, "n": 72},
+    "axpydot": {"n": 5000},
+}
+LOADS = {"loads_per_ns": 1.0}
+STORES = {"loads_per_ns": 1e12, "stores_per_ns": 1.0}
+
+
+def judged(sequence: str, ports: dict[str, float]) -> Bounder:
+    """Vectors of four lanes on one core; the ports start one a ns, or any number."""
+    target = round_target(cores=1, vector_bytes=16, **ports)
+    return Bounder(library_space(sequence, target, **JUDGED[sequence]))
+
+
+@pytest.mark.parametrize("sequence", list(JUDGED))
+def test_the_bound_counts_no_more_than_the_loop_ir(sequence: str) -> None:
+    """Kind: a term above what a candidate does. The judge runs the loops of the loop IR on a machine with all registers."""
+    loads, stores = judged(sequence, LOADS), judged(sequence, STORES)
+    rng, nearest = np.random.default_rng(7), 0.0
+    for _ in range(N_JUDGED):
+        made = root_of(loads.space).random_completion(rng)
+        found = count_ports(made) if isinstance(made, Candidate) else PortCounts(is_whole=False)
+        if not found.is_whole:
+            continue
+        for bounder, n in ((loads, found.loads), (stores, found.stores)):
+            ns = dict(bounder.bound(made).terms).get("ports", 0.0)
+            assert ns <= 1.001 * n
+            nearest = max(nearest, ns / max(n, 1))
+    assert nearest > 0.7  # and does not count next to nothing
