@@ -11,14 +11,14 @@ from ..runtime.api.backend import AbstractDevice
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import StaleError, restore_complete
 from ..search.bound.bounder import Bounder
-from ..search.predict import FACTORS, LEAST, NO_FACTORS, Predictor, fitted, is_predicted
+from ..search.predict import FACTORS, LEAST, NO_FACTORS, Predictor, fitted
 
 _KEPT = 256  # measurements that factors are fitted to: the fastest
 
 
 def predictor_of(bounder: Bounder, device: AbstractDevice) -> Predictor | None:
-    """Returns the predictor of a space on a device; None where times are not predicted."""
-    if not is_predicted(bounder.space.target):
+    """Returns the predictor of a space on a device. None on a GPU, of which registers are (search/learn/registers.py)."""
+    if bounder.gpu is not None:
         return None
     known = device.machine.factors()
     return Predictor(bounder, known if len(known) == len(FACTORS) else NO_FACTORS)

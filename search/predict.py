@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..space.candidate import Candidate
-from ..space.targets.target import Target
 from .bound.bounder import Bounder
 
 Floats = npt.NDArray[np.float64]
@@ -99,8 +98,3 @@ def fitted(parts: Floats, times_ns: Floats) -> tuple[float, ...]:
         step = np.linalg.solve(system, slope.T @ (weights * left) - _RIDGE * logs)
         logs = np.clip(logs + np.clip(step, -1.0, 1.0), 0.0, most)
     return tuple(float(x) for x in np.exp(logs))
-
-
-def is_predicted(target: Target) -> bool:
-    """True if times on a target are predicted: on CPUs. On GPUs registers are (search/learn/registers.py)."""
-    return not target.is_gpu

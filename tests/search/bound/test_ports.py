@@ -1,7 +1,8 @@
-"""Ports: loads and stores in the bound. Hand-worked values, monotone, and no more than the loop IR has."""
+"""Ports, lines and shares in the bound: hand-worked values, monotone, and no more loads and stores than the loop IR has."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -29,15 +30,15 @@ def space_of(name: str, **sizes: int) -> Space:
     return library_space(name, round_target(loads_per_ns=RATE), **sizes)
 
 
-def loads_ns(
+def decided(
     space: Space,
-    order: str,
+    order: Sequence[str],
     vector: str,
     inner: dict[str, int],
     mid: int = 1,
     copied: tuple[str, ...] = (),
-) -> float:
-    """The term of task 0 with its loops in this order and sizes, vectors along one of them (""), and `copied` operands packed."""
+) -> Any:
+    """Domains of task 0 with its loops in this order and sizes, vectors along one of them (""), and `copied` operands packed."""
     v = space.variables
     domains = root_of(space).domains.copy()
     loops = {loop.name: loop for loop in space.problem.tasks[0].loops}
@@ -60,7 +61,15 @@ def loads_ns(
                         domains[at] = 1 << (ch.INSIDE if is_inside else ch.OUTSIDE)
     for operand, var in v.staged.items():
         domains[var] = 1 << (ch.COPY if operand.access.array in copied else ch.DIRECT)
-    return dict(Bounder(space).bound(domains).terms).get("ports", 0.0)
+    return domains
+
+
+def term(space: Space, domains: Any, name: str) -> float:
+    return dict(Bounder(space).bound(domains).terms).get(name, 0.0)
+
+
+def loads_ns(space: Space, *decisions: Any, **more: Any) -> float:
+    return term(space, decided(space, *decisions, **more), "ports")
 
 
 def test_a_register_tile_saves_loads() -> None:
@@ -141,6 +150,43 @@ def test_loads_grow_along_descents(name: str, seed: int) -> None:
 def descended(name: str) -> Space:
     sizes = {"m": N, "n": N, "k": N} if name == "matmul_strided" else {"m": N, "n": N}
     return space_of(name, **sizes)
+
+
+# --- lines and shares ----------------------------------------------------------------------------
+
+
+def test_columns_fetch_a_line_an_element() -> None:
+    """Kind: rows and columns of a matrix with equal bounds."""
+    m, n = 1 << 15, 128
+    space = library_space("sgemv", round_target(), m=m, n=n)
+    i, j = (loop.name for loop in space.problem.tasks[0].loops)
+    by_columns = decided(space, (j, i), "", {})
+    held = Bounder(space).tables.capacity[1]  # registers and first caches of all cores
+    wanted = (m - held / 64) * 64 * n / 400.0
+    assert term(space, by_columns, "lines") == pytest.approx(wanted)
+    assert term(space, decided(space, (i, j), "", {}), "lines") == 0
+    assert term(space, decided(space, (j, i), "", {j: 16}), "lines") == 0
+
+
+def test_lines_may_stay_where_caches_hold_a_column() -> None:
+    space = library_space("sgemv", round_target(), m=1 << 12, n=128)
+    i, j = (loop.name for loop in space.problem.tasks[0].loops)
+    assert term(space, decided(space, (j, i), "", {}), "lines") == 0
+
+
+def test_the_busiest_thread_has_whole_register_tiles() -> None:
+    """Kind: tiles that do not divide among threads, with the bound of those that do."""
+    space = library_space("matmul", round_target(), m=48, n=1024, k=1024)
+    d = space.backbone.dim(0, "i", OUTER)
+
+    def operations(rows: int) -> float:
+        domains = decided(space, "ijk", "j", {"i": rows, "j": 16})
+        domains[space.variables.kind[d]] = 1 << ch.PARALLEL
+        return term(space, domains, "operations")
+
+    assert operations(12) == operations(8)  # two tiles each, or three
+    # Two tiles for one thread, one for the other, whose core may run faster when the first is done.
+    assert operations(16) == pytest.approx(operations(8) * (1 + 1 / 1.3) * 2 / 3)
 
 
 # --- against the loop IR -------------------------------------------------------------------------
