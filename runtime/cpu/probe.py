@@ -37,6 +37,7 @@ from .streams import (
     stream_samples,
 )
 
+_SAMPLES_A_ROUND = 5  # of a cache, in each of three rounds
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
@@ -220,17 +221,9 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
         "vector_registers": [float(probe.ks_vector_registers())],
     }
     try:
-        inner = 0
-        for cache in machine.caches:
-            share = cache.capacity_bytes // n_threads
-            sizes = [n for n in (share // 8, share // 4, share // 2) if n > 1.5 * inner]
-            samples[f"{cache.name}_read"] = [
-                rate(probe, READ, n, n_threads, max(1, _PASS_BYTES // n))
-                for n in sizes or [share // 2]
-                for _ in range(15)
-            ]
-            inner = share
+        _sample_caches(probe, machine, n_threads, samples)
         samples |= stream_samples(probe, machine, n_threads, per_thread)
+        _sample_caches(probe, machine, n_threads, samples)
         for _ in range(12):  # kinds in turn, so that a change of state meets all of them
             for kind, name in KINDS.items():
                 block = per_thread // _N_BLOCKS // 4096 * 4096
@@ -238,6 +231,7 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
                 samples.setdefault(f"memory_{name}", []).extend(
                     rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
                 )
+        _sample_caches(probe, machine, n_threads, samples)
         # The farthest point of each curve.
         for name in KINDS.values():
             far = stream_name(name, n_threads, per_thread * n_threads)
@@ -247,6 +241,22 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
     finally:
         probe.ks_release()
     return samples | _cores(probe, n_threads, int(samples["vector_bytes"][0]))
+
+
+def _sample_caches(
+    probe: ctypes.CDLL, machine: Machine, n_threads: int, samples: dict[str, list[float]]
+) -> None:
+    """Adds a round of samples of each cache. Other work disturbs a whole round: rounds must lie apart."""
+    inner = 0
+    for cache in machine.caches:
+        share = cache.capacity_bytes // n_threads
+        sizes = [n for n in (share // 8, share // 4, share // 2) if n > 1.5 * inner]
+        samples.setdefault(f"{cache.name}_read", []).extend(
+            rate(probe, READ, n, n_threads, max(1, _PASS_BYTES // n))
+            for n in sizes or [share // 2]
+            for _ in range(_SAMPLES_A_ROUND)
+        )
+        inner = share
 
 
 def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, list[float]]:

@@ -20,7 +20,14 @@ from kernelscape.runtime.cpu.probe import (
 )
 from kernelscape.runtime.cpu.streams import footprints, open_probe
 from kernelscape.runtime.host import read_machine
-from kernelscape.runtime.measure.calibration import SCHEMA, keep_latencies, merge, store_calibration
+from kernelscape.runtime.measure.calibration import (
+    SCHEMA,
+    keep_factors,
+    keep_latencies,
+    load_calibration,
+    merge,
+    store_calibration,
+)
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.space.targets.target import StreamCurve
 
@@ -79,11 +86,33 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
     content = json.loads(path.read_text())
     for name in ("streams", "atomic_f32_per_ns", "atomic_f64_per_ns", "atomic_i32_per_ns"):
         del content["target"][name]
+    for name in ("vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns"):
+        del content["target"][name]
+    del content["factors"]
     path.write_text(json.dumps(content))
     found = load_target(tmp_path)
-    assert found == replace(guess_target(), launch_ns=123.0)
+    assert found == replace(
+        guess_target(),
+        launch_ns=123.0,
+        vector_loads_per_ns=0.0,
+        stores_per_ns=0.0,
+        vector_stores_per_ns=0.0,
+    )
     again = merge(calibration(), calibration(atomic_f32_per_ns=0.25))
     assert (found.atomic_f32_per_ns, again.target.atomic_f32_per_ns) == (0.0, 0.25)
+
+
+def test_factors_of_the_prediction_stand_with_the_calibration(tmp_path):
+    """Later sessions move them half way, and a new calibration keeps them."""
+    keep_factors("m", (4.0, 1.0), tmp_path)
+    assert not list(tmp_path.iterdir())  # without a calibration nothing is stored
+    stored = calibration()
+    store_calibration(stored, tmp_path)
+    keep_factors(stored.machine, (4.0, 1.0), tmp_path)
+    keep_factors(stored.machine, (1.0, 1.0), tmp_path)
+    found = load_calibration(stored.machine, tmp_path)
+    assert found is not None and found.factors == (2.0, 1.0)
+    assert merge(found, calibration()).factors == (2.0, 1.0)
 
 
 def test_footprints_are_dense_where_the_last_cache_ends():

@@ -1,0 +1,48 @@
+"""Predictions of a session: factors come from the machine, and what was measured goes back to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from kernelscape.explorer.predicting import learn_from, predictor_of
+from kernelscape.runtime.fake.device import FakeDevice
+from kernelscape.runtime.records.record import EvaluationRecord
+from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.predict import NO_FACTORS
+from kernelscape.space.candidate import Candidate
+from kernelscape.space.decisions import to_names
+from kernelscape.testing.machines import library_space, root_of, round_target
+
+
+def test_factors_go_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kind: facts that one session measures and the next one does not use. Of too few measurements nothing is learned."""
+    space = library_space("gesummv", round_target(loads_per_ns=10.0), m=512, n=512)
+    device, stored = FakeDevice(), dict[str, Any]()
+    monkeypatch.setattr(type(device.machine), "factors", lambda self: stored.get("factors", ()))
+    monkeypatch.setattr(
+        type(device.machine), "learn_factors", lambda self, x: stored.update(factors=x)
+    )
+    predictor = predictor_of(Bounder(space), device)
+    assert predictor is not None
+    assert predictor.factors == NO_FACTORS
+    rng, records = np.random.default_rng(2), []
+    for _ in range(60):
+        made = root_of(space).random_completion(rng)
+        if isinstance(made, Candidate):
+            ns = 3.0 * predictor.ns(made)  # a machine that is slow throughout
+            names = tuple(to_names(made))
+            records.append(
+                EvaluationRecord(
+                    at_s=1.0, decisions=names, source_key="", status="ok", time_ns=ns, bound_ns=1.0
+                )
+            )
+    learn_from(predictor, records[:3], device)
+    assert not stored
+    learn_from(predictor, records, device)
+    again = predictor_of(Bounder(space), device)
+    assert again is not None
+    made = root_of(space).random_completion(np.random.default_rng(9))
+    assert isinstance(made, Candidate)
+    assert again.ns(made) == pytest.approx(3.0 * predictor.ns(made), rel=0.2)
