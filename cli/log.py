@@ -308,6 +308,8 @@ def _gaps(e: st.Ended) -> str:
     """Returns the proved gap, and the gap on the machine as it was; "" where times mean nothing."""
     if e.gap is None:
         return ""
+    if e.gap > 1 - ev.SAYS_NOTHING:
+        return "   No gap: the bound says next to nothing of this sequence"
     now = "" if e.gap_now is None else f", {e.gap_now:.1%} against the machine as it is now"
     return f"   Gap {e.gap:.1%} proved{' for this input' * e.is_for_input}{now}"
 

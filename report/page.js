@@ -12,6 +12,8 @@ readData().then(data => {
   if (data.refresh_s) setTimeout(() => location.reload(), 1000 * data.refresh_s);
 });
 
+const SAYS_NOTHING = 0.01;  // of a time: no gap is drawn to a bound that is less (search/events.py)
+
 const none = (id, why) => put(id, h("p", { class: "soft" }, why));
 
 function about(data, k) {
@@ -24,7 +26,7 @@ function about(data, k) {
 }
 
 function drawHead(data) {
-  const H = data.head, gapTo = ns => H.best_ns && ns ? share(Math.max(0, 1 - ns / H.best_ns)) : "not known";
+  const H = data.head, gapTo = ns => H.best_ns && ns > SAYS_NOTHING * H.best_ns ? share(Math.max(0, 1 - ns / H.best_ns)) : "not known";
   const card = (title, value, below, why) => h("div", { class: "card", title: why }, h("span", {}, title), h("b", {}, value), h("span", {}, below || "\u00a0"));
   const failed = data.evaluations.status.filter(x => x !== "ok").length;
   const times = base => H[base] && H.best_ns ? factorText(H[base] / H.best_ns) : "not known";
@@ -91,7 +93,7 @@ function drawSearch(data) {
 }
 
 function gapOverTime(data, lows, bounds, end) {
-  if (data.head.doubted) return null;
+  if (data.head.doubted || !lows.length || bounds.at(-1)[1] < SAYS_NOTHING * lows.at(-1)[1]) return null;
   const W = 1120, HIGH = 132, x = scale("linear", 0, end, 78, W - 16), y = scale("linear", 0, 1, HIGH - 40, 8);
   const svg = frame(W, HIGH, x, y, { xText: v => digits(v, 3), yText: v => `${Math.round(100 * v)} %`, xName: "seconds since the run began", yName: "gap", yTicks: 4 });
   const times = [...new Set([...lows.map(l => l[0]), ...bounds.map(b => b[0])])].sort((a, b) => a - b);

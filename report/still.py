@@ -16,6 +16,7 @@ from ..runtime.records.tree_file import (
     FORBIDDEN,
     StoredTree,
 )
+from ..search.events import SAYS_NOTHING
 from .run_data import RunData, ns_of
 from .trees import depths, find_below, widths
 
@@ -56,7 +57,10 @@ def summary(run: RunData) -> str:
     bound_ns = run.best.bound_ns if run.best is not None else 0.0
     if run.is_doubted() or not bound_ns:
         return line
-    line += f", bound {time_text(bound_ns)}, gap {_gap(bound_ns, best_ns)}"
+    line += f", bound {time_text(bound_ns)}"
+    if bound_ns < SAYS_NOTHING * best_ns:
+        return line
+    line += f", gap {_gap(bound_ns, best_ns)}"
     if run.bound_now_ns is None:
         return line
     return f"{line} proved, {_gap(run.bound_now_ns, best_ns)} against the machine as it is now"

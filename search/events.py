@@ -19,6 +19,7 @@ from .line import AbstractLine, Inside
 Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
 Origin = Literal["measured", "duplicate", "history"]
 
+SAYS_NOTHING = 0.01  # of a time: to a bound that is less no gap is shown
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
 
 

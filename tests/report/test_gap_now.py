@@ -9,6 +9,8 @@ from pathlib import Path
 
 import kernelscape as ks
 import pytest
+from kernelscape.cli.log import Unit, result_lines
+from kernelscape.explorer.stages import Ended
 from kernelscape.report.page import report_of
 from kernelscape.report.run_data import RunData, load_run
 from kernelscape.report.still import still_svg, summary
@@ -70,6 +72,22 @@ def test_there_is_none_where_nobody_looked_or_it_is_withdrawn(ended: Path, run) 
         journal.append(NoteRecord(at_s=99.0, kind=kind, text="x"))
         assert now_ns(ended) == told
     journal.close()
+
+
+def test_no_gap_is_told_to_a_bound_that_says_nothing(ended: Path) -> None:
+    """Kind: a gap of 100 % that reads as if all could be saved, where the bound counts little more than a call."""
+    nothing = {**_ENDED, "bound_ns": 100.0, "gap": 1 - 5e-5, "bound_now_ns": None}
+    assert "gap" not in summary(load_run(changed(ended, **nothing)))
+    told = Ended(
+        status="time_limit",
+        run_dir="",
+        elapsed_s=1.0,
+        best_ns=2_000_000.0,
+        bound_ns=100.0,
+        gap=nothing["gap"],
+    )
+    (line,) = (x for x in result_lines(told, Unit(2e6)) if x.startswith("Bound"))
+    assert "next to nothing" in line and "%" not in line
 
 
 def test_it_is_drawn_on_axes(ended: Path) -> None:
