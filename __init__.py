@@ -178,7 +178,12 @@ _PUBLIC = {
     "load_tuned": "explorer.family",
 }
 
-_MODULES = {"math": "kernels.math", "errors": "errors", "compat": "compat"}
+_MODULES = {
+    "ad": "program",
+    "math": "kernels.math",
+    "errors": "errors",
+    "compat": "compat",
+}
 
 __all__ = sorted((*_PUBLIC, *_MODULES))
 

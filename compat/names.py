@@ -17,7 +17,7 @@ _MISSING: Final = {
     ),
     "modules that are compiled ahead of time and graphs of kernels": "aot graph",
     "meshes": "Mesh MeshInstance",
-    "derivatives": "ad stop_grad",
+    "derivatives": "stop_grad",
     "packs of arguments": "ArgPack argpack types.argpack",
     "parallel sorts and scans": "algorithms",
     "measurements of kernels": "profiler.query_kernel_profiler_info profiler.CuptiMetric profiler.collect_kernel_profiler_metrics",

@@ -20,6 +20,7 @@ from kernelscape.kernels.ir import kernel
 ROOT = Path(__file__).parent.parent
 PRODUCT = (
     "kernels",
+    "program",
     "space",
     "search",
     "codegen",

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PRODUCT = (
     "kernels",
+    "program",
     "space",
     "search",
     "codegen",

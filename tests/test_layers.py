@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 GPU_BACKENDS = ("cuda", "emulator")
 LAYERS = (
     "kernels",
+    "program",
     "space",
     "codegen",
     "search",

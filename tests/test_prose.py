@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PRODUCT = (
     "kernels",
+    "program",
     "space",
     "search",
     "codegen",

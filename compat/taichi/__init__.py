@@ -52,6 +52,7 @@ _TABLE: Final = {
     "TaichiAssertionError": "kernels.ir.errors:KernelAssertionError",
 }
 _MODULES: Final = (
+    "ad",
     "profiler",
     "math",
     "types",
@@ -186,7 +187,15 @@ def _of_lang(name: str) -> Any:
     return _module(f"lang.{name}") if name in ("impl", "exception") else _found_in("lang", name)
 
 
+def _of_ad(name: str) -> Any:
+    own = getattr(_public("ad"), name, None)
+    if own is None:
+        raise _missing(f"ad.{name}")
+    return own
+
+
 _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
+    "ad": _of_ad,
     "profiler": _of_profiler,
     "math": _of_math,
     "types": _of_types,

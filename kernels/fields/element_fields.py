@@ -11,7 +11,7 @@ from ..ir.errors import ProgramIndexError, ProgramRuntimeError
 from ..ir.kernel import DType
 from .caller_location import fail
 from .conversion import element_values, number
-from .field import AbstractLeaf, torch_tensor
+from .field import AbstractLeaf, DerivativeKind, torch_tensor
 from .matrix import Matrix, python_number
 from .tree import Place
 
@@ -33,6 +33,16 @@ class ScalarField(AbstractLeaf):
     @property
     def lender(self) -> AbstractLeaf:
         return self if self.whole is None else self.whole
+
+    def like(self, name: str) -> ScalarField:
+        return ScalarField(self.dtype, name)
+
+    def derivative(self, kind: DerivativeKind) -> AbstractLeaf:
+        if self.whole is None:
+            return super().derivative(kind)
+        derivative = self.whole.derivative(kind)
+        assert isinstance(derivative, MatrixField)
+        return derivative.get_scalar_field(*self.component)
 
     def set_place(self, place: Place) -> None:
         super().set_place(place)
@@ -68,6 +78,9 @@ class MatrixField(AbstractLeaf):
         self._components = {
             at: ScalarField(dtype, "", self, at) for at in np.ndindex(*element_shape)
         }
+
+    def like(self, name: str) -> MatrixField:
+        return MatrixField(self.dtype, self.element_shape, name)
 
     @property
     def n(self) -> int:

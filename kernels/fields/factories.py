@@ -10,7 +10,7 @@ from ..ir.kernel import DType
 from .caller_location import fail
 from .compound import MatrixType, StructType
 from .element_fields import MatrixField, ScalarField
-from .field import AbstractField
+from .field import AbstractField, DerivativeKind
 from .program import element_dtype, needed_program
 from .struct_field import StructField
 from .tree import Layout, extents_of, offset_of
@@ -20,7 +20,7 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
     """A field of numbers of type `dtype`; for `ks.types.vector(...)`, `matrix` or `struct` a field of these.
 
     Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
-    axis, `order` the order of the axes in memory ("ij"), which is accepted without effect.
+    axis, `order` the order of the axes in memory ("ij"), which is accepted without effect. `needs_grad` and `needs_dual` place fields of its derivatives, `x.grad` and `x.dual`.
     """
     if isinstance(dtype, (MatrixType, StructType)):
         return dtype.field(shape=shape, **options)
@@ -70,9 +70,6 @@ def _one_dtype(dtype: Any) -> DType:
 
 def _name(options: dict[str, Any]) -> str:
     """The name among the options; LanguageError for options that fields do not have."""
-    for asked in ("needs_grad", "needs_dual"):
-        if options.get(asked):
-            fail(f"{asked}=True: autodiff is not there yet, make the field without it")
     unknown = options.keys() - {
         "order",
         "name",
@@ -89,10 +86,14 @@ def _name(options: dict[str, Any]) -> str:
     return str(options.get("name", ""))
 
 
+_KINDS: tuple[DerivativeKind, ...] = ("grad", "dual")
+
+
 def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> AbstractField:
     """Registers the field in the program; places it if it is given a shape."""
     program = needed_program("a field")
     program.fields.append(made)
+    derivatives = [made.derivative(kind) for kind in _KINDS if options.get(f"needs_{kind}")]
     order, offset = options.get("order"), options.get("offset")
     if shape is None:
         for name, given in (("order", order), ("offset", offset)):
@@ -105,7 +106,7 @@ def _placed(made: AbstractField, shape: Any, options: dict[str, Any]) -> Abstrac
     node = program.root
     for axes in _axes(order, len(extents)):
         node = node.dense(axes, tuple(extents[a] for a in axes))
-    node.place(made, offset=offset)
+    node.place(made, *derivatives, offset=offset)
     return made
 
 

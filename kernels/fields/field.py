@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,13 @@ from . import memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
 from .matrix import Matrix
-from .program import current_program, settle_for_python
+from .program import current_program, needed_program, settle_for_python
 from .sparse_cells import SparseCells
 from .statistics import TreeStatistics
 from .tree import Place, SNode
+
+
+DerivativeKind = Literal["grad", "dual"]
 
 
 class AbstractField(ABC):
@@ -74,8 +77,18 @@ class AbstractField(ABC):
         return self.leaves()[0].place.offset
 
     @property
-    def grad(self) -> NoReturn:
-        fail(f"{self.label} has no grad: autodiff is not there yet")
+    def grad(self) -> Any:
+        """The field of its gradient. It exists once it is placed: by `needs_grad=True`, `place` or `lazy_grad`."""
+        return self.derivative("grad")
+
+    @property
+    def dual(self) -> Any:
+        """The field of its derivative in forward mode; placed like `grad`."""
+        return self.derivative("dual")
+
+    @abstractmethod
+    def derivative(self, kind: DerivativeKind) -> AbstractField:
+        """The field of its gradient or dual. LanguageError if its elements are no floats."""
 
     def __iter__(self) -> Iterator[Any]:
         fail(f"only kernels loop over {self.label}: outside of them loop over its indices")
@@ -125,6 +138,8 @@ class AbstractLeaf(AbstractField):
         self._array: NDArray[Any] | None = None
         self._cells: SparseCells | None = None
         self._released = ""
+        self._derivatives: dict[DerivativeKind, AbstractLeaf] = {}
+        self._derived_from = ""  # of a gradient or dual: how it is made, for messages
         self.is_lent = False  # its memory is seen from outside: nothing that writes to it may wait
 
     def leaves(self) -> tuple[AbstractLeaf, ...]:
@@ -134,16 +149,49 @@ class AbstractLeaf(AbstractField):
     def place(self) -> Place:
         """The field's place in its tree; LanguageError if it has no place yet."""
         if self._place is None:
-            fail(
-                f"{self.label} has no place: give it a shape=, or call ks.root.dense(...).place(...)",
-                ProgramRuntimeError,
+            remedy = (
+                self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
             )
+            fail(f"{self.label} has no place: {remedy}", ProgramRuntimeError)
         return self._place
 
     def set_place(self, place: Place) -> None:
         if self._place is not None:
             fail(f"{self.label} has been placed already", ProgramRuntimeError)
         self._place = place
+
+    @abstractmethod
+    def like(self, name: str) -> AbstractLeaf:
+        """A field of equal elements, without a place."""
+
+    def derivative(self, kind: DerivativeKind) -> AbstractLeaf:
+        found = self._derivatives.get(kind)
+        if found is None:
+            if not self.dtype.is_float:
+                fail(
+                    f"{self.label} has no {kind}: its elements are {self.dtype.name}, not floats",
+                    ProgramTypeError,
+                )
+            found = self._derivatives[kind] = self.like(f"{self.name or 'field'}_{kind}")
+            found._derived_from = (
+                f"make the field {self.name} with needs_{kind}=True, or call ks.root.lazy_{kind}()"
+            )
+            needed_program("a field").fields.append(found)
+        return found
+
+    @property
+    def is_differentiable(self) -> bool:
+        """True for a field of floats that is no derivative of another."""
+        return self.dtype.is_float and not self.lender._derived_from
+
+    @property
+    def is_placed(self) -> bool:
+        return self._place is not None
+
+    def placed_derivative(self, kind: DerivativeKind) -> AbstractLeaf | None:
+        """The field of its gradient or dual if it is placed, else None."""
+        found = self._derivatives.get(kind)
+        return found if found is not None and found.is_placed else None
 
     @property
     def cells(self) -> SparseCells | None:

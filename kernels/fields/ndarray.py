@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,17 @@ from .tree import extents_of
 class Ndarray:
     """Array of numbers, or of vectors and matrices of shape `element_shape`.
 
-    `array` is its memory: NumPy, C order, shape (*shape, *element_shape). It is zero at first.
+    `array` is its memory: NumPy, C order, shape (*shape, *element_shape). It is zero at first. `grad` is the ndarray of its
+    gradient, None without `needs_grad`.
     """
 
-    def __init__(self, dtype: Any, shape: Any, element_shape: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        dtype: Any,
+        shape: Any,
+        element_shape: tuple[int, ...] = (),
+        needs_grad: bool = False,
+    ) -> None:
         if isinstance(dtype, MatrixType):
             dtype, element_shape = dtype.dtype, dtype.shape
         self.dtype: DType = element_dtype(dtype)
@@ -37,13 +45,22 @@ class Ndarray:
             self.array: NDArray[Any] = memory.zeros((*self.shape, *self.element_shape), self.dtype)
         except MemoryError:
             fail(f"there is no memory for an ndarray of shape {self.shape}")
+        self.grad: Ndarray | None = None
+        if needs_grad:
+            if not self.dtype.is_float:
+                fail(
+                    f"an ndarray of {self.dtype.name} has no grad: its elements are no floats",
+                    ProgramTypeError,
+                )
+            self.grad = Ndarray(self.dtype, self.shape, self.element_shape)
+            _with_gradient[id(self.array)] = self
 
     @classmethod
     def of_array(cls, array: NDArray[Any]) -> Ndarray:
         """An array of numbers that shares the memory of a NumPy array."""
         made = cls.__new__(cls)
         made.dtype, made.shape, made.element_shape = element_dtype(array.dtype), array.shape, ()
-        made.array = array
+        made.array, made.grad = array, None
         return made
 
     @property
@@ -54,10 +71,6 @@ class Ndarray:
     @property
     def m(self) -> int:
         return self.element_shape[1] if len(self.element_shape) == 2 else 1
-
-    @property
-    def grad(self) -> NoReturn:
-        fail("an ndarray has no grad: autodiff is not there yet")
 
     def to_numpy(self) -> NDArray[Any]:
         """Returns a copy."""
@@ -148,3 +161,13 @@ class Ndarray:
     def __repr__(self) -> str:
         inner = " of " + " x ".join(map(str, self.element_shape)) if self.element_shape else ""
         return f"<ks.ndarray {self.dtype.name}{inner}, shape {self.shape}>"
+
+
+# The ndarrays with gradients, by the identity of their memory: calls of kernels carry the memory.
+_with_gradient: WeakValueDictionary[int, Ndarray] = WeakValueDictionary()
+
+
+def gradient_of(array: object) -> Ndarray | None:
+    """The gradient of the ndarray with this memory; None if it has none, or there is no such ndarray."""
+    found = _with_gradient.get(id(array))
+    return found.grad if found is not None and found.array is array else None

@@ -8,13 +8,14 @@ from typing import Any
 from ..ir.errors import ProgramKeyError, ProgramTypeError
 from .caller_location import fail
 from .compound import StructType
-from .field import AbstractField, AbstractLeaf
+from .field import AbstractField, AbstractLeaf, DerivativeKind
 from .structs import Struct, members_of, type_of
 
 # What programs ask of a field of structs; a member of such a name is had by `get_member_field`.
 _OF_FIELDS = frozenset(
     (
-        *("members", "leaves", "keys", "get_member_field", "shape", "parent", "snode", "grad"),
+        *("members", "leaves", "keys", "get_member_field", "shape", "parent", "snode"),
+        *("grad", "dual", "derivative"),
         *("fill", "copy_from", "to_numpy", "from_numpy", "to_torch", "from_torch"),
     )
 )
@@ -30,6 +31,18 @@ class StructField(AbstractField):
 
     def leaves(self) -> tuple[AbstractLeaf, ...]:
         return tuple(leaf for member in self.members.values() for leaf in member.leaves())
+
+    def derivative(self, kind: DerivativeKind) -> StructField:
+        """The field of structs of the derivatives of its members of floats."""
+        has_floats = {
+            n: m for n, m in self.members.items() if any(x.dtype.is_float for x in m.leaves())
+        }
+        made = {n: m.derivative(kind) for n, m in has_floats.items()}
+        types = {
+            n: m.kind if isinstance(m, StructField) else self.kind.members[n]
+            for n, m in made.items()
+        }
+        return StructField(StructType(types), made, f"{self.name or 'field'}_{kind}")
 
     @property
     def keys(self) -> list[str]:

@@ -23,7 +23,7 @@ from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 
 if TYPE_CHECKING:
-    from .field import AbstractField, AbstractLeaf
+    from .field import AbstractField, AbstractLeaf, DerivativeKind
 
 Axes = tuple[int, ...]
 _MOST_ALONG = 1 << 31  # cells along an axis
@@ -74,8 +74,6 @@ class Place:
 _MISSING = {
     "quant_array": "quantised types are not there yet: use fields of i8, i16 or f16",
     "bit_struct": "quantised types are not there yet: use fields of i8, i16 or f16",
-    "lazy_grad": "autodiff is not there yet",
-    "lazy_dual": "autodiff is not there yet",
 }
 
 
@@ -206,6 +204,25 @@ class SNode:
             leaf.set_place(Place(shape, least, node))
             self.tree.leaves.append(leaf)
 
+    def lazy_grad(self) -> None:
+        """Places the gradients of all fields of floats at and below this node that have none, each beside its field."""
+        self._place_derivatives("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the fields for forward mode like `lazy_grad`."""
+        self._place_derivatives("dual")
+
+    def _place_derivatives(self, kind: DerivativeKind) -> None:
+        for node in tuple(self.below):
+            node._place_derivatives(kind)
+            leaf = node.leaf
+            if leaf is None or not leaf.is_differentiable:
+                continue
+            derivative = leaf.derivative(kind)
+            if not derivative.is_placed:
+                self._check_open()
+                self._place(derivative, leaf.place.offset or None)
+
     def parent(self, n: int = 1) -> SNode | None:
         """The n-th node above, None above the root."""
         node: SNode | None = self
@@ -317,6 +334,12 @@ class Structure:
             self.memory = TreeStorage(self.layout)  # as kernels that wait have left it
         except MemoryError as error:
             fail(f"there is no memory for a tree of sparse fields: {error}")
+
+    def leaf(self, number: int) -> AbstractLeaf:
+        """The field of this number."""
+        return next(
+            x for x in self._top.tree.leaves if self.fields.get(id(x.place.snode)) == number
+        )
 
     @property
     def storage(self) -> TreeStorage:

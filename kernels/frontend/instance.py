@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..fields.field_view import FieldView
@@ -39,6 +39,10 @@ class Instance:
     views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
     structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
     sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
+    is_derivative: bool = False  # an adjoint or dual of another instance
+    derived: dict[tuple[object, ...], Any] = field(  # its adjoints and duals (derivatives.py)
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def held(self) -> Fields:

@@ -197,6 +197,11 @@ def _lowered(x: Instance, logical: KernelIR) -> Instance:
     )
 
 
+def on_same_trees(x: Instance, logical: KernelIR) -> Instance:
+    """The instance with another kernel on the same trees in place of its own."""
+    return _lowered(x, logical)
+
+
 def merged(x: Instance, names: Mapping[str, str]) -> Instance:
     """The instance with one parameter for equal arrays: `names` maps each array argument to its parameter."""
 

@@ -26,7 +26,8 @@ from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
 from .func import Func
-from .instance import Instance
+from .derivatives import AdjointKernel
+from .instance import Instance, KernelCall
 from .instantiate import Subject, instantiate, merged
 from .intrinsics import (
     NdarrayAnnotation,
@@ -208,16 +209,27 @@ class Kernel:
 
     def call_from(self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the kernel on behalf of the line `where`."""
-        values = self._bind(args, kwargs, where)
-        signature, instance = self._instance(values, where)
-        arrays, scalars = passed(signature, values, self.name, where)
-        instance = self._without_aliases(signature, instance, arrays, where)
-        call = completed(instance, arrays, scalars, where)
+        signature, call = self.prepared(where, args, kwargs)
         executor = current()
         result = executor.run(call)
         if not kwargs:
             self.quick.learn(args, signature, call, executor)
         return result
+
+    def prepared(
+        self, where: Location, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Signature, KernelCall]:
+        """The call with these arguments, and its signature."""
+        values = self._bind(args, kwargs, where)
+        signature, instance = self._instance(values, where)
+        arrays, scalars = passed(signature, values, self.name, where)
+        instance = self._without_aliases(signature, instance, arrays, where)
+        return signature, completed(instance, arrays, scalars, where)
+
+    @functools.cached_property
+    def grad(self) -> AdjointKernel:
+        """The adjoint: called like the kernel, it adds to gradients."""
+        return AdjointKernel(lambda *call: self.prepared(*call)[1])
 
     def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], where: Location
@@ -326,6 +338,14 @@ class BoundKernel:
                 where,
             )
         return self.kernel.call_from(where, (self.owner, *args), kwargs)
+
+    @property
+    def grad(self) -> AdjointKernel:
+        """The adjoint of the kernel for this object."""
+        kernel, owner = self.kernel, self.owner
+        return AdjointKernel(
+            lambda where, args, kwargs: kernel.prepared(where, (owner, *args), kwargs)[1]
+        )
 
 
 def _of_program(annotation: Any, program: Program | None) -> Any:

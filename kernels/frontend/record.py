@@ -260,15 +260,19 @@ def record() -> Iterator[Recorder]:
         yield recorder
 
 
-def ndarray(dtype: Any, shape: int | Sequence[int], name: str | None = None) -> Any:
+def ndarray(
+    dtype: Any, shape: int | Sequence[int], name: str | None = None, *, needs_grad: bool = False
+) -> Any:
     """A temporary array within a recorded sequence, else an `Ndarray` of its own. It begins as zeros
-    either way. Outside a recording `dtype` may be a type of vectors or matrices.
+    either way. Outside a recording `dtype` may be a type of vectors or matrices, and `needs_grad` gives the ndarray a gradient.
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
     recorder, kind = chosen(), complex_annotation(dtype)
     if not isinstance(recorder, Recorder):
-        return Ndarray(dtype, shape) if kind is None else np.zeros(shape, complex_dtype(kind))
+        if kind is None:
+            return Ndarray(dtype, shape, needs_grad=needs_grad)
+        return np.zeros(shape, complex_dtype(kind))
     try:
         element = array_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
         extents = tuple(

@@ -1,0 +1,106 @@
+"""Activity of a kernel: the locals that lead from fields with gradients to such fields. Only these have derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from ...ir.errors import KernelError
+from ...ir.kernel import (
+    Binary,
+    Cast,
+    Expr,
+    KernelIR,
+    Load,
+    Local,
+    LocalArray,
+    LocalElement,
+    Location,
+    Select,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ...ir.walk import nested_statements
+from .rules import has_derivative, operands_of
+
+
+def refusal(sentence: str, where: Location) -> KernelError:
+    """Returns the error of a statement without a derivative."""
+    return KernelError(f"no derivative: {sentence}", where)
+
+
+def differentiable_leaves(e: Expr) -> Iterator[Local | LocalElement | Load]:
+    """Yields the locals and loads on which a float depends with a derivative that is not zero everywhere."""
+    if not e.dtype.is_float:
+        return
+    match e:
+        case Local() | LocalElement() | Load():
+            yield e
+        case Cast(x=x):
+            yield from differentiable_leaves(x)
+        case Select(a=a, b=b):
+            yield from differentiable_leaves(a)
+            yield from differentiable_leaves(b)
+        case Unary() | Binary() if has_derivative(e.op):
+            for x in operands_of(e):
+                yield from differentiable_leaves(x)
+
+
+def depends_on(e: Expr, locals_: Container[str], arrays: Container[str]) -> bool:
+    """True if a float depends on one of these locals or arrays."""
+    return any(
+        x.array in arrays if isinstance(x, Load) else x.name in locals_
+        for x in differentiable_leaves(e)
+    )
+
+
+@dataclass(frozen=True)
+class Activity:
+    """`varied` locals depend on arrays with gradients; the values of such arrays depend on `useful` locals."""
+
+    arrays: frozenset[str]
+    varied: frozenset[str]
+    useful: frozenset[str]
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The locals with derivatives in reverse mode."""
+        return self.varied & self.useful
+
+    def stores(self, s: Stmt) -> bool:
+        """True if the statement changes an array with a gradient."""
+        return isinstance(s, Store | Update) and s.array in self.arrays
+
+
+def activity_of(ir: KernelIR, arrays: frozenset[str]) -> Activity:
+    """The activity of a kernel in which `arrays` have gradients, by name: all values of one local together."""
+    statements = tuple(nested_statements(ir.body))
+    given = tuple(_assigned(s) for s in statements)
+    assigned = tuple((name, value) for name, value in given if value is not None)
+    varied = {
+        s.result for s in statements if isinstance(s, Update) and s.result and s.array in arrays
+    }
+    stored = [s.value for s in statements if isinstance(s, Store | Update) and s.array in arrays]
+    useful = {x.name for e in stored for x in differentiable_leaves(e) if not isinstance(x, Load)}
+    n_known = -1
+    while len(varied) + len(useful) != n_known:
+        n_known = len(varied) + len(useful)
+        for name, value in assigned:
+            if name not in varied and depends_on(value, varied, arrays):
+                varied.add(name)
+            if name in useful:
+                leaves = differentiable_leaves(value)
+                useful |= {x.name for x in leaves if not isinstance(x, Load)}
+    return Activity(arrays, frozenset(varied), frozenset(useful))
+
+
+def _assigned(s: Stmt) -> tuple[str, Expr | None]:
+    """The local that a statement gives a value, and the value."""
+    if isinstance(s, SetLocal | UpdateLocal | LocalArray | SetElement):
+        return s.name, s.value
+    return "", None

@@ -1,0 +1,122 @@
+"""Forward mode: the dual of a kernel computes the kernel's values and, beside each, its derivative along a direction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+
+from ...ir.kernel import (
+    Binary,
+    Cast,
+    Expr,
+    KernelIR,
+    Load,
+    Local,
+    LocalArray,
+    LocalElement,
+    Select,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Store,
+    Unary,
+    Update,
+    UpdateLocal,
+)
+from ...ir.simplify import binary, cast, const, select
+from ...ir.walk import with_blocks
+from .activity import Activity, activity_of, depends_on, refusal
+from .names import Names
+from .rules import operands_of, partials, times
+
+
+def dual(ir: KernelIR, tangents: Mapping[str, str]) -> KernelIR:
+    """The dual of a kernel. `tangents`: for each array with a derivative the name of the array of its derivative.
+
+    Raises KernelError for a statement without a derivative.
+    """
+    activity = activity_of(ir, frozenset(tangents))
+    body = _Dual(tangents, activity, Names(ir, tangents.values())).block(ir.body)
+    arrays = tuple(replace(p, name=tangents[p.name]) for p in ir.arrays if p.name in tangents)
+    placed = tuple(replace(p, array=tangents[p.array]) for p in ir.placed if p.array in tangents)
+    return replace(
+        ir,
+        name=f"{ir.name}_dual",
+        arrays=(*ir.arrays, *arrays),
+        placed=(*ir.placed, *placed),
+        body=body,
+    )
+
+
+class _Dual:
+    """Makes the dual statements of one kernel."""
+
+    def __init__(self, tangents: Mapping[str, str], activity: Activity, names: Names) -> None:
+        self._tangents, self._activity = tangents, activity
+        self._names = {n: names.fresh(f"dot_{n}") for n in sorted(activity.active)}
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Each statement with the dual statement before it, which reads the values from before."""
+        made: list[Stmt] = []
+        for s in body:
+            made += self._before(s)
+            made.append(with_blocks(s, self.block))
+        return tuple(made)
+
+    def _before(self, s: Stmt) -> list[Stmt]:
+        match s:
+            case SetLocal(name=name) if name in self._names:
+                return [replace(s, name=self._names[name], value=self._tangent(s.value))]
+            case UpdateLocal(name=name, op="add") if name in self._names:
+                return [replace(s, name=self._names[name], value=self._tangent(s.value))]
+            case UpdateLocal(name=name, op=op, value=value) if name in self._names:
+                updated = Binary(op, Local(name, value.dtype), value, value.dtype)
+                return [SetLocal(self._names[name], self._tangent(updated), s.where)]
+            case LocalArray(name=name) if name in self._names:
+                return [replace(s, name=self._names[name], value=self._tangent(s.value))]
+            case SetElement(name=name) if name in self._names:
+                return [replace(s, name=self._names[name], value=self._tangent(s.value))]
+            case Store() if s.array in self._tangents:
+                return [replace(s, array=self._tangents[s.array], value=self._tangent(s.value))]
+            case Update() if s.array in self._tangents:
+                return [self._update(s)]
+        return []
+
+    def _update(self, s: Update) -> Stmt:
+        if s.op == "mul" and not depends_on(s.value, self._names, self._tangents):
+            return replace(s, array=self._tangents[s.array], result="")
+        if s.op != "add":
+            raise refusal(f"{s.array} is updated by {s.op}, only sums have one", s.where)
+        if s.result in self._names:
+            raise refusal(f"the old value of an update of {s.array} is used", s.where)
+        value = self._tangent(s.value)
+        return replace(s, array=self._tangents[s.array], value=value, result="")
+
+    def _tangent(self, e: Expr) -> Expr:
+        """The derivative of an expression along the direction."""
+        zero = const(0, e.dtype)
+        if not depends_on(e, self._names, self._tangents):
+            return zero
+        match e:
+            case Local():
+                return Local(self._names[e.name], e.dtype)
+            case LocalElement():
+                return replace(e, name=self._names[e.name])
+            case Load():
+                return replace(e, array=self._tangents[e.array])
+            case Cast():
+                return cast(self._tangent(e.x), e.dtype)
+            case Select():
+                return select(e.condition, self._tangent(e.a), self._tangent(e.b))
+            case Unary() | Binary():
+                return self._of_operation(e)
+        raise AssertionError(e)
+
+    def _of_operation(self, e: Unary | Binary) -> Expr:
+        terms = [
+            times(self._tangent(x), factor)
+            for x, factor in zip(operands_of(e), partials(e, e), strict=True)
+            if factor is not None and depends_on(x, self._names, self._tangents)
+        ]
+        return reduce(lambda a, b: binary("add", a, b), terms)

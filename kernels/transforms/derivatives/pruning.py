@@ -1,0 +1,96 @@
+"""Removal of statements whose values no result needs, and placement of the zeros that sums begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...ir.kernel import (
+    NOWHERE,
+    DType,
+    LocalArray,
+    SetElement,
+    SetLocal,
+    Stmt,
+    UpdateLocal,
+)
+from ...ir.simplify import const
+from ...ir.walk import blocks, children, local_changed, locals_read, with_blocks
+
+
+def read_by(s: Stmt) -> Iterable[str]:
+    """Yields the locals in the operands of a statement, without those of the statements in it."""
+    for e in children(s):
+        yield from locals_read(e)
+
+
+def names_in(body: Iterable[Stmt]) -> set[str]:
+    """Returns the locals that statements read, set or update, at any depth."""
+    found: set[str] = set()
+    for s in body:
+        found.update(read_by(s))
+        if name := local_changed(s):
+            found.add(name)
+        for block in blocks(s):
+            found |= names_in(block)
+    return found
+
+
+def _is_local(s: Stmt) -> bool:
+    """True if the statement changes a local and nothing else."""
+    return isinstance(s, SetLocal | UpdateLocal | LocalArray | SetElement)
+
+
+def _mark(body: Sequence[Stmt], live: set[str]) -> bool:
+    """Adds the locals that live statements read. Returns True if any statement is live."""
+    is_any = False
+    for s in reversed(body):
+        if _is_local(s):
+            is_live = local_changed(s) in live
+        elif inner := blocks(s):
+            is_live = any([_mark(block, live) for block in reversed(inner)])
+        else:
+            is_live = True
+        if is_live:
+            live.update(read_by(s))
+            is_any = True
+    return is_any
+
+
+def _kept(body: Sequence[Stmt], live: set[str]) -> tuple[Stmt, ...]:
+    made: list[Stmt] = []
+    for s in body:
+        if _is_local(s):
+            if local_changed(s) in live:
+                made.append(s)
+        elif blocks(s):
+            inner = with_blocks(s, lambda block: _kept(block, live))
+            if any(blocks(inner)):
+                made.append(inner)
+        else:
+            made.append(s)
+    return tuple(made)
+
+
+def pruned(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """Returns the statements that stores and updates of arrays need."""
+    live: set[str] = set()
+    n_known = -1
+    while len(live) != n_known:
+        n_known = len(live)
+        _mark(body, live)
+    return _kept(body, live)
+
+
+def with_zeros(body: Sequence[Stmt], sums: dict[str, DType]) -> list[Stmt]:
+    """Returns the statements, with each local of `sums` zero before its first use; a sum's first term becomes its value."""
+    left, made = dict(sums), list[Stmt]()
+    for s in body:
+        first = [name for name in names_in((s,)) if name in left]
+        for name in sorted(first):
+            dtype = left.pop(name)
+            if isinstance(s, UpdateLocal) and s.name == name and name not in read_by(s):
+                s = SetLocal(name, s.value, s.where)
+            else:
+                made.append(SetLocal(name, const(0, dtype), NOWHERE))
+        made.append(s)
+    return made

@@ -1,0 +1,228 @@
+"""Tapes: they run the kernels of a block, and then their adjoints in reverse order, or their duals in place of them.
+
+A tape is an executor in front of the one of the program: calls reach it wherever they are made, also in a recorded sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..kernels.fields.caller_location import fail
+from ..kernels.fields.element_fields import ScalarField
+from ..kernels.fields.ndarray import Ndarray
+from ..kernels.frontend.derivatives import derivative_call
+from ..kernels.frontend.dispatch import Executor, chosen, current, using
+from ..kernels.frontend.instance import KernelCall
+from ..kernels.ir.errors import ProgramRuntimeError, ProgramTypeError, ProgramValueError
+from .gradients import clear_all_gradients, set_all
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """Call of a function with a gradient of its own."""
+
+    grad: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class _Taping(Executor):
+    """Notes the calls that it hands on."""
+
+    def __init__(self, behind: Executor) -> None:
+        self.behind = behind
+        self.calls: list[KernelCall | _Replaced] = []
+
+    def run(self, call: KernelCall) -> Any:
+        if not call.instance.is_derivative:
+            self.calls.append(call)
+        return self.behind.run(call)
+
+
+class Tape:
+    """Context in which kernels are differentiated: at its end the gradients of `loss`, a field of one element, are computed.
+
+    At its begin all gradients are cleared, unless `clear_gradients` is False, and the loss is set to zero. Without a loss `grad()`
+    is called by the program.
+    """
+
+    def __init__(self, loss: Any = None, clear_gradients: bool = True) -> None:
+        self.loss, self._clears = loss, clear_gradients
+        self._taping: _Taping | None = None
+        self._block = ExitStack()
+        self._is_done = False
+
+    def __enter__(self) -> Tape:
+        if self._taping is not None:
+            fail("a tape is entered once: make another ks.ad.Tape", ProgramRuntimeError)
+        if self.loss is not None:
+            _check_loss(self.loss)
+            if self._clears:
+                clear_all_gradients()
+            _set_loss(self.loss, 0.0)
+        self._taping = _Taping(current())
+        self._block.enter_context(using(self._taping))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._block.close()
+        if kind is None and self.loss is not None:
+            self.grad()
+
+    def grad(self) -> None:
+        """Computes the gradients: runs the adjoints of the calls, the last call first."""
+        if self._taping is None:
+            fail("a tape has no gradients before its block: with ks.ad.Tape(loss): ...", ProgramRuntimeError)
+        if self._is_done:
+            fail("the gradients of a tape are computed once: make another ks.ad.Tape", ProgramRuntimeError)
+        self._is_done = True
+        if self.loss is not None:
+            _set_loss(self.loss.grad, 1.0)
+        for call in reversed(self._taping.calls):
+            if isinstance(call, _Replaced):
+                call.grad(*call.args, **call.kwargs)
+            elif (backward := derivative_call(call, "grad")) is not None:
+                current().run(backward)
+
+
+def _check_loss(loss: Any) -> None:
+    if isinstance(loss, Ndarray):
+        if loss.array.size != 1:
+            fail("the loss of a tape is an ndarray of one element", ProgramRuntimeError)
+        if loss.grad is None:
+            fail("the loss of a tape has no grad: make it with needs_grad=True", ProgramRuntimeError)
+        return
+    if not isinstance(loss, ScalarField):
+        fail(f"the loss of a tape is a field of one number, not {loss!r}", ProgramTypeError)
+    if loss.shape:
+        fail(f"the loss of a tape is a field of one number: {loss.label} has the shape {loss.shape}", ProgramRuntimeError)
+    if not loss.grad.is_placed:
+        fail(f"{loss.label} has no grad: make it with needs_grad=True", ProgramRuntimeError)
+
+
+def _set_loss(loss: Any, value: float) -> None:
+    if isinstance(loss, Ndarray):
+        loss.fill(value)
+    else:
+        set_all(loss, value)
+
+
+# --- forward mode
+
+
+class _Forward(Executor):
+    """Runs the dual of each kernel in its place."""
+
+    def __init__(self, behind: Executor) -> None:
+        self.behind = behind
+
+    def run(self, call: KernelCall) -> Any:
+        forward = None if call.instance.is_derivative else derivative_call(call, "dual")
+        return self.behind.run(forward or call)
+
+
+class FwdMode:
+    """Context in which kernels also compute derivatives along a direction, in the fields `dual` of the fields `loss`.
+
+    `seed` is the direction: a number for each element of `param`, which may be left out where there is one element.
+    """
+
+    def __init__(
+        self,
+        loss: Any,
+        param: Any,
+        seed: Sequence[float] | None = None,
+        clear_gradients: bool = True,
+    ) -> None:
+        self.loss = loss if isinstance(loss, list) else [loss]
+        self.param, self.seed, self._clears = param, seed, clear_gradients
+        self._block = ExitStack()
+
+    def __enter__(self) -> FwdMode:
+        for x in (*self.loss, self.param):
+            if not isinstance(x, ScalarField):
+                fail(f"forward mode takes fields of numbers, not {x!r}", ProgramTypeError)
+        n = int(np.prod(self.param.shape))
+        if self.seed is None and n != 1:
+            fail(f"{self.param.label} has {n} elements: give seed=, a number for each", ProgramRuntimeError)
+        seed = np.ones(1) if self.seed is None else np.asarray(self.seed, np.float64)
+        if seed.size != n:
+            fail(f"seed= has {seed.size} numbers, {self.param.label} has {n} elements", ProgramValueError)
+        if self._clears:
+            clear_all_gradients("dual")
+        self.param.dual.from_numpy(seed.reshape(self.param.shape))
+        self._block.enter_context(using(_Forward(current())))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._block.close()
+        set_all(self.param.dual, 0.0)
+
+
+# --- functions with gradients of their own
+
+
+class _WithGradient:
+    """Function whose kernels a tape does not see: its gradient is another function, or nothing."""
+
+    def __init__(self, function: Callable[..., Any], grad: Callable[..., Any] | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self.grad = function, grad
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else functools.partial(self, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        executor = chosen()
+        with ExitStack() as block:
+            if isinstance(executor, _Taping):
+                executor.calls.append(_Replaced(self._gradient, args, kwargs))
+                block.enter_context(using(executor.behind))
+            return self._function(*args, **kwargs)
+
+    def _gradient(self, *args: Any, **kwargs: Any) -> None:
+        if self.grad is None:
+            name = getattr(self._function, "__name__", "a function")
+            fail(f"{name} has no gradient: write one below @ks.ad.grad_for({name})", ProgramRuntimeError)
+        self.grad(*args, **kwargs)
+
+
+def grad_replaced(function: Callable[..., Any]) -> Any:
+    """Marks a function of Python whose gradient is written by hand, below `grad_for`."""
+    return _WithGradient(function, None)
+
+
+def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a function the gradient of `primal`, which is marked by `grad_replaced`."""
+    if not isinstance(primal, _WithGradient) or primal.grad is not None:
+        fail(
+            "ks.ad.grad_for takes a function of Python below @ks.ad.grad_replaced that has no gradient yet",
+            ProgramRuntimeError,
+        )
+
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        primal.grad = function
+        return function
+
+    return mark
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """The gradient of a function without one."""
+
+
+def no_grad(function: Callable[..., Any]) -> Any:
+    """Marks a function of Python whose kernels have no gradient."""
+    return _WithGradient(function, _nothing)

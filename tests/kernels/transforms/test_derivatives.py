@@ -1,0 +1,269 @@
+"""Adjoint against dual by dot products, which have no step size, and both against central differences, on kernels and random bodies.
+
+For random v and w, <J v, w> of the dual is <v, J' w> of the adjoint, over the whole state of arrays before and behind a kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.errors import LanguageError
+from kernelscape.kernels.ir.kernel import KernelIR
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.transforms.derivatives.adjoint import adjoint
+from kernelscape.kernels.transforms.derivatives.dual import dual
+
+nd: Any = types.ndarray()
+N = 7
+Arrays = dict[str, np.ndarray]
+
+
+@kernel
+def straight(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        a = x[i] * 3.0
+        b = a * a + ks.sin(a)
+        a = b / (1.0 + y[i] * y[i])
+        s[i % 3] += a * ks.exp(-b * 0.01) + ks.max(a, b)
+
+
+@kernel
+def stencil(x: nd, y: nd, k: nd, s: nd):
+    for i in range(1, N - 1):
+        y[i] = x[i - 1] * x[i + 1] + ks.sqrt(x[i])
+    for i in range(N):
+        s[0] += y[i] * y[i]
+
+
+@kernel
+def branches(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        a = x[i]
+        if a > 0.8:
+            b = a * a
+            a = b * b
+            if k[i] > 2:
+                a *= y[i]
+        else:
+            a += 1.0
+        s[0] += a * x[i]
+        s[1] += ks.sqrt(a - 0.8) if a > 0.8 else 0.5 * a
+
+
+@kernel
+def loops(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        v = x[i]
+        total = 0.0
+        for j in range(4):
+            v = v * y[j] + ks.cos(v)
+            for m in range(2):
+                total += v * x[(i + m) % N]
+            if k[j] > 2:
+                v *= 1.5
+        s[0] += v * total
+
+
+@kernel
+def gather(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        j = k[i]
+        a = x[j]
+        j = (j + 1) % N
+        y[i] = a * x[j] * x[j]
+
+
+@kernel
+def sums_of_inner_loops(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        total = 0.0
+        for j in range(k[i]):
+            total += x[i] * y[j]
+        s[0] += total * total
+
+
+@kernel
+def local_arrays(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        a = ks.Vector([x[i], y[i] * x[i], 2.0])
+        for j in range(3):
+            a[k[j] % 3] = a[j] * a[j] + x[j]
+        if k[i] > 1:
+            a[k[i] % 3] *= y[i]
+        s[0] += a[k[i] % 3] * a[0]
+
+
+@kernel
+def box(x: nd, y: nd, k: nd, s: nd):
+    for i, j in ks.ndrange(N, 3):
+        s[j] += x[i] * x[(i + j) % N] * y[j]
+
+
+@kernel
+def recurrence(x: nd, y: nd, k: nd, s: nd):
+    for _ in range(1):
+        for j in range(N - 1):
+            y[j + 1] = ks.sin(y[j]) * x[j]
+
+
+@kernel
+def jumps(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        for j in range(N):
+            if k[j] == 1:
+                continue
+            s[i % 3] += x[i] * y[j] * y[j]
+
+
+@kernel
+def without_loops(x: nd, y: nd, k: nd, s: nd):
+    a = x[0] * x[1]
+    s[0] = a * y[2] + ks.pow(x[2], 2.5)
+    if a > 0.5:
+        s[1] += a / x[3]
+
+
+@kernel
+def beside_loops(x: nd, y: nd, k: nd, s: nd):
+    a = x[0] * 2.0
+    for i in range(N):
+        y[i] = a * x[i] * x[i]
+    s[0] = a * a
+
+
+@kernel
+def overwritten_output(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        y[i] = x[i] * x[i]
+    for i in range(N):
+        y[i] = 3.0 * x[i]
+        s[2] = 0.0
+
+
+@kernel
+def linear_in_place(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        x[i] = 2.0 * x[i]
+        y[i] *= 1.0
+
+
+KERNELS = [
+    straight, stencil, branches, loops, gather, sums_of_inner_loops, local_arrays, box, recurrence, jumps, without_loops,
+    beside_loops, overwritten_output, linear_in_place,
+]  # fmt: skip
+
+
+def state(seed: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(0.3, 1.5, N), rng.uniform(0.3, 1.5, N)
+    return {"x": x, "y": y, "k": rng.integers(0, N, N), "s": rng.uniform(0.3, 1.5, 3)}
+
+
+def floats(arrays: Arrays) -> list[str]:
+    return [n for n, a in arrays.items() if a.dtype.kind == "f"]
+
+
+def run(ir: KernelIR, arrays: Arrays) -> Arrays:
+    arrays = {n: a.copy() for n, a in arrays.items()}
+    check(ir)
+    run_kernel(ir, {p.name: arrays[p.name] for p in ir.arrays}, {})
+    return arrays
+
+
+def both_products(ir: KernelIR, arrays: Arrays, seed: int = 5) -> tuple[float, float]:
+    """<J v, w> by the dual, and <v, J' w> by the adjoint."""
+    rng, names = np.random.default_rng(seed), floats(arrays)
+    v, w = ({n: rng.normal(size=arrays[n].shape) for n in names} for _ in range(2))
+    behind = run(dual(ir, {n: f"{n}_dot" for n in names}), arrays | {f"{n}_dot": v[n] for n in names})
+    after = run(ir, arrays)
+    back = run(adjoint(ir, {n: f"{n}_bar" for n in names}), after | {f"{n}_bar": w[n] for n in names})
+    left = sum(float(np.vdot(behind[f"{n}_dot"], w[n])) for n in names)
+    return left, sum(float(np.vdot(v[n], back[f"{n}_bar"])) for n in names)
+
+
+@pytest.mark.parametrize("fn", KERNELS, ids=lambda k: k.name)
+def test_both_modes_have_equal_dot_products(fn: Any) -> None:
+    arrays = state(3)
+    left, right = both_products(fn.instantiate(*arrays.values()), arrays)
+    assert left != 0
+    assert right == pytest.approx(left, rel=1e-12)
+
+
+@pytest.mark.parametrize("fn", KERNELS, ids=lambda k: k.name)
+def test_dual_against_central_differences(fn: Any) -> None:
+    arrays = state(3)
+    names, rng, step = floats(arrays), np.random.default_rng(1), 1e-6
+    v = {n: rng.normal(size=arrays[n].shape) for n in names}
+    ir = fn.instantiate(*arrays.values())
+    found = run(dual(ir, {n: f"{n}_dot" for n in names}), arrays | {f"{n}_dot": v[n] for n in names})
+    above, below = (run(ir, arrays | {n: arrays[n] + h * v[n] for n in names}) for h in (step, -step))
+    for n in names:
+        wanted = (above[n] - below[n]) / (2 * step)
+        np.testing.assert_allclose(found[f"{n}_dot"], wanted, rtol=1e-7, atol=1e-7)
+
+
+@kernel
+def sine_in_place(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        x[i] = ks.sin(x[i])
+
+
+@kernel
+def read_and_then_overwritten(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        s[0] += y[i] * y[i]
+    for j in range(N):
+        y[j] = x[j]
+
+
+@kernel
+def greatest(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        ks.atomic_max(s[0], x[i])
+
+
+@kernel
+def old_value(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        a = ks.atomic_add(s[0], x[i])
+        y[i] = a
+
+
+@kernel
+def place_from_a_counter(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        j = ks.atomic_add(k[0], 1)
+        y[j % N] = x[i] * x[i]
+
+
+@kernel
+def carried_over_a_length_of_data(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        v = x[i]
+        for j in range(k[i]):
+            v = v * y[j]
+        s[0] += v
+
+
+@pytest.mark.parametrize(
+    ("fn", "sentence"),
+    [
+        (sine_in_place, "an element of x is overwritten after it was read"),
+        (read_and_then_overwritten, "an element of y is overwritten after it was read"),
+        (greatest, "s is updated by max, only sums have one"),
+        (old_value, "the old value of an update of s is used"),
+        (place_from_a_counter, "the old value of an update of k is used"),
+        (carried_over_a_length_of_data, "a loop whose length is not constant carries the local v"),
+    ],
+)
+def test_refusal_is_one_sentence_with_its_line(fn: Any, sentence: str) -> None:
+    arrays = state(3)
+    with pytest.raises(LanguageError, match=sentence) as caught:
+        adjoint(fn.instantiate(*arrays.values()), {n: f"{n}_bar" for n in floats(arrays)})
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
