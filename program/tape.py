@@ -84,9 +84,15 @@ class Tape:
     def grad(self) -> None:
         """Computes the gradients: runs the adjoints of the calls, the last call first."""
         if self._taping is None:
-            fail("a tape has no gradients before its block: with ks.ad.Tape(loss): ...", ProgramRuntimeError)
+            fail(
+                "a tape has no gradients before its block: with ks.ad.Tape(loss): ...",
+                ProgramRuntimeError,
+            )
         if self._is_done:
-            fail("the gradients of a tape are computed once: make another ks.ad.Tape", ProgramRuntimeError)
+            fail(
+                "the gradients of a tape are computed once: make another ks.ad.Tape",
+                ProgramRuntimeError,
+            )
         self._is_done = True
         if self.loss is not None:
             _set_loss(self.loss.grad, 1.0)
@@ -102,12 +108,17 @@ def _check_loss(loss: Any) -> None:
         if loss.array.size != 1:
             fail("the loss of a tape is an ndarray of one element", ProgramRuntimeError)
         if loss.grad is None:
-            fail("the loss of a tape has no grad: make it with needs_grad=True", ProgramRuntimeError)
+            fail(
+                "the loss of a tape has no grad: make it with needs_grad=True", ProgramRuntimeError
+            )
         return
     if not isinstance(loss, ScalarField):
         fail(f"the loss of a tape is a field of one number, not {loss!r}", ProgramTypeError)
     if loss.shape:
-        fail(f"the loss of a tape is a field of one number: {loss.label} has the shape {loss.shape}", ProgramRuntimeError)
+        fail(
+            f"the loss of a tape is a field of one number: {loss.label} has the shape {loss.shape}",
+            ProgramRuntimeError,
+        )
     if not loss.grad.is_placed:
         fail(f"{loss.label} has no grad: make it with needs_grad=True", ProgramRuntimeError)
 
@@ -156,10 +167,16 @@ class FwdMode:
                 fail(f"forward mode takes fields of numbers, not {x!r}", ProgramTypeError)
         n = int(np.prod(self.param.shape))
         if self.seed is None and n != 1:
-            fail(f"{self.param.label} has {n} elements: give seed=, a number for each", ProgramRuntimeError)
+            fail(
+                f"{self.param.label} has {n} elements: give seed=, a number for each",
+                ProgramRuntimeError,
+            )
         seed = np.ones(1) if self.seed is None else np.asarray(self.seed, np.float64)
         if seed.size != n:
-            fail(f"seed= has {seed.size} numbers, {self.param.label} has {n} elements", ProgramValueError)
+            fail(
+                f"seed= has {seed.size} numbers, {self.param.label} has {n} elements",
+                ProgramValueError,
+            )
         if self._clears:
             clear_all_gradients("dual")
         self.param.dual.from_numpy(seed.reshape(self.param.shape))
@@ -195,7 +212,10 @@ class _WithGradient:
     def _gradient(self, *args: Any, **kwargs: Any) -> None:
         if self.grad is None:
             name = getattr(self._function, "__name__", "a function")
-            fail(f"{name} has no gradient: write one below @ks.ad.grad_for({name})", ProgramRuntimeError)
+            fail(
+                f"{name} has no gradient: write one below @ks.ad.grad_for({name})",
+                ProgramRuntimeError,
+            )
         self.grad(*args, **kwargs)
 
 

@@ -95,7 +95,10 @@ def _derived(
     used = {p.name for p in ir.arrays}
     leaves = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]
     leaves += [(names[n], x) for n, x in fields.items() if x.cells is None]
-    views = [*instance.views, *((names[n], _view(x)) for n, x in fields.items() if x.cells is not None)]
+    views = [
+        *instance.views,
+        *((names[n], _view(x)) for n, x in fields.items() if x.cells is not None),
+    ]
     made = replace(
         instance,
         ir=ir,

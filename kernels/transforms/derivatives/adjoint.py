@@ -12,40 +12,59 @@ from dataclasses import replace
 
 from ...ir.kernel import (
     ArrayParam,
-    Expr,
     KernelIR,
-    Location,
     Stmt,
     Store,
     Update,
 )
-from ...ir.walk import children, loads, nested_statements
+from ...ir.walk import children, loads, nested_statements, with_blocks
 from .activity import activity_of, refusal
+from .body import Body, Making
 from .names import Names
 from .overwritten import refuse_overwritten
 from .pruning import names_in, pruned
-from .sweeps import Making, Sweep
+from .sweeps import sweep_kernel
+
+N_KEPT = 1024
 
 
-def adjoint(ir: KernelIR, gradients: Mapping[str, str]) -> KernelIR:
+def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) -> KernelIR:
     """The adjoint of a kernel. `gradients`: for each array with a gradient the name of the array of its gradient.
 
-    Raises KernelError for a statement without a derivative.
+    `n_kept`: the most iterations of a loop without a known length whose locals are kept. Raises KernelError for a statement without
+    a derivative.
     """
-    making = Making(gradients, activity_of(ir, frozenset(gradients)), Names(ir, gradients.values()))
-    body = pruned(Sweep(making).kernel(ir.body))
+    activity, names = activity_of(ir, frozenset(gradients)), Names(ir, gradients.values())
+    making = Making(gradients, activity, names, n_kept)
+    whole = Body(making)
+    sweep_kernel(whole, ir.body)
+    body = _with_needed_guards(pruned(whole.statements()), making)
     _refuse_unknown(body, making)
     refuse_overwritten(ir, body)
     used = arrays_in(body)
-    arrays = [p for p in (*ir.arrays, *_gradients(ir.arrays, gradients)) if p.name in used]
-    placed = [*ir.placed, *(replace(p, array=gradients[p.array]) for p in ir.placed if p.array in gradients)]
+    arrays = (*ir.arrays, *_gradients(ir.arrays, gradients))
+    beside = (replace(p, array=gradients[p.array]) for p in ir.placed if p.array in gradients)
     return replace(
         ir,
         name=f"{ir.name}_grad",
-        arrays=tuple(arrays),
-        placed=tuple(p for p in placed if p.array in used),
+        arrays=tuple(p for p in arrays if p.name in used),
+        placed=tuple(p for p in (*ir.placed, *beside) if p.array in used),
         body=body,
     )
+
+
+def _with_needed_guards(body: tuple[Stmt, ...], making: Making) -> tuple[Stmt, ...]:
+    """The statements without the assertions on local arrays that nothing reads."""
+    named = names_in(body)
+    unneeded = {id(guard) for array, guard in making.guards.items() if array not in named}
+    if not unneeded:
+        return body
+    return pruned(_without(body, unneeded))
+
+
+def _without(body: tuple[Stmt, ...], left_out: set[int]) -> tuple[Stmt, ...]:
+    kept = (s for s in body if id(s) not in left_out)
+    return tuple(with_blocks(s, lambda block: _without(block, left_out)) for s in kept)
 
 
 def _gradients(arrays: tuple[ArrayParam, ...], gradients: Mapping[str, str]) -> list[ArrayParam]:

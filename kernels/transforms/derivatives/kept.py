@@ -25,9 +25,7 @@ def only_added_to(body: tuple[Stmt, ...], name: str) -> bool:
     return True
 
 
-def has_independent_iterations(
-    body: tuple[Stmt, ...], loop: str, arrays: Container[str]
-) -> bool:
+def has_independent_iterations(body: tuple[Stmt, ...], loop: str, arrays: Container[str]) -> bool:
     """True if the order of a loop's iterations is surely irrelevant to its stores to `arrays`.
 
     No array is both written and read. Each array that is stored to has one index, which differs between iterations.

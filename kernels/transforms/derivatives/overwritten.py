@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...ir.kernel import Expr, For, ForActive, If, KernelIR, Location, LoopIndex, Stmt, Store, Update
+from ...ir.kernel import (
+    Expr,
+    For,
+    ForActive,
+    If,
+    KernelIR,
+    Location,
+    LoopIndex,
+    Stmt,
+    Store,
+    Update,
+)
 from ...ir.walk import Renaming, blocks, children, loads, nested_statements
 from .activity import refusal
 
@@ -56,7 +67,9 @@ def _accesses(
         if isinstance(s, Store | Update):
             yield _Access(s.array, tuple(map(rename, s.indices)), True, branches, s.where)
         inner = dict(loops)
-        for name in (s.loop,) if isinstance(s, For) else s.loops if isinstance(s, ForActive) else ():
+        for name in (
+            (s.loop,) if isinstance(s, For) else s.loops if isinstance(s, ForActive) else ()
+        ):
             inner[name] = LoopIndex(str(len(inner)))
         for side, block in enumerate(blocks(s)):
             within = (*branches, (id(s), side)) if isinstance(s, If) else branches

@@ -174,9 +174,7 @@ RULES: Final[dict[str, Rule]] = {
     "cos": _of_operand(lambda x: unary("neg", unary("sin", x))),
     "tan": _of_result(lambda r: _one_plus(_square(r))),
     "asin": _of_operand(lambda x: _one_over(unary("sqrt", _one_minus(_square(x))))),
-    "acos": _of_operand(
-        lambda x: unary("neg", _one_over(unary("sqrt", _one_minus(_square(x)))))
-    ),
+    "acos": _of_operand(lambda x: unary("neg", _one_over(unary("sqrt", _one_minus(_square(x)))))),
     "atan": _of_operand(lambda x: _one_over(_one_plus(_square(x)))),
     "sinh": _of_operand(lambda x: unary("cosh", x)),
     "cosh": _of_operand(lambda x: unary("sinh", x)),

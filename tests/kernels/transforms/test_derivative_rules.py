@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.kernels.ir.kernel import Binary, Cast, Compare, Const, DType, Expr, Local, Select, Unary
+from kernelscape.kernels.ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    Local,
+    Select,
+    Unary,
+)
 from kernelscape.kernels.ir.ops import OPS
 from kernelscape.kernels.transforms.derivatives.rules import RULES
 
@@ -104,7 +114,9 @@ def test_each_operation_on_floats_has_a_rule_and_a_judge() -> None:
     floats = {
         n
         for n, op in OPS.items()
-        if op.accepts(DType.f64) and op.result(DType.f64).is_float and not op.sign in ("<", "<=", ">", ">=", "==", "!=")
+        if op.accepts(DType.f64)
+        and op.result(DType.f64).is_float
+        and not op.sign in ("<", "<=", ">", ">=", "==", "!=")
     }
     assert floats == set(RULES) == set(FUNCTIONS)
 
@@ -134,5 +146,7 @@ def test_rule_against_differences(op: str) -> None:
         ("pow", (-2.0, 3.0), [12.0, 0.0]),
     ],
 )
-def test_value_at_a_kink_is_that_of_one_side(op: str, point: tuple[float, ...], wanted: list[float]) -> None:
+def test_value_at_a_kink_is_that_of_one_side(
+    op: str, point: tuple[float, ...], wanted: list[float]
+) -> None:
     assert derivatives(op, point) == wanted

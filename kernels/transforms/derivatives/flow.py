@@ -1,0 +1,146 @@
+"""Values of the forward sweep, and the flow of adjoints through expressions in the reverse sweep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.kernel import (
+    Binary,
+    Cast,
+    Expr,
+    If,
+    Load,
+    Local,
+    LocalElement,
+    Location,
+    Select,
+    SetElement,
+    SetLocal,
+    Stmt,
+    Unary,
+    Update,
+)
+from ...ir.ops import OPS
+from ...ir.simplify import binary, cast, const, select
+from ...ir.walk import walk
+from .activity import refusal
+from .body import Body, backwards, is_leaf
+from .rules import RESULT, operands_of, partials, times, values_needed
+
+
+def define(body: Body, stem: str, value: Expr, where: Location, name: str = "") -> Local:
+    """Gives a value a version: the next one of the local `name`, or a temporary."""
+    making = body.making
+    is_active = body.is_active(value) and (not name or name in making.activity.useful)
+    has_flow = is_active and body.has_reverse
+    if has_flow:
+        value = _prepared(body, value, where)
+    version = Local(body.version(stem, value.dtype, name), value.dtype)
+    if is_active:
+        making.active.add(version.name)
+    body.forward.append(SetLocal(version.name, value, where))
+    if has_flow:
+        body.then(flow(body, value, body.adjoint(version.name), where, version))
+    return version
+
+
+def leaf(body: Body, e: Expr, where: Location) -> Expr:
+    """The value of an expression in a local, if it takes any work."""
+    return e if is_leaf(e) else define(body, "t", e, where)
+
+
+def inlined(body: Body, e: Expr, where: Location) -> Expr:
+    """The expression with the values named that its derivatives read, also its own."""
+    if not body.has_reverse or not body.is_active(e):
+        return e
+    if isinstance(e, Unary | Binary) and RESULT in _needed(body, e):
+        return leaf(body, e, where)
+    return _prepared(body, e, where)
+
+
+def _needed(body: Body, e: Unary | Binary) -> frozenset[int]:
+    return values_needed(e.op, tuple(map(body.is_active, operands_of(e))))
+
+
+def _prepared(body: Body, e: Expr, where: Location) -> Expr:
+    """The active expression with the values named that its derivatives read."""
+    match e:
+        case Cast():
+            return replace(e, x=inlined(body, e.x, where))
+        case Select():
+            sides = [x if _is_singular(x) else inlined(body, x, where) for x in (e.a, e.b)]
+            return Select(leaf(body, e.condition, where), *sides, e.dtype)
+        case Unary() | Binary():
+            needed = _needed(body, e)
+            operands = [
+                leaf(body, x, where) if k in needed else inlined(body, x, where)
+                for k, x in enumerate(operands_of(e))
+            ]
+            if isinstance(e, Unary):
+                return replace(e, x=operands[0])
+            return replace(e, a=operands[0], b=operands[1])
+    return e
+
+
+def flow(body: Body, e: Expr, g: Expr, where: Location, result: Expr | None = None) -> list[Stmt]:
+    """Adds `g`, the adjoint of an expression whose value is `result`, to what the expression depends on."""
+    if not body.is_active(e):
+        return []
+    match e:
+        case Local():
+            return [body.added(e.name, g, where)]
+        case LocalElement():
+            adjoint = replace(e, name=body.adjoint(e.name).name)
+            return [SetElement(adjoint.name, e.index, binary("add", adjoint, g), where)]
+        case Load():
+            return [Update(body.making.gradients[e.array], e.indices, "add", g, where)]
+        case Cast():
+            return flow(body, e.x, cast(g, e.x.dtype), where)
+        case Select():
+            return _flow_to_sides(body, e, g, where)
+        case Unary() | Binary():
+            return _flow_to_operands(body, e, g, where, result)
+    raise refusal(f"a value of the kind {type(e).__name__} has none", where)
+
+
+def _held(body: Body, g: Expr, where: Location) -> tuple[list[Stmt], Expr]:
+    """A value in a local, for several readers."""
+    if is_leaf(g):
+        return [], g
+    name = body.version("g", g.dtype)
+    return [SetLocal(name, g, where)], Local(name, g.dtype)
+
+
+def _flow_to_operands(
+    body: Body, e: Unary | Binary, g: Expr, where: Location, result: Expr | None
+) -> list[Stmt]:
+    found = zip(operands_of(e), partials(e, e if result is None else result), strict=True)
+    parts = [(x, factor) for x, factor in found if factor is not None and body.is_active(x)]
+    held, g = _held(body, g, where) if len(parts) > 1 else ([], g)
+    for x, factor in parts:
+        held += flow(body, x, times(g, factor), where)
+    return held
+
+
+def _flow_to_sides(body: Body, e: Select, g: Expr, where: Location) -> list[Stmt]:
+    """Adds to the side that is taken. A side with a partial function is swept inside a branch: 0 times infinity is not 0."""
+    held, g = _held(body, g, where)
+    zero = const(0, g.dtype)
+    for k, (side, chosen) in enumerate(((e.a, (g, zero)), (e.b, (zero, g)))):
+        if not body.is_active(side):
+            continue
+        if not _is_singular(side):
+            held += flow(body, side, select(e.condition, *chosen), where)
+            continue
+        with body.collected() as (forward, reverse):
+            value = define(body, "t", side, where)
+        block = (*forward, body.added(value.name, g, where), *backwards(reverse))
+        held.append(If(e.condition, *((), block) if k else (block, ()), where))
+    return held
+
+
+def _is_singular(e: Expr) -> bool:
+    """True if the derivative of a float may be infinite where its value is not."""
+    return any(
+        isinstance(x, Unary | Binary) and x.dtype.is_float and OPS[x.op].is_partial for x in walk(e)
+    )

@@ -1,0 +1,275 @@
+"""Sweeps of loops: iterations are swept one by one, the last first.
+
+What a loop carries in locals is kept in local arrays at the number of the iteration; the rest of an iteration is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...ir.kernel import (
+    Assert,
+    Const,
+    DType,
+    Expr,
+    For,
+    ForActive,
+    Local,
+    LocalArray,
+    LocalElement,
+    Location,
+    LoopIndex,
+    SetElement,
+    SetLocal,
+    Stmt,
+    UpdateLocal,
+    While,
+)
+from ...ir.simplify import binary, cast, compare, const
+from ...ir.verify import LOCAL_ARRAY_BYTES
+from .body import Body
+from .flow import leaf
+from .kept import changed_in, has_independent_iterations, only_added_to
+from .pruning import read_by
+
+Loop = For | ForActive | While
+SweepBlock = Callable[[Body, tuple[Stmt, ...]], None]
+_ONE = const(1, DType.i64)
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """A loop in a body.
+
+    `extent`: the number of iterations; None for active cells. `sums`: locals that the loop only adds to. `carried`: other locals
+    that it changes, and `kept`: the local array of each.
+    """
+
+    body: Body
+    loop: Loop
+    extent: Expr | None
+    sums: frozenset[str]
+    carried: tuple[str, ...]
+    kept: dict[str, str]
+    sweep: SweepBlock
+
+
+def sweep_loop(body: Body, s: Loop, sweep: SweepBlock, *, is_top: bool) -> None:
+    """Adds a loop to both sweeps of a body; `sweep` does so for the statements in it. `is_top`: its iterations are parallel."""
+    all_changed = changed_in(s.body, body.versions)
+    changed = [n for n in all_changed if n not in body.sums]
+    tested = set(read_by(s)) if isinstance(s, While) else set()
+    sums = frozenset(n for n in changed if n not in tested and only_added_to(s.body, n))
+    carried = tuple(n for n in changed if n not in sums)
+    extent = _extent(body, s)
+    for n in changed:
+        if not body.is_array(n):
+            _copy(body, n, s.where)
+    kept = _keep(body, s, carried, extent, is_top) if body.has_reverse else {}
+    swept = _Swept(body, s, extent, sums, carried, kept, sweep)
+    if changed or isinstance(s, While) or (all_changed and not body.has_reverse):
+        body.forward += _again(swept)
+    if body.has_reverse:
+        body.then([_turned(swept, is_top)])
+
+
+def _extent(body: Body, s: Loop) -> Expr | None:
+    match s:
+        case For():
+            return leaf(body, body.renamed(s.extent), s.where)
+        case While():
+            count = Local(body.version("n", DType.i64), DType.i64)
+            body.forward.append(SetLocal(count.name, const(0, DType.i64), s.where))
+            return count
+    return None
+
+
+def _copy(body: Body, name: str, where: Location) -> None:
+    """A version of a local that a loop changes in place."""
+    old, making = body.now(name), body.making
+    version = body.version(name, old.dtype, name)
+    body.forward.append(SetLocal(version, old, where))
+    if name in making.activity.active:
+        making.active.add(version)
+        if old.name in making.active:
+            body.then([body.added(old.name, body.adjoint(version), where)])
+
+
+def _keep(
+    body: Body, s: Loop, carried: tuple[str, ...], extent: Expr | None, is_top: bool
+) -> dict[str, str]:
+    """Declares a local array for what each local is at the begin of each iteration."""
+    making, kept = body.making, dict[str, str]()
+    for n in carried:
+        version = body.versions[n]
+        dtype, width = _kept_type(making.types[version]), making.extents.get(version, 1)
+        array = kept[n] = making.names.fresh(f"kept_{n}")
+        n_most = LOCAL_ARRAY_BYTES // (width * dtype.size_bytes)
+        length = 1
+        if is_top and not isinstance(s, While):
+            sentence = f"iterations of a parallel loop share the local {n}"
+            making.unknown[array] = (sentence, s.where)
+        elif not isinstance(extent, Const):
+            length = max(1, min(making.n_kept, n_most))
+            making.guards[array] = _guard(s, extent, length)
+        elif extent.value > n_most:
+            sentence = f"a loop of {extent.value} iterations carries the local {n}, which is kept {n_most} times at most"
+            making.unknown[array] = (sentence, s.where)
+        else:
+            length = max(1, int(extent.value))
+        body.start.append(LocalArray(array, length * width, const(0, dtype), s.where))
+    return kept
+
+
+def _guard(s: Loop, extent: Expr | None, length: int) -> Assert:
+    """Asserts that an iteration's values may be kept, or those of all iterations of a loop that counts."""
+    assert extent is not None
+    text = (
+        f"a loop has more than {length} iterations, whose locals its adjoint keeps:"
+        " give ks.init(ad_stack_size=) their number"
+    )
+    most = const(length, extent.dtype)
+    return Assert(compare("lt" if isinstance(s, While) else "le", extent, most), text, (), s.where)
+
+
+def _again(x: _Swept) -> list[Stmt]:
+    """The loop of the forward sweep, which changes locals in place."""
+    body, s = x.body, x.loop
+    inner = body.inside(has_reverse=False)
+    inner.sums |= x.sums
+    loops = _enter(inner, s, None)
+    guards = [body.making.guards[a] for a in x.kept.values() if a in body.making.guards]
+    at = x.extent if isinstance(s, While) else LoopIndex(loops[0])
+    assert at is not None
+    saved = [_saved(body, n, array, at, s.where) for n, array in x.kept.items()]
+    x.sweep(inner, s.body)
+    last = [
+        SetLocal(body.versions[n], inner.now(n), s.where) for n in x.carried if not body.is_array(n)
+    ]
+    if isinstance(s, While):
+        assert isinstance(x.extent, Local)
+        count = UpdateLocal(x.extent.name, "add", _ONE, s.where)
+        statements = (*guards, *saved, *inner.forward, *last, count)
+        return [While(body.renamed(s.condition), statements, s.where)]
+    return [*guards, _like(s, loops, x.extent, [*saved, *inner.forward, *last])]
+
+
+def _saved(body: Body, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+    """Keeps a carried local, or all elements of a local array, at the number of an iteration."""
+    now, making = body.now(name), body.making
+    if now.name not in making.extents:
+        return SetElement(kept, at, _as_kept(now), where)
+    loop = making.names.fresh("c")
+    element = _as_kept(LocalElement(now.name, LoopIndex(loop), now.dtype))
+    save = SetElement(kept, _row(body, now.name, at, loop), element, where)
+    return For(loop, const(making.extents[now.name], DType.i64), (save,), where)
+
+
+def _row(body: Body, version: str, at: Expr, loop: str) -> Expr:
+    """The place of an element of a local array for an iteration."""
+    width = const(body.making.extents[version], at.dtype)
+    return binary("add", binary("mul", at, width), LoopIndex(loop, at.dtype))
+
+
+def _restored(body: Body, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+    """Sets a local array to its values at the begin of an iteration."""
+    now, making = body.now(name), body.making
+    loop = making.names.fresh("c")
+    element = LocalElement(kept, _row(body, now.name, at, loop), _kept_type(now.dtype))
+    restore = SetElement(now.name, LoopIndex(loop), _from_kept(element, now.dtype), where)
+    return For(loop, const(making.extents[now.name], DType.i64), (restore,), where)
+
+
+def _turned(x: _Swept, is_top: bool) -> Stmt:
+    """The loop of the reverse sweep: each iteration is computed again and swept backwards."""
+    body, s, making = x.body, x.loop, x.body.making
+    inner = body.inside()
+    inner.sums |= x.sums
+    last = None if _is_in_order(x, is_top) else _before(x.extent)
+    loops = _enter(inner, s, last)
+    at: Expr = LoopIndex(loops[0])
+    at = at if last is None else binary("sub", last, at)
+    begins: dict[str, Local] = {}
+    for n in x.carried:
+        if body.is_array(n):
+            inner.start.append(_restored(body, n, x.kept[n], at, s.where))
+            continue
+        dtype = body.now(n).dtype
+        begins[n] = Local(inner.version(n, dtype, n), dtype)
+        if n in making.activity.active:
+            making.active.add(begins[n].name)
+        element = LocalElement(x.kept[n], at, _kept_type(dtype))
+        inner.start.append(SetLocal(begins[n].name, _from_kept(element, dtype), s.where))
+    x.sweep(inner, s.body)
+    inner.reverse.append(_taken_over(body, inner, begins, s.where))
+    inner.reverse.insert(0, _handed_on(body, inner, begins, s.where))
+    return _like(s, loops, x.extent, inner.statements())
+
+
+def _is_in_order(x: _Swept, is_top: bool) -> bool:
+    """True if the iterations of the reverse sweep may have the order of the loop."""
+    if isinstance(x.loop, While):
+        return False
+    if is_top or isinstance(x.loop, ForActive):
+        return True
+    return not x.carried and has_independent_iterations(
+        x.loop.body, x.loop.loop, x.body.making.gradients
+    )
+
+
+def _before(extent: Expr | None) -> Expr:
+    """The number of the last iteration."""
+    assert extent is not None
+    return binary("sub", extent, const(1, extent.dtype))
+
+
+def _taken_over(body: Body, inner: Body, begins: dict[str, Local], where: Location) -> list[Stmt]:
+    """Adds the adjoints of carried locals behind an iteration to those of their last versions in it."""
+    active = body.making.active
+    return [
+        inner.added(inner.versions[n], body.adjoint(body.versions[n]), where)
+        for n in begins
+        if inner.versions[n] in active and body.versions[n] in active
+    ]
+
+
+def _handed_on(body: Body, inner: Body, begins: dict[str, Local], where: Location) -> list[Stmt]:
+    """Makes the adjoints of carried locals those before the iteration."""
+    return [
+        SetLocal(body.adjoint(body.versions[n]).name, inner.adjoint(begin.name), where)
+        for n, begin in begins.items()
+        if begin.name in body.making.active
+    ]
+
+
+def _enter(inner: Body, s: Loop, last: Expr | None) -> tuple[str, ...]:
+    """New names for the loop around the body; with `last` it counts down from there."""
+    names: tuple[str, ...] = ("w",)
+    if not isinstance(s, While):
+        names = (s.loop,) if isinstance(s, For) else s.loops
+    suffix = "again" if last is None else "back"
+    new = tuple(inner.making.names.fresh(f"{n}_{suffix}") for n in names)
+    if not isinstance(s, While):
+        inner.indices |= {n: (m, last) for n, m in zip(names, new, strict=True)}
+    return new
+
+
+def _like(s: Loop, loops: tuple[str, ...], extent: Expr | None, body: list[Stmt]) -> Stmt:
+    """The loop with other names and another body; a while loop has counted its iterations."""
+    if isinstance(s, ForActive):
+        return replace(s, loops=loops, body=tuple(body))
+    assert extent is not None
+    return For(loops[0], extent, tuple(body), s.where)
+
+
+def _kept_type(dtype: DType) -> DType:
+    return DType.i32 if dtype is DType.bool_ else dtype
+
+
+def _as_kept(e: Expr) -> Expr:
+    return cast(e, _kept_type(e.dtype))
+
+
+def _from_kept(e: Expr, dtype: DType) -> Expr:
+    return e if e.dtype is dtype else compare("ne", e, const(0, e.dtype))
