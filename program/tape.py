@@ -6,6 +6,7 @@ A tape is an executor in front of the one of the program: calls reach it whereve
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ import numpy as np
 from ..kernels.fields.caller_location import fail
 from ..kernels.fields.element_fields import ScalarField
 from ..kernels.fields.ndarray import Ndarray
-from ..kernels.frontend.derivatives import derivative_call
+from ..kernels.fields.program import needed_program
+from ..kernels.frontend.derivatives import checked_call, derivative_call
 from ..kernels.frontend.dispatch import Executor, chosen, current, using
 from ..kernels.frontend.instance import KernelCall
 from ..kernels.ir.errors import ProgramRuntimeError, ProgramTypeError, ProgramValueError
+from .grad_check import GradCheck
 from .gradients import clear_all_gradients, set_all
 
 
@@ -28,21 +31,28 @@ from .gradients import clear_all_gradients, set_all
 class _Replaced:
     """Call of a function with a gradient of its own."""
 
+    function: Callable[..., Any]
     grad: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    def again(self) -> None:
+        self.function(*self.args, **self.kwargs)
+
 
 class _Taping(Executor):
-    """Notes the calls that it hands on."""
+    """Notes the calls that it hands on, with checks of the access rule if it `is_checked`."""
 
-    def __init__(self, behind: Executor) -> None:
-        self.behind = behind
+    def __init__(self, behind: Executor, *, is_checked: bool) -> None:
+        self.behind, self.is_checked = behind, is_checked
+        self._flags: dict[int, Any] = {}
         self.calls: list[KernelCall | _Replaced] = []
 
     def run(self, call: KernelCall) -> Any:
         if not call.instance.is_derivative:
             self.calls.append(call)
+            if self.is_checked:
+                call = checked_call(call, self._flags)
         return self.behind.run(call)
 
 
@@ -50,11 +60,27 @@ class Tape:
     """Context in which kernels are differentiated: at its end the gradients of `loss`, a field of one element, are computed.
 
     At its begin all gradients are cleared, unless `clear_gradients` is False, and the loss is set to zero. Without a loss `grad()`
-    is called by the program.
+    is called by the program. `validation` checks, in debug mode, that no element of a dense field with a gradient is stored to
+    after it was read. `grad_check` are fields whose gradients are compared with central differences.
     """
 
-    def __init__(self, loss: Any = None, clear_gradients: bool = True) -> None:
-        self.loss, self._clears = loss, clear_gradients
+    def __init__(
+        self,
+        loss: Any = None,
+        clear_gradients: bool = True,
+        validation: bool = False,
+        grad_check: Sequence[Any] | None = None,
+    ) -> None:
+        self.loss, self._clears, self._validates = loss, clear_gradients, validation
+        self._grad_check = grad_check
+        self._check: GradCheck | None = None
+        if validation and not needed_program("a tape").config.debug:
+            text = (
+                "Debug mode is disabled, autodiff valid check will not work."
+                " Please specify `ti.init(debug=True)` to enable the check."
+            )
+            warnings.warn(text, stacklevel=2)
+            self._validates = False
         self._taping: _Taping | None = None
         self._block = ExitStack()
         self._is_done = False
@@ -67,7 +93,9 @@ class Tape:
             if self._clears:
                 clear_all_gradients()
             _set_loss(self.loss, 0.0)
-        self._taping = _Taping(current())
+        if self._grad_check:
+            self._check = GradCheck(self.loss, self._grad_check)
+        self._taping = _Taping(current(), is_checked=self._validates)
         self._block.enter_context(using(self._taping))
         return self
 
@@ -101,6 +129,14 @@ class Tape:
                 call.grad(*call.args, **call.kwargs)
             elif (backward := derivative_call(call, "grad")) is not None:
                 current().run(backward)
+        if self._check is not None:
+            self._check.run(self._again)
+
+    def _again(self) -> None:
+        """Runs the calls once more."""
+        assert self._taping is not None
+        for call in self._taping.calls:
+            call.again() if isinstance(call, _Replaced) else current().run(call)
 
 
 def _check_loss(loss: Any) -> None:
@@ -205,7 +241,7 @@ class _WithGradient:
         executor = chosen()
         with ExitStack() as block:
             if isinstance(executor, _Taping):
-                executor.calls.append(_Replaced(self._gradient, args, kwargs))
+                executor.calls.append(_Replaced(self._function, self._gradient, args, kwargs))
                 block.enter_context(using(executor.behind))
             return self._function(*args, **kwargs)
 

@@ -140,6 +140,8 @@ def _adds_up(loop: For) -> bool:
 
 def _distance(indices: tuple[Expr, ...], uniformity: Uniformity) -> int | None:
     """Returns the distance between the elements of neighbouring lanes; None where it varies, or they are not in a row."""
+    if not indices:
+        return 0  # an array without axes has one element
     *rows, last = indices
     if any(map(uniformity.varies, rows)):
         return None

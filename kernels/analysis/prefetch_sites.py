@@ -124,7 +124,7 @@ def _end_of_list(
     The only load is at that index, so no other load depends on elements behind the list's end.
     """
     found = loads(e)
-    if len(found) != 1 or any(isinstance(x, Local) for x in walk(e)):
+    if len(found) != 1 or not found[0].indices or any(isinstance(x, Local) for x in walk(e)):
         return None
     (x,) = found
     index = to_affine(x.indices[-1])

@@ -20,7 +20,8 @@ def field(dtype: Any, shape: Any = None, **options: Any) -> Any:
     """A field of numbers of type `dtype`; for `ks.types.vector(...)`, `matrix` or `struct` a field of these.
 
     Without `shape` it gets one from `ks.root.dense(...).place(...)`. `name` is for messages, `offset` the least index along each
-    axis, `order` the order of the axes in memory ("ij"), which is accepted without effect. `needs_grad` and `needs_dual` place fields of its derivatives, `x.grad` and `x.dual`.
+    axis, `order` the order of the axes in memory ("ij"), which is accepted without effect. `needs_grad` and `needs_dual` place the
+    fields of its derivatives, `x.grad` and `x.dual`.
     """
     if isinstance(dtype, (MatrixType, StructType)):
         return dtype.field(shape=shape, **options)

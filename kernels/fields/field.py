@@ -31,7 +31,6 @@ from .sparse_cells import SparseCells
 from .statistics import TreeStatistics
 from .tree import Place, SNode
 
-
 DerivativeKind = Literal["grad", "dual"]
 
 
@@ -149,9 +148,7 @@ class AbstractLeaf(AbstractField):
     def place(self) -> Place:
         """The field's place in its tree; LanguageError if it has no place yet."""
         if self._place is None:
-            remedy = (
-                self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
-            )
+            remedy = self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
             fail(f"{self.label} has no place: {remedy}", ProgramRuntimeError)
         return self._place
 

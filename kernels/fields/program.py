@@ -52,7 +52,7 @@ gpu = tuple(arch for arch in Arch if not arch.is_cpu)
 
 # Options of Taichi's that say how its compiler and its devices work; they are taken and mean nothing here.
 _TAICHIS = """
-ad_stack_size advanced_optimization allow_nv_shader_extension auto_mesh_local_default_occupacy
+advanced_optimization allow_nv_shader_extension auto_mesh_local_default_occupacy
 cache_loop_invariant_global_vars cfg_optimization check_out_of_bound cpu_block_dim_adaptive cuda_stack_limit
 default_cpu_block_dim default_gpu_block_dim default_up demote_dense_struct_fors demote_no_access_mesh_fors detect_read_only
 device_memory_GB device_memory_fraction dynamic_index enable_fallback experimental_auto_mesh_local flatten_if
@@ -73,7 +73,7 @@ WITHOUT_MEANING = frozenset(_TAICHIS.split())
 class Config:
     """Options of a program with a meaning here; the others are in `Program.ignored`.
 
-    `cpu_max_num_threads` 0: one thread for each core.
+    `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: that of kernels/transforms/derivatives/adjoint.py.
     """
 
     arch: Arch = cpu
@@ -84,6 +84,7 @@ class Config:
     cpu_max_num_threads: int = 0
     fast_math: bool = True
     offline_cache: bool = True
+    ad_stack_size: int = 0
 
 
 _ENDED = "its program has ended: ks.init and ks.reset end the program before"

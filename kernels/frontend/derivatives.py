@@ -1,4 +1,7 @@
-"""Adjoints and duals of kernels, as instances and calls like all others. Only arrays with a placed gradient or dual have derivatives."""
+"""Adjoints and duals of kernels, as instances and calls like all others.
+
+Only arrays with a placed gradient or dual have derivatives.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..fields.caller_location import fail
 from ..fields.field import AbstractLeaf, DerivativeKind
 from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
+from ..fields.program import current_program
 from ..ir.kernel import Location
 from ..ir.verify import check
-from ..transforms.derivatives.adjoint import adjoint
+from ..transforms.derivatives.access_rule import with_checks
+from ..transforms.derivatives.adjoint import N_KEPT, adjoint
 from ..transforms.derivatives.dual import dual
 from ..transforms.derivatives.names import Names
 from .dispatch import current
@@ -40,7 +48,8 @@ class AdjointKernel:
 def derivative_call(call: KernelCall, kind: DerivativeKind) -> KernelCall | None:
     """The call of the adjoint or dual of a call's kernel with the same arguments; None if nothing in it has a derivative."""
     given = call.arrays if kind == "grad" else {}
-    arguments = {n: g.array for n, x in given.items() if (g := gradient_of(x)) is not None}
+    may = ((n, gradient_of(x)) for n, x in given.items() if n not in call.instance.constants)
+    arguments = {n: gradient.array for n, gradient in may if gradient is not None}
     fields = _placed_derivatives(call.instance, kind)
     known, key = call.instance.derived, (kind, *fields, *arguments)
     if key not in known:
@@ -52,6 +61,30 @@ def derivative_call(call: KernelCall, kind: DerivativeKind) -> KernelCall | None
     arrays = {**call.arrays, **{names[n]: x for n, x in arguments.items()}}
     arrays |= {name: source.storage for name, source in instance.fields}
     return replace(call, instance=instance, arrays=arrays)
+
+
+def checked_call(call: KernelCall, flags: dict[int, NDArray[Any]]) -> KernelCall:
+    """The call with a check that it stores to no element that was read before.
+
+    `flags` has a mark for each element that was read, by the identity of the field with a gradient; fields are added to it.
+    """
+    instance = call.instance
+    dense = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]
+    checked = {n: x for n, x in dense if x.placed_derivative("grad") is not None}
+    if instance.logical is not None or not checked:
+        return call
+    key = ("checked", *checked)
+    if key not in instance.derived:
+        fresh = Names(instance.ir)
+        names = {n: fresh.fresh(f"{n}_was_read") for n in checked}
+        labels = {n: x.label for n, x in checked.items()}
+        made = replace(instance, ir=with_checks(instance.ir, names, labels))
+        instance.derived[key] = made, names
+    made, names = instance.derived[key]
+    for x in checked.values():
+        flags.setdefault(id(x), np.zeros(x.storage.shape, np.int32))
+    marks = {names[n]: flags[id(x)] for n, x in checked.items()}
+    return replace(call, instance=made, arrays={**call.arrays, **marks})
 
 
 def _placed_derivatives(instance: Instance, kind: DerivativeKind) -> dict[str, AbstractLeaf]:
@@ -88,7 +121,7 @@ def _derived(
     names = {n: fresh.fresh(f"{n}_{kind}") for n in (*fields, *arguments)}
     if not names:
         return None
-    ir = (adjoint if kind == "grad" else dual)(before, names)
+    ir = adjoint(before, names, _n_kept()) if kind == "grad" else dual(before, names)
     if not ir.body:
         return None
     check(ir)
@@ -109,6 +142,11 @@ def _derived(
         is_derivative=True,
     )
     return (made if instance.logical is None else on_same_trees(made, ir)), names
+
+
+def _n_kept() -> int:
+    program = current_program()
+    return (0 if program is None else program.config.ad_stack_size) or N_KEPT
 
 
 def _view(x: AbstractLeaf) -> FieldView:

@@ -44,6 +44,7 @@ def init(
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
     `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache`. With `offline_cache` (True)
     compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier process is used.
+    `ad_stack_size` (1,024) is the most iterations of a loop of unknown length whose locals an adjoint keeps.
 
     `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
     they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that
@@ -103,7 +104,8 @@ def _checked(name: str, x: Any) -> Any:
             return dtype
         case "debug" | "fast_math" | "offline_cache":
             return bool(x)
-    if not isinstance(x, (int, np.integer)) or (name == "cpu_max_num_threads" and x < 0):
+    is_negative = isinstance(x, (int, np.integer)) and name != "random_seed" and x < 0
+    if not isinstance(x, (int, np.integer)) or is_negative:
         fail(f"ks.init: {name} is {x!r}, it must be a whole number", ProgramTypeError)
     return int(x)
 

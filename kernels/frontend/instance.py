@@ -39,6 +39,7 @@ class Instance:
     views: tuple[tuple[str, FieldView], ...] = ()  # the fields as the logical kernel has them
     structures: tuple[tuple[str, Structure], ...] = ()  # the trees, by name
     sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
+    constants: tuple[str, ...] = ()  # arguments without derivatives
     is_derivative: bool = False  # an adjoint or dual of another instance
     derived: dict[tuple[object, ...], Any] = field(  # its adjoints and duals (derivatives.py)
         default_factory=dict, init=False, compare=False, repr=False

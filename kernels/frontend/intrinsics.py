@@ -39,10 +39,14 @@ ARRAY_TYPES = (*ELEMENT_TYPES, u1)
 
 @dataclass(frozen=True)
 class NdarrayAnnotation:
-    """`ks.types.ndarray(dtype=, ndim=)`: an array argument; None accepts any."""
+    """`ks.types.ndarray(dtype=, ndim=, needs_grad=)`: an array argument; None accepts any.
+
+    Derivatives by an argument with `needs_grad=False` are zero.
+    """
 
     dtype: DType | compound.MatrixType | ComplexType | None = None
     ndim: int | None = None
+    needs_grad: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,12 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     struct = staticmethod(compound.struct)
 
     @staticmethod
-    def ndarray(dtype: Any = None, ndim: int | None = None) -> Any:
-        """An argument that is a NumPy array or a view of one, read and written in place."""
-        return NdarrayAnnotation(_element_type(dtype), ndim)
+    def ndarray(dtype: Any = None, ndim: int | None = None, needs_grad: bool | None = None) -> Any:
+        """An argument that is a NumPy array or a view of one, read and written in place.
+
+        With `needs_grad=False` it has no derivative, even if the array has a gradient.
+        """
+        return NdarrayAnnotation(_element_type(dtype), ndim, needs_grad)
 
     @staticmethod
     def template() -> Any:

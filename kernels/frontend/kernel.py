@@ -12,6 +12,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -23,10 +24,10 @@ from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
 from .calling import completed, passed
 from .complex_numbers import Pairs, is_complex_array, pairs_of
+from .derivatives import AdjointKernel
 from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
 from .func import Func
-from .derivatives import AdjointKernel
 from .instance import Instance, KernelCall
 from .instantiate import Subject, instantiate, merged
 from .intrinsics import (
@@ -260,6 +261,12 @@ class Kernel:
     def _array_names(self) -> frozenset[str]:
         return frozenset(n for n, a in self.parameters if isinstance(a, NdarrayAnnotation))
 
+    @functools.cached_property
+    def _constants(self) -> tuple[str, ...]:
+        """The arguments without derivatives."""
+        arrays = ((n, a) for n, a in self.parameters if isinstance(a, NdarrayAnnotation))
+        return tuple(n for n, a in arrays if a.needs_grad is False)
+
     def _instance(self, values: dict[str, Any], where: Location) -> tuple[Signature, Instance]:
         program = current_program()
         if program is not self._program:
@@ -285,7 +292,10 @@ class Kernel:
         if found is None:
             fast_math = self.fast_math and (program is None or program.config.fast_math)
             subject = Subject(self.parsed, signature, fast_math, self.returns, program)
-            found = self._instances[signature] = instantiate(subject)
+            found = instantiate(subject)
+            if self._constants:
+                found = replace(found, constants=self._constants)
+            self._instances[signature] = found
         return signature, found
 
     def _without_aliases(

@@ -68,8 +68,8 @@ def _prepared(body: Body, e: Expr, where: Location) -> Expr:
         case Cast():
             return replace(e, x=inlined(body, e.x, where))
         case Select():
-            sides = [x if _is_singular(x) else inlined(body, x, where) for x in (e.a, e.b)]
-            return Select(leaf(body, e.condition, where), *sides, e.dtype)
+            a, b = (x if _is_singular(x) else inlined(body, x, where) for x in (e.a, e.b))
+            return Select(leaf(body, e.condition, where), a, b, e.dtype)
         case Unary() | Binary():
             needed = _needed(body, e)
             operands = [
@@ -135,7 +135,7 @@ def _flow_to_sides(body: Body, e: Select, g: Expr, where: Location) -> list[Stmt
         with body.collected() as (forward, reverse):
             value = define(body, "t", side, where)
         block = (*forward, body.added(value.name, g, where), *backwards(reverse))
-        held.append(If(e.condition, *((), block) if k else (block, ()), where))
+        held.append(If(e.condition, (), block, where) if k else If(e.condition, block, (), where))
     return held
 
 

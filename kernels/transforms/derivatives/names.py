@@ -12,7 +12,7 @@ class Names:
     """The names of a kernel, and unused ones for locals, loops and arrays."""
 
     def __init__(self, ir: KernelIR, taken: Iterable[str] = ()) -> None:
-        self._taken = {p.name for p in (*ir.arrays, *ir.scalars)} | set(taken)
+        self._taken = {p.name for p in ir.arrays} | {p.name for p in ir.scalars} | set(taken)
         for s in nested_statements(ir.body):
             self._taken.add(local_changed(s))
             if isinstance(s, For):

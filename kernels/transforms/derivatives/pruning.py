@@ -47,7 +47,8 @@ def _mark(body: Sequence[Stmt], live: set[str]) -> bool:
         if _is_local(s):
             is_live = local_changed(s) in live
         elif inner := blocks(s):
-            is_live = any([_mark(block, live) for block in reversed(inner)])
+            found = [_mark(block, live) for block in reversed(inner)]  # of all of them
+            is_live = any(found)
         else:
             is_live = True
         if is_live:

@@ -237,8 +237,11 @@ v2 = "ks.Vector.field(2, ks.f32, 3)"
         (f"{x1}.from_numpy(np.zeros(4))", r"takes an array of shape \(3,\), not one of \(4,\)"),
         (f"{x1}.from_numpy([1, 2, 3])", "takes a NumPy array, not list"),
         (f"{x1}.from_numpy(np.array(['a', 'b', 'c']))", "takes an array of numbers"),
-        (f"{x1}.grad", "autodiff is not there yet"),
-        ("ks.field(ks.f32, 3, needs_grad=True)", "autodiff is not there yet"),
+        (
+            f"{x1}.grad[0]",
+            r"has no place: make the field .* with needs_grad=True, or call ks.root.lazy_grad\(\)",
+        ),
+        ("ks.field(ks.i32, 3, needs_grad=True)", "has no grad: its elements are i32, not floats"),
         ("ks.field(ks.f32, 3, nonsense=1)", "a field has no option nonsense"),
         ("ks.field(ks.f32, 3, layout=3)", "ks.Layout.AOS or ks.Layout.SOA"),
         ("ks.field('abc', 3)", "'abc' is no type of elements"),

@@ -114,7 +114,6 @@ def test_an_unplaced_field_is_named():
             lambda: ks.root.quant_array(ks.i, 4, max_num_bits=32),
             "quantised types are not there yet",
         ),
-        (lambda: ks.root.lazy_grad(), "autodiff is not there yet"),
         (lambda: ks.root.dense(ks.ij, (1, 2, 3)), "is given 2 axes and 3 dimensions"),
         (lambda: ks.root.dense(ks.i, 0), "not positive"),
         (lambda: ks.root.place(3), "place takes fields, not 3"),

@@ -116,7 +116,7 @@ def test_each_operation_on_floats_has_a_rule_and_a_judge() -> None:
         for n, op in OPS.items()
         if op.accepts(DType.f64)
         and op.result(DType.f64).is_float
-        and not op.sign in ("<", "<=", ">", ">=", "==", "!=")
+        and op.sign not in ("<", "<=", ">", ">=", "==", "!=")
     }
     assert floats == set(RULES) == set(FUNCTIONS)
 

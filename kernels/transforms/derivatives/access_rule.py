@@ -1,0 +1,47 @@
+"""Check of the access rule of kernels with derivatives: no element is stored to after it was read (rule 1 of Taichi's language)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ...ir.kernel import Assert, DType, KernelIR, Load, Stmt, Store, Update
+from ...ir.simplify import compare, const
+from ...ir.walk import children, loads, with_blocks
+
+
+def with_checks(ir: KernelIR, flags: Mapping[str, str], labels: Mapping[str, str]) -> KernelIR:
+    """The kernel with marks of the elements that it reads, and assertions that it stores to none of them.
+
+    `flags`: for each checked array the name of an array of marks (i32); `labels` are the names of the arrays in messages.
+    """
+
+    def checked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made: list[Stmt] = []
+        for s in body:
+            made += _marks(s, flags)
+            made += _assertion(s, flags, labels, ir.name)
+            made.append(with_blocks(s, checked))
+        return tuple(made)
+
+    marks = (replace(p, name=flags[p.name], dtype=DType.i32) for p in ir.arrays if p.name in flags)
+    return replace(ir, arrays=(*ir.arrays, *marks), body=checked(ir.body))
+
+
+def _marks(s: Stmt, flags: Mapping[str, str]) -> Iterator[Stmt]:
+    """Marks the elements that the operands of a statement read."""
+    for e in children(s):
+        for x in loads(e):
+            if x.array in flags:
+                yield Store(flags[x.array], x.indices, const(1, DType.i32), s.where)
+
+
+def _assertion(
+    s: Stmt, flags: Mapping[str, str], labels: Mapping[str, str], kernel: str
+) -> Iterator[Stmt]:
+    """Asserts that the element that a statement stores to was not read."""
+    if isinstance(s, Store | Update) and s.array in flags:
+        mark = Load(flags[s.array], s.indices, DType.i32)
+        what = f"stores to an element of {labels[s.array]} that was read before"
+        text = f"{s.where}: the kernel {kernel} {what}, so gradients are wrong"
+        yield Assert(compare("eq", mark, const(0, DType.i32)), text, (), s.where)

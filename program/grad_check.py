@@ -1,0 +1,65 @@
+"""Comparison of gradients with central differences: the calls of a tape run again with moved inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..kernels.fields.caller_location import fail
+from ..kernels.fields.field import AbstractLeaf
+from ..kernels.fields.program import needed_program
+from ..kernels.ir.errors import KernelAssertionError, ProgramTypeError
+from ..kernels.ir.kernel import DType
+
+_STEPS = 2.0 ** np.arange(-3, -30, -2)
+_MOST = 0.01  # relative difference
+
+
+class GradCheck:
+    """Check of the gradients of `loss` by some fields, each along a random direction.
+
+    It is made before the tape, and takes the values of all fields.
+    """
+
+    def __init__(self, loss: Any, fields: Sequence[Any]) -> None:
+        if not isinstance(loss, AbstractLeaf) or loss.dtype is not DType.f64:
+            fail(
+                "grad_check= takes a loss of f64, which leaves digits to compare", ProgramTypeError
+            )
+        self._loss, self._fields = loss, fields
+        self._before = [(x, x.to_numpy()) for x in _all_leaves()]
+
+    def run(self, again: Callable[[], None]) -> None:
+        """Raises KernelAssertionError where a gradient is wrong. `again` runs the calls of the tape."""
+        behind = [(x, x.to_numpy()) for x in _all_leaves()]
+        rng = np.random.default_rng(0)
+        for x in self._fields:
+            v = rng.random(x.to_numpy().shape)
+            wanted = float(np.vdot(x.grad.to_numpy(), v))
+            if not any(abs(wanted - d) <= _MOST * abs(wanted) for d in self._slopes(x, v, again)):
+                raise KernelAssertionError(
+                    f"the gradient of {x.label} differs from central differences"
+                )
+        for x, values in behind:
+            x.from_numpy(values)
+
+    def _slopes(self, x: Any, v: Any, again: Callable[[], None]) -> Iterator[float]:
+        """The slope of the loss along a direction, by differences of ever smaller steps."""
+        start = next(values for leaf, values in self._before if leaf is x)
+        for step in _STEPS:
+            found = []
+            for moved in (step, -step):
+                for leaf, values in self._before:
+                    leaf.from_numpy(values)
+                x.from_numpy(start + moved * v)
+                again()
+                found.append(float(self._loss.to_numpy()))
+            yield (found[0] - found[1]) / (2 * step)
+
+
+def _all_leaves() -> list[AbstractLeaf]:
+    """The placed fields of the program."""
+    leaves = (leaf for x in needed_program("grad_check").fields for leaf in x.leaves())
+    return [x for x in dict.fromkeys(leaves) if x.is_placed]
