@@ -17,6 +17,7 @@ _PACKAGE = Path(__file__).parents[2]
 # Frames of these folders are ours, or NumPy's between two of ours; an import of ours stands in frames of Python's.
 _OURS = (
     str(_PACKAGE / "kernels"),
+    str(_PACKAGE / "program"),
     str(_PACKAGE / "compat"),
     str(Path(np.__file__).parent),
     "<frozen importlib",

@@ -48,7 +48,7 @@ def test_a_cpu_is_silent(arch, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"nonsense": 3}, "ks.init has no option nonsense: it has arch, cpu_max_num_threads"),
+        ({"nonsense": 3}, "ks.init has no option nonsense: it has ad_stack_size, arch, cpu_max_num_threads"),
         ({"arch": "cpu"}, "'cpu' is nothing that programs run on"),
         (
             {"default_fp": ks.i32},

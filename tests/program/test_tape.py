@@ -1,0 +1,235 @@
+"""Tapes of a program: gradients against central differences and formulas, in the engine and in recorded sequences."""
+
+from __future__ import annotations
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.interpret.executor import interpret
+
+
+@pytest.fixture(autouse=True)
+def _program():
+    ks.init(default_fp=ks.f64)
+    yield
+    ks.reset()
+
+
+def springs(n: int = 6):
+    x = ks.Vector.field(2, float, n, needs_grad=True)
+    energy = ks.field(float, (), needs_grad=True)
+    x.from_numpy(np.random.default_rng(1).random((n, 2)))
+
+    @ks.kernel
+    def work(k: float):
+        for i in range(n - 1):
+            d = x[i + 1] - x[i]
+            energy[None] += k * (d.norm() - 0.5) ** 2
+
+    @ks.kernel
+    def advance():
+        for i in x:
+            x[i] -= 0.1 * x.grad[i]
+
+    return x, energy, work, advance
+
+
+def test_gradient_of_springs_is_that_of_central_differences() -> None:
+    x, energy, work, _ = springs()
+    with ks.ad.Tape(energy):
+        work(3.0)
+    found, start, step = x.grad.to_numpy(), x.to_numpy(), 1e-6
+    for at in np.ndindex(start.shape):
+        values = []
+        for h in (step, -step):
+            moved = start.copy()
+            moved[at] += h
+            x.from_numpy(moved)
+            energy[None] = 0.0
+            work(3.0)
+            values.append(energy[None])
+        assert found[at] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-8)
+
+
+def test_sequence_with_a_tape_is_recorded_whole() -> None:
+    """Clears, forward, backward and update are calls of one sequence, so that they are explored together."""
+    _, energy, work, advance = springs()
+
+    def step():
+        with ks.ad.Tape(energy):
+            work(3.0)
+        advance()
+
+    recording, _ = record_program(step, ())
+    names = [c.ir.name for c in recording.calls_in_order()]
+    assert names == ["clear_fields", "set_elements", "work", "set_elements", "work_grad", "advance"]
+
+
+def test_kernel_without_gradients_has_no_adjoint_and_its_own_ir() -> None:
+    x = ks.field(float, 4)
+
+    @ks.kernel
+    def double():
+        for i in x:
+            x[i] *= 2
+
+    double()
+    (instance,) = double._instances.values()
+    assert double.grad() is None
+    assert [p.name for p in instance.ir.arrays] == ["x"]
+
+
+def test_adjoint_on_a_sparse_tree_activates_no_cell() -> None:
+    x, y = ks.field(float), ks.field(float)
+    total = ks.field(float, (), needs_grad=True)
+    block = ks.root.pointer(ks.ij, (4, 4))
+    block.dense(ks.ij, (4, 4)).place(x, x.grad, y, y.grad)
+    rng = np.random.default_rng(2)
+    for i, j in ((3, 3), (4, 4), (5, 6), (9, 2)):
+        x[i, j] = rng.random() + 0.5
+
+    @ks.kernel
+    def smooth():
+        for i, j in x:
+            if x[i, j] > 0:
+                y[i, j] = x[i, j] * x[i + 1, j] + ks.sin(x[i, j - 1]) * x[i, j]
+
+    @ks.kernel
+    def norm():
+        for i, j in y:
+            total[None] += y[i, j] ** 2
+
+    with ks.ad.Tape(total):
+        smooth()
+        norm()
+    cells = str(x.stats())
+    found = x.grad.to_numpy()
+    with interpret(), ks.ad.Tape(total):
+        smooth()
+        norm()
+    np.testing.assert_allclose(x.grad.to_numpy(), found, rtol=1e-12)
+    assert str(x.stats()) == cells
+    base, step, at = x.to_numpy(), 1e-6, (4, 4)
+    values = []
+    for h in (step, -step):
+        x[at] = base[at] + h
+        total[None] = 0.0
+        smooth()
+        norm()
+        values.append(total[None])
+    assert found[at] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-7)
+    assert not found[12:].any()
+
+
+def test_random_numbers_of_the_adjoint_are_those_of_the_kernel() -> None:
+    """Kind: what a kernel draws is no input that the adjoint may draw anew."""
+    x = ks.field(float, 4, needs_grad=True)
+    w = ks.field(float, 4)
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            a = ks.random()
+            w[i] = a
+            loss[None] += a * x[i]
+
+    with ks.ad.Tape(loss):
+        f()
+    np.testing.assert_array_equal(x.grad.to_numpy(), w.to_numpy())
+
+
+def test_stack_size_is_that_of_the_program() -> None:
+    ks.init(default_fp=ks.f64, ad_stack_size=2)
+    x = ks.field(float, 3, needs_grad=True)
+    n = ks.field(int, ())
+    n[None] = 3
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            v = 1.0
+            for _ in range(n[None]):
+                v *= x[i] + 1.0
+            loss[None] += v
+
+    with pytest.raises(AssertionError, match="more than 2 iterations"), ks.ad.Tape(loss):
+        f()
+    n[None] = 2
+    with ks.ad.Tape(loss):
+        f()
+    np.testing.assert_allclose(x.grad.to_numpy(), 2.0)
+
+
+def test_validation_names_the_kernel_the_line_and_the_field() -> None:
+    ks.init(default_fp=ks.f64, debug=True)
+    x = ks.field(float, 3, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def read():
+        for i in x:
+            loss[None] += x[i] ** 2
+
+    @ks.kernel
+    def overwrite():
+        for i in x:
+            x[i] = 1.0
+
+    sentence = (
+        r"test_tape.py:\d+: the kernel overwrite stores to an element of the field x that was read"
+    )
+    with ks.ad.Tape(loss, validation=True):
+        read()
+        with pytest.raises(AssertionError, match=sentence):
+            overwrite()
+
+
+def test_check_of_gradients_finds_a_wrong_one() -> None:
+    x = ks.field(float, 3, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+    x.fill(0.5)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            loss[None] += x[i] ** 3
+
+    @ks.ad.grad_replaced
+    def forward():
+        f()
+
+    @ks.ad.grad_for(forward)
+    def backward():
+        x.grad.fill(7.0)
+
+    with ks.ad.Tape(loss, grad_check=[x]):
+        f()
+    with (
+        pytest.raises(AssertionError, match="the gradient of the field x differs"),
+        ks.ad.Tape(loss, grad_check=[x]),
+    ):
+        forward()
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda x, n: ks.ad.Tape(x).__enter__(), "a field of one number: the field x has the shape"),
+        (lambda x, n: ks.ad.Tape(n).__enter__(), "the field n has no grad: make it with needs_grad=True"),
+        (lambda x, n: ks.ad.Tape(3).__enter__(), "is a field of one number, not 3"),
+        (lambda x, n: ks.ad.Tape().grad(), "a tape has no gradients before its block"),
+        (lambda x, n: ks.ad.FwdMode(n, x).__enter__(), "the field x has 3 elements: give seed="),
+        (lambda x, n: ks.ad.FwdMode(n, x, [1]).__enter__(), "seed= has 1 numbers, the field x has 3"),
+        (lambda x, n: ks.ad.grad_for(print)(print), "takes a function of Python below @ks.ad.grad_repl"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_sentence(use, sentence) -> None:
+    x = ks.field(float, 3)
+    n = ks.field(float, ())
+    with pytest.raises(ks.LanguageError, match=sentence) as caught:
+        use(x, n)
+    assert caught.value.where is not None
+    assert caught.value.where.file == __file__
