@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from ...ir.kernel import Binary, Expr, LoopIndex, Stmt, Store, Update, UpdateLocal
+from ...ir.kernel import Binary, Const, Expr, LoopIndex, Stmt, Store, Update, UpdateLocal
 from ...ir.walk import children, loads, local_changed, nested_statements, walk
 from .pruning import read_by
 
@@ -25,39 +25,41 @@ def only_added_to(body: tuple[Stmt, ...], name: str) -> bool:
     return True
 
 
-def has_independent_iterations(body: tuple[Stmt, ...], loop: str, arrays: Container[str]) -> bool:
-    """True if the order of a loop's iterations is surely irrelevant to its stores to `arrays`.
+def has_independent_iterations(
+    body: tuple[Stmt, ...], loop: str, arrays: Container[str], outer: Container[str]
+) -> bool:
+    """True if the order of a loop's iterations is surely irrelevant to its stores to `arrays`. `outer` are the loops around.
 
-    No array is both written and read. Each array that is stored to has one index, which differs between iterations.
+    All accesses of an array that is stored to, or that is both updated and read, have one index, which differs between iterations.
     """
     statements = tuple(nested_statements(body))
     writes = [s for s in statements if isinstance(s, Store | Update) and s.array in arrays]
-    read = {x.array for s in statements for e in children(s) for x in loads(e)}
-    if any(s.array in read for s in writes):
-        return False
-    for stored in (s for s in writes if isinstance(s, Store)):
-        if any(s.array == stored.array and s.indices != stored.indices for s in writes):
+    reads = [x for s in statements for e in children(s) for x in loads(e)]
+    read = {x.array for x in reads}
+    for write in (s for s in writes if isinstance(s, Store) or s.array in read):
+        others = (x for x in (*writes, *reads) if x.array == write.array)
+        if any(x.indices != write.indices for x in others):
             return False
-        if not any(_differs(i, loop) for i in stored.indices):
+        if not any(_differs(i, loop, outer) for i in write.indices):
             return False
     return True
 
 
-def _differs(index: Expr, loop: str) -> bool:
+def _differs(index: Expr, loop: str, fixed: Container[str]) -> bool:
     """True if an index is that of the loop, plus what is the same in all of its iterations."""
     match index:
         case LoopIndex(loop=name):
             return name == loop
         case Binary(op="add" | "sub", a=a, b=b):
-            return (_differs(a, loop) and _is_fixed(b, loop)) or (
-                _differs(b, loop) and _is_fixed(a, loop)
-            )
+            first, second = _differs(a, loop, fixed), _differs(b, loop, fixed)
+            return (first and _is_fixed(b, fixed)) or (second and _is_fixed(a, fixed))
     return False
 
 
-def _is_fixed(e: Expr, loop: str) -> bool:
-    """True if an expression surely has one value in all iterations: it reads no memory, no locals and not the loop's index."""
-    return not any(
-        (isinstance(x, LoopIndex) and x.loop == loop) or hasattr(x, "name") or hasattr(x, "array")
-        for x in walk(e)
+def _is_fixed(e: Expr, fixed: Container[str]) -> bool:
+    """True if an expression consists of constants and of indices of the loops `fixed`."""
+    parts = tuple(walk(e))
+    leaves = (x for x in parts if not children(x))
+    return all(
+        isinstance(x, Const) or (isinstance(x, LoopIndex) and x.loop in fixed) for x in leaves
     )

@@ -211,10 +211,11 @@ def _is_in_order(x: _Swept, is_top: bool) -> bool:
     """True if the iterations of the reverse sweep may have the order of the loop."""
     if isinstance(x.loop, While):
         return False
-    if is_top or isinstance(x.loop, ForActive):
+    if isinstance(x.loop, ForActive):
         return True
-    return not x.carried and has_independent_iterations(
-        x.loop.body, x.loop.loop, x.body.making.gradients
+    is_free = is_top or not x.carried  # iterations of a parallel loop carry nothing
+    return is_free and has_independent_iterations(
+        x.loop.body, x.loop.loop, x.body.making.gradients, x.body.indices
     )
 
 

@@ -15,8 +15,12 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.ir.kernel import KernelIR
 from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.ir.walk import widened
+from kernelscape.kernels.transforms.derivatives.access_rule import with_checks
 from kernelscape.kernels.transforms.derivatives.adjoint import adjoint
 from kernelscape.kernels.transforms.derivatives.dual import dual
+from kernelscape.testing.generator.features import SMALL_BODIES, STATEMENTS, Features
+from kernelscape.testing.generator.sequences import kernels_of, program
 
 nd: Any = types.ndarray()
 N = 7
@@ -203,7 +207,9 @@ def floats(arrays: Arrays) -> list[str]:
 def run(ir: KernelIR, arrays: Arrays) -> Arrays:
     arrays = {n: a.copy() for n, a in arrays.items()}
     check(ir)
-    run_kernel(ir, {p.name: arrays[p.name] for p in ir.arrays}, {})
+    scalars = {p.name: p.dtype.numpy.type(2) for p in ir.scalars}
+    with np.errstate(all="ignore"):
+        run_kernel(ir, {p.name: arrays[p.name] for p in ir.arrays}, scalars)
     return arrays
 
 
@@ -308,3 +314,36 @@ def test_refusal_is_one_sentence_with_its_line(fn: Any, sentence: str) -> None:
         adjoint(fn.instantiate(*arrays.values()), {n: f"{n}_bar" for n in floats(arrays)})
     assert caught.value.where is not None
     assert caught.value.where.file == __file__
+
+
+def drawn(corpus: Features, number: int) -> tuple[KernelIR, Arrays] | None:
+    """The kernel of a random program in f64, with its arguments; None where it draws several, or one without a derivative."""
+    calls = program(corpus, number).recording.calls
+    if len(calls) != 1:
+        return None
+    ((ir, arrays),) = kernels_of(corpus, [number])
+    given = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
+    ir = widened(ir)
+    marks = {f"{n}_mark": np.zeros(a.shape, np.int32) for n, a in given.items()}
+    try:
+        adjoint(ir, {n: f"{n}_bar" for n in floats(given)})
+        checked = with_checks(ir, {n: f"{n}_mark" for n in given}, {n: n for n in given})
+        run(checked, given | marks)
+    except (LanguageError, AssertionError):
+        return None
+    return ir, given
+
+
+@pytest.mark.parametrize("corpus", [STATEMENTS, SMALL_BODIES], ids=lambda c: c.name)
+def test_random_bodies_have_equal_dot_products(corpus: Features) -> None:
+    """Bodies that keep the access rule; the others are refused, or `validation` finds them."""
+    n_compared = 0
+    for number in range(40):
+        if (found := drawn(corpus, number)) is None:
+            continue
+        ir, arrays = found
+        left, right = both_products(ir, arrays)
+        if np.isfinite(left):
+            assert right == pytest.approx(left, rel=1e-9, abs=1e-9), (corpus.name, number)
+            n_compared += 1
+    assert n_compared >= 10
