@@ -41,11 +41,6 @@ class Passes:
     syntax: tuple[SyntaxPass, ...] = ()
     apart_bytes: int = APART_BYTES
 
-    @property
-    def are_of_grids(self) -> bool:
-        """True if the passes make kernels of a GPU."""
-        return map_grid in self.loops
-
     def without(self, *left_out: Pass | SyntaxPass) -> Passes:
         """Returns the pipeline without some passes. Programs must be correct without these."""
         loops = tuple(p for p in self.loops if p not in left_out)

@@ -49,9 +49,14 @@ def shared_locals(body: Sequence[Stmt]) -> dict[str, DType]:
     }
 
 
-@lru_cache(maxsize=16)  # by the rules, and when their decisions are read
 def sweep_at(body: tuple[Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
-    """See kernels/analysis/wavefronts.py."""
+    """See kernels/analysis/wavefronts.py. Each sweep has a while loop as its second statement."""
+    may_be_sweep = k + 1 < len(body) and isinstance(body[k + 1], While)
+    return _sweep_at(body, k) if may_be_sweep else None
+
+
+@lru_cache(maxsize=16)  # by the rules, and when their decisions are read
+def _sweep_at(body: tuple[Stmt, ...], k: int) -> tuple[wavefronts.Sweep, int] | None:
     return wavefronts.sweep_at(body, k)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -161,8 +162,8 @@ class SiteReader:
         self.sites: list[Site] = []
         self.known: dict[str, Expr] = {}
         self.behind: dict[str, frozenset[int]] = {}  # local -> sites that its value comes from
-        changed = [local_changed(s) for s in nested_statements(statements) if local_changed(s)]
-        self.once = {name for name in changed if changed.count(name) == 1}
+        changed = Counter(map(local_changed, nested_statements(statements)))
+        self.once = {name for name, n in changed.items() if name and n == 1}
 
     # --- statements
 
