@@ -15,11 +15,9 @@ _MISSING: Final = {
     "threads and shared memory of one block": (
         "simt global_thread_idx cache_read_only mesh_local mesh_patch_idx"
     ),
-    "modules that are compiled ahead of time and graphs of kernels": "aot graph",
+    "modules that are compiled ahead of time": "aot",
     "meshes": "Mesh MeshInstance",
     "derivatives": "stop_grad",
-    "packs of arguments": "ArgPack argpack types.argpack",
-    "parallel sorts and scans": "algorithms",
     "measurements of kernels": "profiler.query_kernel_profiler_info profiler.CuptiMetric profiler.collect_kernel_profiler_metrics",
 }
 

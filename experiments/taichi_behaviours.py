@@ -39,6 +39,7 @@ REASONS: dict[str, str] = {
     "conditions:membership_of_numbers_at_run_time": _MORE,
     "element_wise:remainders_of_negative_constants": "Taichi folds constants as C does, and computes numbers of the run as here.",
     "errors:assignments_to_numbers_of_the_module": _NARROWER,
+    "element_types:different_vectors_are_not_equal": "Taichi takes each vector for true, also one of zeros.",
     "errors:arrays_of_complex_numbers": _MORE,
     "errors:bits_of_floats_that_are_joined_in_place": "Refused as `a | 1` is; Taichi ends the process where the result is used.",
     "errors:builders_that_are_finalized_twice": _PYTHONS,
@@ -79,6 +80,7 @@ REASONS: dict[str, str] = {
     "jumps:a_break_in_a_static_loop_needs_a_static_condition": _MORE,
     "loops:inner_ranges_have_steps": _MORE,
     "matrices:components_counted_from_the_end": _MORE,
+    "packs:packs_with_other_members_are_refused": _LOST,
     "return_values:early_returns_of_kernels": _MORE,
     "sparse_activation:activation_of_a_leaf_activates_all_above_it": (
         "Taichi makes the cell active in the container that all inactive cells above share."

@@ -16,7 +16,7 @@ from math import prod
 from ..codegen.loops.ir import Alone, Body, Late, Launch, Loop, Node
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
-from ..codegen.plan.reading import read_plan
+from ..codegen.plan.candidates import plan_of
 from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
 from . import meaning
@@ -41,7 +41,7 @@ class PortCounts:
 
 def count_ports(candidate: Candidate) -> PortCounts:
     """Returns what all launches of a complete candidate of structured tasks load and store."""
-    plan = read_plan(candidate)
+    plan = plan_of(candidate)
     lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
     total = PortCounts()
     for launch in launches_of(plan, candidate.space.target):

@@ -9,9 +9,11 @@ is imported: a LanguageError of one sentence.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -30,6 +32,16 @@ _TABLE: Final = {
     "rgb_to_hex": "compat.display.picture:rgb_to_hex",
     "hex_to_rgb": "compat.display.picture:hex_to_rgb",
     "root": "kernels.fields.builder:root",
+    "extension": "compat.facts:Extension",
+    "Field": "kernels.fields.field:AbstractField",
+    "ScalarNdarray": "kernels.fields.ndarray:Ndarray",
+    "VectorNdarray": "kernels.fields.ndarray:VectorNdarray",
+    "MatrixNdarray": "kernels.fields.ndarray:MatrixNdarray",
+    "ref": "kernels.frontend.intrinsics:ref",
+    "logical_not": "kernels.frontend.intrinsics:logical_not",
+    "assume_in_range": "kernels.frontend.intrinsics:assume_in_range",
+    "ArgPack": "kernels.frontend.packs:Pack",
+    "ArgPackType": "kernels.frontend.packs:PackType",
     "int8": ":i8",
     "int16": ":i16",
     "int32": ":i32",
@@ -51,26 +63,58 @@ _TABLE: Final = {
     "TaichiRuntimeTypeError": "kernels.ir.errors:KernelArgumentError",
     "TaichiAssertionError": "kernels.ir.errors:KernelAssertionError",
 }
+# Modules of `ti.lang`, all of which have Taichi's names, and what they have beside these.
+_LANG: Final = (
+    *("impl", "exception", "misc", "util", "ops", "matrix", "struct", "field", "snode", "enums"),
+    *("kernel_impl", "kernel_arguments", "expr", "any_array", "_ndarray"),
+)
+_FACTS: Final = (
+    *("get_runtime", "get_host_arch_list", "is_arch_supported", "has_pytorch", "has_paddle"),
+    *("to_numpy_type", "to_taichi_type"),
+)
+# Functions of `ti.lang.ops` that are operators, by their names in Python's module `operator`.
+_OPERATORS: Final = {
+    **{name: name for name in ("add", "sub", "mul", "neg", "mod", "truediv", "floordiv", "pow")},
+    **{f"cmp_{name}": name for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    "bit_and": "and_",
+    "bit_or": "or_",
+    "bit_xor": "xor",
+    "bit_not": "invert",
+    "bit_shl": "lshift",
+    "bit_sar": "rshift",
+}
+_CONVERSIONS: Final = {"ti_float": float, "ti_int": int, "ti_bool": bool}
 _MODULES: Final = (
     "ad",
     "profiler",
     "math",
     "types",
+    "types.primitive_types",
+    "algorithms",
+    "graph",
     "ui",
     "tools",
+    "experimental",
     "lang",
-    "lang.impl",
-    "lang.exception",
+    *(f"lang.{name}" for name in _LANG),
     "_lib",
     "_lib.core",
 )
 _TYPES: Final = ["i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "f16", "f32", "f64"]
+_REAL: Final = ["f16", "f32", "f64", float]
+_INTEGER: Final = ["i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", int, bool]
+_GROUPS: Final[dict[str, list[Any]]] = {
+    "real_types": _REAL,
+    "integer_types": _INTEGER,
+    "all_types": [*_REAL, *_INTEGER],
+}
 _LEVELS: Final = {
     "TRACE": "trace",
     "DEBUG": "debug",
     "INFO": "info",
     "WARN": "warn",
     "ERROR": "error",
+    "CRITICAL": "critical",
 }
 
 __version__ = (1, 7, 4)
@@ -133,6 +177,10 @@ def _found_in(module: str, name: str) -> Any:
 
 
 def _of_types(name: str) -> Any:
+    if name == "primitive_types":
+        return _module("types.primitive_types")
+    if name in _GROUPS:
+        return [x for t in _GROUPS[name] for x in ([_found(t)] if isinstance(t, str) else [t])]
     if f"types.{name}" in REASONS:
         raise _missing(f"types.{name}")
     if name in _TYPES or name in _TABLE:
@@ -143,20 +191,29 @@ def _of_types(name: str) -> Any:
     return own
 
 
-def _of_display(module: str) -> Callable[[str], Any]:
+def _of_file(file: str, module: str) -> Callable[[str], Any]:
+    """Returns the finder of a module that is a file of this room."""
+
     def find(name: str) -> Any:
-        own = getattr(import_module(f"{_PACKAGE}.compat.display.{module}"), name, None)
+        own = getattr(import_module(f"{_PACKAGE}.compat.{file}"), name, None)
         if own is None:
-            raise _missing(f"{'ui' if module == 'window' else module}.{name}")
+            raise _missing(f"{module}.{name}")
         return own
 
     return find
 
 
-def _of_impl(name: str) -> Any:
+def _of_inner(module: str, name: str) -> Any:
+    """Returns the object that `ti.lang.MODULE.NAME` stands for."""
     if name == "current_cfg":
         return lambda: _public("cfg")
-    return _found_in("lang.impl", name)
+    if name in _CONVERSIONS:
+        return _CONVERSIONS[name]
+    if name in _FACTS:
+        return getattr(import_module(f"{_PACKAGE}.compat.facts"), name)
+    if module == "lang.ops" and name in _OPERATORS:
+        return getattr(operator, _OPERATORS[name])
+    return _found_in(module, name)
 
 
 def _of_core(name: str) -> Any:
@@ -165,6 +222,10 @@ def _of_core(name: str) -> Any:
         return lambda: False
     if name == "GGUI_AVAILABLE":
         return True
+    if name == "get_max_num_indices":
+        return lambda: 12
+    if name == "is_extension_supported":
+        return import_module(f"{_PACKAGE}.compat.facts").is_extension_supported
     raise _missing(f"_lib.core.{name}")
 
 
@@ -184,7 +245,7 @@ def _of_lib(name: str) -> Any:
 
 
 def _of_lang(name: str) -> Any:
-    return _module(f"lang.{name}") if name in ("impl", "exception") else _found_in("lang", name)
+    return _module(f"lang.{name}") if name in _LANG else _found_in("lang", name)
 
 
 def _of_ad(name: str) -> Any:
@@ -199,11 +260,14 @@ _FINDERS: Final[dict[str, Callable[[str], Any]]] = {
     "profiler": _of_profiler,
     "math": _of_math,
     "types": _of_types,
-    "ui": _of_display("window"),
-    "tools": _of_display("tools"),
+    "types.primitive_types": _of_types,
+    "algorithms": _of_file("algorithms", "algorithms"),
+    "graph": _of_file("graph", "graph"),
+    "ui": _of_file("display.window", "ui"),
+    "tools": _of_file("display.tools", "tools"),
+    "experimental": partial(_found_in, "experimental"),
     "lang": _of_lang,
-    "lang.impl": _of_impl,
-    "lang.exception": lambda name: _found_in("lang.exception", name),
+    **{f"lang.{name}": partial(_of_inner, f"lang.{name}") for name in _LANG},
     "_lib": _of_lib,
     "_lib.core": _of_core,
 }

@@ -95,8 +95,10 @@ class StructType:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
         """Returns a value; omitted members are zero."""
-        if len(args) == 1 and not kwargs and isinstance(args[0], (Mapping, Struct)):
-            given = dict(members_of(args[0]) if isinstance(args[0], Struct) else args[0])
+        if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
+            given = dict(args[0])
+        elif len(args) == 1 and not kwargs and self._is_like(args[0]):
+            given = dict(members_of(args[0]))
         else:
             given = dict(zip(self.members, args, strict=False))
             for key in given.keys() & kwargs.keys():
@@ -111,6 +113,10 @@ class StructType:
             self,
             {key: member_value(member, given.get(key, 0)) for key, member in self.members.items()},
         )
+
+    def _is_like(self, x: Any) -> bool:
+        """True for a struct with members of this type, which is no value of its first member."""
+        return isinstance(x, Struct) and members_of(x).keys() <= self.members.keys()
 
     def field(self, shape: Any = None, **options: Any) -> Any:
         """Creates a field of this type; the options are those of `ks.field`."""

@@ -236,6 +236,11 @@ class AbstractLeaf(AbstractField):
                 ProgramRuntimeError,
             )
 
+    @property
+    def is_gone(self) -> bool:
+        """True if its memory was freed."""
+        return bool(self._released)
+
     def release(self, reason: str) -> None:
         """Frees the memory; `reason` is the message for later uses."""
         self._array, self._cells, self._released = None, None, reason
@@ -288,15 +293,18 @@ class AbstractLeaf(AbstractField):
         return copy
 
     def from_numpy(self, arr: Any) -> None:
-        """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field."""
+        """Takes the elements of an array of shape (*shape, *element_shape), which is converted to the type of the field.
+
+        The arrays of vector and matrix fields may have other axes of length 1.
+        """
         if not isinstance(arr, np.ndarray):
             fail(
                 f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}",
                 ProgramTypeError,
             )
         shape = (*self.shape, *self.element_shape)
-        if len(self.element_shape) == 1 and arr.shape == (*shape, 1):
-            arr = arr[..., 0]
+        if self.element_shape and _without_ones(arr.shape) == _without_ones(shape):
+            arr = arr.reshape(shape)
         if arr.shape != shape:
             fail(
                 f"{self.label} takes an array of shape {shape}, not one of {arr.shape}",
@@ -383,6 +391,11 @@ class AbstractLeaf(AbstractField):
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._place is not None else repr(self)
+
+
+def _without_ones(shape: tuple[int, ...]) -> list[int]:
+    """The extents of a shape that are not 1."""
+    return [n for n in shape if n != 1]
 
 
 def lend(field: AbstractLeaf) -> None:

@@ -64,12 +64,13 @@ class Matrix(NDArrayOperatorsMixin):
     the given values: i64, f64 or truth values for Python's numbers.
     """
 
-    __slots__ = ("_begin", "_data", "_is_element")
+    __slots__ = ("_begin", "_data", "_is_element", "_joined")
     _data: NDArray[Any]
     _is_element: bool
     _begin: (
         Callable[[], NDArray[Any]] | None
     )  # gives the components where they are before they are written
+    _joined: Callable[..., Any] | None  # makes one truth value of those of `v == w` and `v != w`
 
     def __init__(self, items: Any, dt: Any = None) -> None:
         if not isinstance(items, (list, tuple, np.ndarray, Matrix)):
@@ -85,7 +86,7 @@ class Matrix(NDArrayOperatorsMixin):
             )
         self._data = np.array(data, dtype=None if dt is None else element_dtype(dt).numpy)
         self._is_element = False
-        self._begin = None
+        self._begin = self._joined = None
 
     @classmethod
     def of_element(
@@ -93,7 +94,7 @@ class Matrix(NDArrayOperatorsMixin):
     ) -> Matrix:
         """The element of a field whose components are `view`. Writing a component writes to the array that `begin` then returns."""
         made = cls.__new__(cls)
-        made._data, made._is_element, made._begin = view, True, begin
+        made._data, made._is_element, made._begin, made._joined = view, True, begin, None
         return made
 
     @property
@@ -235,9 +236,16 @@ class Matrix(NDArrayOperatorsMixin):
             )
         if isinstance(result, tuple):
             return tuple(Matrix(r) for r in result)
-        return Matrix(result) if np.ndim(result) else result
+        if not np.ndim(result):
+            return result
+        made = Matrix(result)
+        made._joined = _JOINED.get(ufunc.__name__)
+        return made
 
     def __bool__(self) -> bool:
+        """The truth of `v == w` (all components are equal) and of `v != w` (some are not)."""
+        if self._joined is not None:
+            return bool(self._joined(self._data))
         if self._data.dtype.kind == "b":
             fail("several truth values are neither true nor false: use .all() or .any()")
         return True
@@ -321,6 +329,10 @@ class Vector(metaclass=_VectorClass):
         from .ndarray import Ndarray
 
         return Ndarray(dtype, shape, (n,))
+
+
+# One truth value of those of all components, for comparisons that Python asks for one.
+_JOINED: dict[str, Callable[..., Any]] = {"equal": np.all, "not_equal": np.any}
 
 
 def _operand(x: Any, what: str) -> Any:

@@ -171,3 +171,30 @@ def gradient_of(array: object) -> Ndarray | None:
     """The gradient of the ndarray with this memory; None if it has none, or there is no such ndarray."""
     found = _with_gradient.get(id(array))
     return found.grad if found is not None and found.array is array else None
+
+
+class _OfElements(type):
+    """Class of the arrays whose elements have `n_axes` axes."""
+
+    n_axes: int
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Ndarray) and len(instance.element_shape) == cls.n_axes
+
+
+class VectorNdarray(metaclass=_OfElements):
+    """`ks.VectorNdarray(n, dtype, shape)` is an `Ndarray` of vectors of n components."""
+
+    n_axes = 1
+
+    def __new__(cls, n: int, dtype: Any, shape: Any) -> Ndarray:  # type: ignore[misc]
+        return Ndarray(dtype, shape, (n,))
+
+
+class MatrixNdarray(metaclass=_OfElements):
+    """`ks.MatrixNdarray(n, m, dtype, shape)` is an `Ndarray` of matrices of n rows and m columns."""
+
+    n_axes = 2
+
+    def __new__(cls, n: int, m: int, dtype: Any, shape: Any) -> Ndarray:  # type: ignore[misc]
+        return Ndarray(dtype, shape, (n, m))

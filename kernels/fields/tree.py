@@ -376,6 +376,11 @@ class SectionSource:
         return self.storage
 
     @property
+    def is_gone(self) -> bool:
+        """True if its memory was freed."""
+        return bool(self._structure.released)
+
+    @property
     def storage(self) -> Any:
         """The array; LanguageError if the program, or the tree, has ended."""
         if self._structure.released:

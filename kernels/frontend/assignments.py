@@ -226,7 +226,7 @@ class Assignments:
     def _assign_tuple(self, target: ast.Tuple | ast.List, x: Value, node: ast.AST) -> None:
         taken: list[Value] = []
         if isinstance(x, TupleValue | MatrixValue):
-            taken = self._expr.taken_apart(x, node)
+            taken = self._expr.taken_apart(x)
         if len(taken) != len(target.elts):
             self._state.fail(
                 f"`{ast.unparse(target)}` has {len(target.elts)} names for {len(taken) or 1} values",

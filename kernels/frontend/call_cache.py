@@ -23,6 +23,7 @@ from .signature import (
     Signature,
     TemplateArgument,
     exact_key,
+    reference,
 )
 
 SLOW: Final = object()  # what a call gives that was not made
@@ -36,7 +37,8 @@ Kind = Callable[[Any], object]
 class _Call:
     """Cached call of one kind: `given` goes to the caller, with each argument at its place; `whole` numbers become floats.
 
-    `templates` are referenced, so that their identities stay unique. `may_wait`: the caller may defer the call.
+    `templates` are the positions of objects, with what gives each while it lives: another may get its identity after it.
+    `may_wait`: the caller may defer the call.
     """
 
     caller: Caller
@@ -45,7 +47,7 @@ class _Call:
     whole: tuple[tuple[int, int], ...]
     returned: tuple[tuple[int, str], ...]
     instance: Instance
-    templates: tuple[Any, ...]
+    templates: tuple[tuple[int, Callable[[], Any]], ...]
     may_wait: bool
 
 
@@ -88,6 +90,10 @@ class QuickCalls:
             return SLOW
         if deferring is not None and deferring.waits and not known.may_wait:
             return SLOW
+        for k, living in known.templates:
+            if living() is not args[k]:
+                self._forget()
+                return SLOW
         given = list(known.given)
         for place, k in known.places:
             given[place] = args[k]
@@ -140,7 +146,11 @@ class QuickCalls:
         if not n_known:
             self._program = program = current_program()
             self._n_destroyed = 0 if program is None else program.n_destroyed
-        templates = args if any(k is _kind_of_template for k in self._kinds) else ()
+        templates = tuple(
+            (k, reference(x))
+            for k, (x, (_, argument)) in enumerate(zip(args, signature, strict=True))
+            if isinstance(argument, ObjectArgument)
+        )
         made = _planned(caller, instance, signature, args, templates, waiting is not None)
         key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
         if twice:
@@ -154,7 +164,7 @@ def _planned(
     instance: Instance,
     signature: Signature,
     args: tuple[Any, ...],
-    templates: tuple[Any, ...],
+    templates: tuple[tuple[int, Callable[[], Any]], ...],
     may_wait: bool,
 ) -> _Call:
     """The cached form of calls of this kind."""

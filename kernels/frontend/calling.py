@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..fields.conversion import wrapped
 from ..fields.ndarray import Ndarray
 from ..fields.program import current_program
 from ..ir.kernel import DType, Location
@@ -45,12 +46,19 @@ def passed(
                 arrays[name] = value.array if isinstance(value, Ndarray) else value
             case ScalarArgument(dtype=dtype):
                 is_bool = isinstance(value, bool | np.bool_) and dtype is not DType.bool_
-                scalars[name] = int(value) if is_bool else value
+                scalars[name] = _fitting(int(value) if is_bool else value, dtype)
             case CompoundArgument(kind=kind):
                 label = f"the argument {name} of the kernel {kernel}"
                 numbers = flattened(kind, value, label, where)
                 scalars.update(zip((n for n, _ in members_of(kind, name)), numbers, strict=True))
     return arrays, scalars
+
+
+def _fitting(value: Any, dtype: DType | None) -> Any:
+    """A number with the bits of its type: 255 is -1 as an i8."""
+    if dtype is None or not dtype.is_integer or not isinstance(value, int | np.integer):
+        return value
+    return value if dtype.holds(int(value)) else wrapped(int(value), dtype)
 
 
 def completed(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .intrinsics import (
     ndrange,
 )
 from .intrinsics import cast as cast_call
-from .lvalues import is_place, shown, what
+from .lvalues import MOST_COMPONENTS, is_place, shown, what
 from .numpy_definitions import definition_of
 from .numpy_names import NumpyNames, advice, is_kernel
 from .protocol import Frontend
@@ -56,7 +56,6 @@ from .values import (
 InlineCall = Callable[..., Value | None]
 _FILLED: dict[Any, int] = {np.zeros: 0, np.empty: 0, np.ones: 1}
 _FILLED_LIKE: dict[Any, int] = {np.zeros_like: 0, np.empty_like: 0, np.ones_like: 1}
-_MOST_COMPONENTS = 32  # of a vector; more are a local array
 _ROOMS = __name__.removesuffix(".frontend.calls")
 _WHOLE = ("round", "floor", "ceil")  # with the type of the result, where one is given
 
@@ -77,6 +76,10 @@ class Calls:
         """The callee of a call; None if it has no name that can be resolved."""
         if not isinstance(node.func, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             return None
+        if isinstance(node.func, ast.Call):
+            made = self._expr.callee(node)
+            if made is not None:
+                return Static(made)
         return self._expr.place(node.func)
 
     def runs_statements(self, node: ast.Call) -> bool:
@@ -120,6 +123,8 @@ class Calls:
         if isinstance(callee, Method):
             return self._method(callee, node, is_statement)
         target = self._expr.callee(node)
+        if target is None and isinstance(node.func, ast.Subscript):
+            target = python_object(callee) if callee is not None else None
         defined = definition_of(target, len(node.args)) if isinstance(target, Hashable) else None
         if isinstance(target, Func | BoundFunc) or defined is not None:
             return self._inline(defined or target, node, is_statement)
@@ -244,7 +249,7 @@ class Calls:
             return self._filled(target, args, named, node)
         for name in methods.MAKERS:
             if target is getattr(Matrix, name, None):
-                return matrices.made(name, args, node)
+                return matrices.made(name, args, named, node)
         if isinstance(target, MatrixType):
             return matrices.flat(target.shape, args, target.dtype, node)
         if isinstance(target, StructType):
@@ -299,7 +304,7 @@ class Calls:
                 node,
             )
         start = cast(start, dtype)
-        if len(shape) <= 2 and count <= _MOST_COMPONENTS:
+        if len(shape) <= 2 and count <= MOST_COMPONENTS:
             return self._expr.matrices.flat(shape, [places.kept(Typed(start), node)], dtype, node)
         name = state.fresh("array")
         state.emit(LocalArray(name, count, start, state.frame.parsed.where(node)))
@@ -318,8 +323,12 @@ class Calls:
     def _struct(
         self, kind: StructType, args: list[Value], named: dict[str, Value], node: ast.AST
     ) -> StructValue:
-        """A struct from members in order or by name; members that are not given are zero."""
-        given = dict(zip(kind.members, args, strict=False))
+        """A struct from members in order, by name, or of another struct; members that are not given are zero."""
+        given: dict[Any, Value]
+        if len(args) == 1 and not named and _members_are(args[0], kind):
+            given, args = dict(parts_of(args[0])), []
+        else:
+            given = dict(zip(kind.members, args, strict=False))
         for name in given.keys() & named.keys():
             self._state.fail(f"`{ast.unparse(node)}` gives the member {name} twice", node)
         given |= named
@@ -427,6 +436,13 @@ class Calls:
         return self._expr.places.update(
             place, name, value, is_negated, node, wants_old=not is_statement
         )
+
+
+def _members_are(x: Value, kind: StructType) -> TypeGuard[StructValue | DictValue]:
+    """True if a value has the members of a struct type, and is not the first of them."""
+    return isinstance(x, StructValue | DictValue) and {n for n, _ in parts_of(x)} <= set(
+        kind.members
+    )
 
 
 def parts_of(x: StructValue | DictValue) -> tuple[tuple[Any, Value], ...]:

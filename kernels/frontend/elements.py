@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..fields.field import AbstractLeaf
 from ..fields.tree import SNode
@@ -54,17 +56,50 @@ def element_of(
         for i, o in zip(indices, offset, strict=True)
     ]
     checked = tuple(
-        _checked(state, i, n, base, k, node)
+        checked_index(state, i, n, base, k, node)
         for k, (i, n) in enumerate(zip(inside, shape, strict=True))
     )
-    if not base.element:
-        component = [const(k, DType.i64) for k in base.component]
-        return base.element_at(with_component(base, checked, component))
-    items = tuple(
-        base.element_at(with_component(base, checked, [const(k, DType.i64) for k in component]))
-        for component in _components(base.element)
+    nearest = tuple(_nearest(state, i, n, base) for i, n in zip(checked, shape, strict=True))
+    if nearest != checked:
+        _warn_of_reads(state, base, node)
+    components = _components(base.element) if base.element else [base.component]
+    items = []
+    for component in components:
+        at = [const(k, DType.i64) for k in component]
+        item = base.element_at(with_component(base, checked, at))
+        if nearest != checked:
+            item = replace(item, nearest=with_component(base, nearest, at))
+        items.append(item)
+    return MatrixValue(base.element, tuple(items), (base, checked)) if base.element else items[0]
+
+
+def _reads_on(state: Pass, base: ArrayRef | LocalRef) -> bool:
+    """True if reading behind the ends of an array is no error: in a program, as in Taichi, but in debug mode."""
+    is_array = isinstance(base, ArrayRef) and base.param.name not in state.placed
+    return is_array and state.rules.is_strict and not state.is_debug
+
+
+def _nearest(state: Pass, i: Expr, extent: int, base: ArrayRef) -> Expr:
+    """The index that is read: `i`, or where `i` surely leaves the array, the one of the nearest element."""
+    ends = reach(i, state.extents)
+    is_inside = ends is None or (ends[0] >= 0 and ends[1] < extent)
+    if is_inside or state.guard_depth or not extent or not _reads_on(state, base):
+        return i
+    return binary("min", binary("max", i, const(0, i.dtype)), const(extent - 1, i.dtype))
+
+
+def _warn_of_reads(state: Pass, base: ArrayRef, node: ast.AST) -> None:
+    is_read = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+    if not state.is_final or not is_read:
+        return
+    where = state.frame.parsed.where(node)
+    warnings.warn_explicit(
+        f"`{ast.unparse(node)}` leaves the array {base.name}, so the nearest element is read: "
+        "change the range of the loop; ks.init(debug=True) makes it an error",
+        RuntimeWarning,
+        where.file,
+        where.line,
     )
-    return MatrixValue(base.element, items, (base, checked))
 
 
 def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.AST) -> LocalItem:
@@ -76,7 +111,7 @@ def _local_item(state: Pass, base: LocalRef, indices: Sequence[Expr], node: ast.
         )
     at: Expr = const(0, DType.i64)
     for k, (i, n) in enumerate(zip(indices, base.shape, strict=True)):
-        inside = _checked(state, i, n, base, k, node)
+        inside = checked_index(state, i, n, base, k, node)
         at = binary("add", binary("mul", at, const(n, DType.i64)), inside)
     return LocalItem(base, at)
 
@@ -105,20 +140,22 @@ def _components(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [(k, m) for k in range(shape[0]) for m in range(shape[1])]
 
 
-def _checked(
+def checked_index(
     state: Pass, i: Expr, extent: int, base: ArrayRef | LocalRef, axis: int, node: ast.AST
 ) -> Expr:
     """Checks an index against its extent.
 
     An index that is surely out of range is an error, except in fields, since their programs may rely on an earlier branch. A
-    speculatively evaluated index is clamped.
+    speculatively evaluated index is clamped, as are all of an array that `clamps`.
     """
     inside = limits(i, state.extents)
     if inside is not None and inside[0] >= 0 and inside[1] < extent:
         return i
+    clamps = isinstance(base, ArrayRef) and base.clamps
     exact = reach(i, state.extents)
     is_certain = state.speculative_depth == 0 and state.guard_depth == 0
-    if exact is not None and is_certain and base.source is None:
+    is_error = not clamps and not _reads_on(state, base)
+    if exact is not None and is_certain and base.source is None and is_error:
         wrong = exact[0] if exact[0] < 0 else exact[1]
         state.fail(
             f"index {axis} of {base.name} in `{ast.unparse(node)}` reaches {wrong}, "
@@ -127,7 +164,7 @@ def _checked(
             node,
             KernelIndexError,
         )
-    if state.speculative_depth and extent > 0:
+    if (state.speculative_depth or clamps) and extent > 0:
         if inside is None or inside[0] < 0:
             i = binary("max", i, const(0, DType.i64))
         if inside is None or inside[1] >= extent:

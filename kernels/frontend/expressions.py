@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NoReturn, TypeVar
 
 from ..fields.compound import MatrixType, StructType
@@ -15,6 +15,7 @@ from .complex_numbers import complex_annotation, is_complex
 from .complex_operators import ComplexNumbers
 from .constants import constant
 from .errors import KernelError, KernelSyntaxError, KernelTypeError, LanguageError
+from .func import MARKS, func
 from .intrinsics import static
 from .lvalues import Places
 from .matrices import Matrices
@@ -169,6 +170,9 @@ class Expressions:
                 inside = self.value(node.value)
                 if isinstance(inside, MatrixValue):
                     inside = TupleValue(inside.items)
+                elif isinstance(inside, Static) and isinstance(inside.python, Iterable):
+                    items = [lifted(self._state, item) for item in inside.python]
+                    inside = TupleValue(tuple(items))
                 if not isinstance(inside, TupleValue):
                     self._state.fail(
                         f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError
@@ -203,8 +207,14 @@ class Expressions:
         """Compiles a call statement; its result is not used."""
         self._calls.run(node, is_statement=True)
 
-    def refuse(self, sentence: str, node: ast.AST) -> NoReturn:
-        self._state.fail(sentence, node)
+    def refuse(
+        self, sentence: str, node: ast.AST, kind: type[KernelError] = KernelError
+    ) -> NoReturn:
+        self._state.fail(sentence, node, kind)
+
+    @property
+    def is_strict(self) -> bool:
+        return self._state.rules.is_strict
 
     @property
     def default_float(self) -> DType:
@@ -280,10 +290,19 @@ class Expressions:
 
     def callee(self, node: ast.Call) -> object:
         """The Python object that is called; None if it has no name the frontend can resolve."""
+        if isinstance(node.func, ast.Call):
+            return self._marked(node.func)
         if not is_chain(node.func):
             return None
         x = self.place(node.func)
         return x.python if isinstance(x, Static) and isinstance(x.python, Hashable) else None
+
+    def _marked(self, node: ast.Call) -> object:
+        """The function that `ks.func(f)` gives in a kernel; None for any other call."""
+        if len(node.args) != 1 or node.keywords or self.callee(node) not in MARKS:
+            return None
+        f = self.value(node.args[0])
+        return func(f.python) if isinstance(f, Static) and callable(f.python) else None
 
     def _named(self, node: ast.NamedExpr) -> Value:
         """`(name := value)`: a local of the block, and its value."""
@@ -333,17 +352,23 @@ class Expressions:
     def _dict(
         self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], node: ast.expr
     ) -> DictValue:
-        names = []
-        for key in keys:
-            if key is None:
-                self._state.fail(
-                    "`**` in a dict is not supported in a kernel: name its keys",
-                    node,
-                    KernelSyntaxError,
-                )
-            names.append(self._key(key))
+        names = [None if key is None else self._key(key) for key in keys]
         held = [self.places.kept(x, node) if is_data(x) else x for x in self.values(values)]
-        return DictValue(tuple(dict(zip(names, held, strict=True)).items()))
+        found: dict[object, Value] = {}
+        for key, name, x in zip(keys, names, held, strict=True):
+            if key is not None:
+                found[name] = x
+            elif isinstance(x, DictValue):
+                found |= dict(x.entries)
+            elif isinstance(x, Static) and isinstance(x.python, dict):
+                found |= {n: lifted(self._state, item) for n, item in x.python.items()}
+            else:
+                self._state.fail(
+                    f"`{ast.unparse(node)}`: what `**` stands before is no dict",
+                    node,
+                    KernelTypeError,
+                )
+        return DictValue(tuple(found.items()))
 
     def _key(self, node: ast.expr) -> object:
         try:
@@ -368,7 +393,7 @@ class Expressions:
             return self.static_items(inside, node)
         x = self.value(node) if not self._is_range(node) else None
         if isinstance(x, TupleValue | MatrixValue):
-            return self.taken_apart(x, node)
+            return self.taken_apart(x)
         return self.static_items(node, node)
 
     def _is_range(self, node: ast.expr) -> bool:
@@ -378,7 +403,7 @@ class Expressions:
         if not isinstance(inside, ast.Call):
             x = self.value(inside)
             if isinstance(x, TupleValue | MatrixValue):
-                return self.taken_apart(x, node)
+                return self.taken_apart(x)
         found = self.static(inside, KernelTypeError)
         try:
             items = list(found)  # type: ignore[call-overload]
@@ -388,14 +413,10 @@ class Expressions:
             )
         return [lifted(self._state, item) for item in items]
 
-    def taken_apart(self, x: TupleValue | MatrixValue, node: ast.AST) -> list[Value]:
-        """The items of a tuple, the components of a vector; LanguageError for a matrix: Python has its rows, the language none."""
+    def taken_apart(self, x: TupleValue | MatrixValue) -> list[Value]:
+        """The items of a tuple, the components of a vector, the rows of a matrix."""
         if isinstance(x, MatrixValue) and len(x.shape) > 1:
-            shape = " x ".join(map(str, x.shape))
-            self._state.fail(
-                f"`{ast.unparse(node)}` takes a matrix of {shape} apart: name its elements, m[0, 0] and so on",
-                node,
-            )
+            return [MatrixValue((x.shape[1],), row) for row in x.rows()]
         return list(x.items)
 
     def bind_static(self, target: ast.expr, x: Value) -> None:
@@ -404,7 +425,7 @@ class Expressions:
         if isinstance(target, ast.Name):
             state.frame.bind(target.id, LoopVar(x) if is_data(x) else x)
             return
-        items = self.taken_apart(x, target) if isinstance(x, TupleValue | MatrixValue) else []
+        items = self.taken_apart(x) if isinstance(x, TupleValue | MatrixValue) else []
         if not isinstance(target, ast.Tuple) or len(target.elts) != len(items):
             state.fail(
                 f"`{ast.unparse(target)}` does not match the items of the static loop",

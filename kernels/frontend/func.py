@@ -63,3 +63,24 @@ class BoundFunc:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.func.fn(self.owner, *args, **kwargs)
+
+
+def func(fn: Callable[..., Any]) -> Func:
+    """Makes a function callable from kernels; each call is replaced by the function's body."""
+    return Func(fn)
+
+
+def real_func(fn: Callable[..., Any]) -> Func:
+    """Makes a function callable from kernels, like `func`, with its annotated result type.
+
+    The compiler decides which calls remain.
+    """
+    return Func(fn, is_real=True)
+
+
+def pyfunc(fn: Callable[..., Any]) -> Func:
+    """Makes a function callable from kernels, like `func`, and from Python."""
+    return Func(fn)
+
+
+MARKS = (func, real_func, pyfunc)  # that make functions of the language

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,18 @@ from . import random
 from .complex_numbers import complex_annotation, complex_value, is_complex
 from .errors import KernelTypeError
 from .functions import WHOLE, operation_of
-from .intrinsics import MINMAX_CALLS, as_dtype, bit_cast, one, select, zero
+from .intrinsics import (
+    MINMAX_CALLS,
+    as_dtype,
+    assume_in_range,
+    bit_cast,
+    logical_not,
+    one,
+    select,
+    zero,
+)
 from .intrinsics import cast as cast_call
+from .operators import COMPARE
 from .protocol import Frontend
 from .python_objects import lifted, python_object
 from .scopes import Pass
@@ -37,6 +48,22 @@ from .values import (
 
 _OF_COMPLEX = (np.conj, np.conjugate, np.real, np.imag, np.angle)
 _PLAIN = (float, int, bool)
+# Functions of Python's module `operator`: the operation of each.
+_OPERATORS = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "floordiv": "floordiv",
+    "mod": "mod",
+    "pow": "pow",
+    "and": "bit_and",
+    "or": "bit_or",
+    "xor": "bit_xor",
+    "lshift": "shl",
+    "rshift": "shr",
+    "matmul": "matmul",
+}
 
 
 def element_type(state: Pass, x: Value, node: ast.AST) -> DType:
@@ -94,6 +121,12 @@ class FunctionCalls:
         if target is select or target is np.where:
             self._count(args, 3, node)
             return operators.selected(args[0], args[1], args[2], node)
+        if target is logical_not:
+            self._count(args, 1, node)
+            return operators.each([args[0]], node, operators.negated)
+        if target is assume_in_range:
+            self._count(args, 4, node)
+            return args[0]
         if target in (zero, one):
             self._count(args, 1, node)
             value = int(target is one)
@@ -104,9 +137,34 @@ class FunctionCalls:
         operation = operation_of(target)
         if operation is not None:
             return self._math(operation, target, args, node)
+        if getattr(target, "__module__", None) == operator.add.__module__:
+            return self._operator(target.__name__, args, node)
         return random.draw(
             self._state, self._expr.places, target, args, partial(element_type, self._state), node
         )
+
+    def _operator(self, name: str, args: list[Value], node: ast.Call) -> Value | None:
+        """The value of a function of Python's module `operator`; None for those that stand for no operator of the language."""
+        operators = self._expr.operators
+        plain = name.strip("_")
+        if plain in _OPERATORS:
+            self._count(args, 2, node)
+            return operators.binary(_OPERATORS[plain], args[0], args[1], node)
+        if plain in COMPARE.values():
+            self._count(args, 2, node)
+            return operators.compare(plain, args[0], args[1], node)  # type: ignore[arg-type]
+        unary: dict[str, Callable[..., Typed]] = {
+            "neg": operators.negative,
+            "not": operators.negated,
+            "invert": partial(operators.inverted, node=node),
+            "inv": partial(operators.inverted, node=node),
+            "pos": lambda x: x,
+        }
+        of_one = unary.get(plain)
+        if of_one is None:
+            return None
+        self._count(args, 1, node)
+        return operators.each([args[0]], node, of_one)
 
     def _of_complex(self, target: Any, args: list[Value], node: ast.Call) -> Value:
         """The value of `complex(x, y)`, conversions, parts and conjugates; also for real numbers."""
@@ -179,8 +237,9 @@ class FunctionCalls:
         return result
 
     def _least(self, op: str, args: list[Value], node: ast.Call) -> Value:
-        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
-            args = self._expr.taken_apart(args[0], node)
+        is_matrix = len(args) == 1 and isinstance(args[0], MatrixValue) and len(args[0].shape) > 1
+        if len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue) and not is_matrix:
+            args = self._expr.taken_apart(args[0])
         if len(args) < 2 or not all(is_data(a) for a in args):
             self._state.fail(
                 f"`{ast.unparse(node)}`: {op} takes two or more numbers in a kernel",
@@ -205,10 +264,10 @@ class FunctionCalls:
             and len(args) == 1
             and isinstance(args[0], TupleValue | MatrixValue)
         ):
-            return TupleValue(tuple(self._expr.taken_apart(args[0], node)))
+            return TupleValue(tuple(self._expr.taken_apart(args[0])))
         if target is sum and len(args) == 1 and isinstance(args[0], TupleValue | MatrixValue):
             total: Value = lifted(self._state, 0)
-            for k, x in enumerate(self._expr.taken_apart(args[0], node)):
+            for k, x in enumerate(self._expr.taken_apart(args[0])):
                 total = x if k == 0 else self._expr.operators.binary("add", total, x, node)
             return total
         if target in (isinstance, issubclass, hasattr, getattr, type):

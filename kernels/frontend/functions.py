@@ -7,6 +7,7 @@ runs.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -47,6 +48,7 @@ def _alike(x: Any, y: Any) -> tuple[Any, Any]:
 # Functions of Python and NumPy that have another name than the operation.
 _OTHERS: tuple[tuple[object, str], ...] = (
     (abs, "abs"),
+    (operator.abs, "abs"),
     (np.abs, "abs"),
     (np.fabs, "abs"),
     (math.fabs, "abs"),

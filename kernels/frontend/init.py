@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,10 +60,13 @@ def init(
     names = {f.name for f in fields(Config)}
     unknown = given.keys() - names - WITHOUT_MEANING
     if unknown:
-        fail(
-            f"ks.init has no option {', '.join(sorted(unknown))}: it has {', '.join(sorted(names))}",
-            ProgramKeyError,
+        near = [
+            m for n in sorted(unknown) for m in get_close_matches(n, names | WITHOUT_MEANING, 1)
+        ]
+        advice = (
+            f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(sorted(names))}"
         )
+        fail(f"ks.init has no option {', '.join(sorted(unknown))}: {advice}", ProgramKeyError)
     config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
     reset()
     program = Program(config, {name: given[name] for name in given.keys() - names})

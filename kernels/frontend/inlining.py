@@ -17,7 +17,7 @@ from .protocol import Frontend
 from .python_objects import lifted
 from .scopes import Frame, Pass
 from .side_effects import Scope, names_changed, names_of, scope_of, stores
-from .values import Typed, Value, is_data, leaves, loaded
+from .values import MatrixValue, Typed, Value, is_data, leaves, loaded
 
 MAX_INLINE_DEPTH = 32
 RunBody = Callable[[Sequence[ast.stmt]], object]
@@ -71,6 +71,9 @@ class Inliner:
             state.emit(statement)
         is_number = isinstance(func.returns, DType) or func.returns in (int, float, bool)
         is_typed = is_number or func.is_real or not state.rules.is_strict
+        if isinstance(result, MatrixValue) and is_number:
+            items = [self._expr.converted(i, func.returns, node) for i in result.items]
+            return MatrixValue(result.shape, tuple(items))  # type: ignore[arg-type]
         if result is not None and is_typed and func.returns is not None:
             result = self._expr.converted(result, func.returns, node)
         return result

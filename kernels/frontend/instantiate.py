@@ -24,6 +24,7 @@ from .control import without_unread
 from .errors import KernelError, KernelSyntaxError
 from .hidden import Hidden
 from .instance import Instance
+from .packs import PackType
 from .parse import ParsedFunction
 from .python_objects import lifted
 from .scopes import Frame, LoopVar, Pass
@@ -69,6 +70,9 @@ class Subject:
     fast_math: bool = True
     returns: Any = None
     program: Program | None = None
+    packs: tuple[
+        tuple[str, PackType], ...
+    ] = ()  # arguments whose members are entries of the signature
 
 
 def instantiate(subject: Subject) -> Instance:
@@ -96,7 +100,7 @@ def _walk(
     for name, argument in subject.signature:
         state.taken[name] = 0
         match argument:
-            case ArrayArgument(dtype, shape, element, layout, is_pairs):
+            case ArrayArgument(dtype, shape, element, layout, is_pairs, clamps):
                 memory, extents = (layout.memory, layout.extents) if layout else (name, shape)
                 param = ArrayParam(memory, dtype.stored, extents)
                 if param not in arrays:
@@ -109,6 +113,7 @@ def _walk(
                     layout=layout,
                     argument=own,
                     is_truth=dtype is DType.bool_,
+                    clamps=clamps,
                 )
                 frame.bind(name, _of_pairs(ref) if is_pairs else ref)
             case ScalarArgument(dtype=dtype):
@@ -123,6 +128,8 @@ def _walk(
                 frame.bind(name, LoopVar(_compound(kind, iter(params))))
             case TemplateArgument(value=value) | ObjectArgument(value=value):
                 frame.bind(name, lifted(state, value, name))
+    for name, pack in subject.packs:
+        frame.bind(name, LoopVar(_pack(frame, name, pack)))
     statements = Statements(state, subject.returns)
     try:
         statements.run(parsed.tree.body)
@@ -217,6 +224,19 @@ def _of_pairs(ref: ArrayRef) -> StructArray:
     """The value of an array of complex numbers."""
     parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
     return StructArray(tuple(parts), COMPLEX)
+
+
+def _pack(frame: Frame, name: str, kind: PackType) -> StructValue:
+    """The value of a pack whose members are bound."""
+
+    def member(n: str, annotation: Any) -> Value:
+        if isinstance(annotation, PackType):
+            return _pack(frame, f"{name}_{n}", annotation)
+        found = frame.find(f"{name}_{n}")
+        assert found is not None
+        return found.value if isinstance(found, LoopVar) else found
+
+    return StructValue(tuple((n, member(n, a)) for n, a in kind.members))
 
 
 def _number_type(kind: Any, rules: Rules) -> DType:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..fields import compound
+from ..fields.caller_location import fail
+from ..ir.errors import ProgramValueError
 from ..ir.kernel import DType
 from .complex_numbers import ComplexType, complex_annotation
 from .errors import KernelError, KernelSyntaxError
@@ -35,18 +37,22 @@ u32 = DType.u32
 u64 = DType.u64
 ELEMENT_TYPES = (f32, f64, i32, i64, f16, i8, i16, u8, u16, u32, u64)
 ARRAY_TYPES = (*ELEMENT_TYPES, u1)
+_BOUNDARIES = ("unsafe", "clamp")
 
 
 @dataclass(frozen=True)
 class NdarrayAnnotation:
-    """`ks.types.ndarray(dtype=, ndim=, needs_grad=)`: an array argument; None accepts any.
+    """`ks.types.ndarray(dtype=, ndim=, needs_grad=, boundary=)`: an array argument; None accepts any.
 
     Derivatives by an argument with `needs_grad=False` are zero.
+
+    `clamps`: indices outside of the array mean its nearest element.
     """
 
-    dtype: DType | compound.MatrixType | ComplexType | None = None
+    dtype: DType | type[float] | type[int] | compound.MatrixType | ComplexType | None = None
     ndim: int | None = None
     needs_grad: bool | None = None
+    clamps: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ def template() -> TemplateAnnotation:
     return TemplateAnnotation()
 
 
+def ref(dtype: Any) -> TemplateAnnotation:
+    """Annotates an argument of a function that is a place of the caller, of type `dtype`; assignments to it are made there."""
+    return TemplateAnnotation()
+
+
 class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     """Annotations of kernel arguments, and types of vectors, matrices and structs."""
 
@@ -69,12 +80,46 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
     struct = staticmethod(compound.struct)
 
     @staticmethod
-    def ndarray(dtype: Any = None, ndim: int | None = None, needs_grad: bool | None = None) -> Any:
+    def argpack(**members: Any) -> Any:
+        """The type of packs of arguments: members that a call gives as one argument."""
+        from .packs import argpack
+
+        return argpack(**members)
+
+    @staticmethod
+    def is_integral(dtype: DType) -> bool:
+        """True for a type of integers or truth values."""
+        return not dtype.is_float
+
+    @staticmethod
+    def is_real(dtype: DType) -> bool:
+        """True for a type of floats."""
+        return dtype.is_float
+
+    @staticmethod
+    def is_signed(dtype: DType) -> bool:
+        """True for a type of integers below zero."""
+        return dtype.is_integer and dtype.is_signed
+
+    @staticmethod
+    def ndarray(
+        dtype: Any = None,
+        ndim: int | None = None,
+        needs_grad: bool | None = None,
+        *,
+        boundary: str = "unsafe",
+    ) -> Any:
         """An argument that is a NumPy array or a view of one, read and written in place.
 
         With `needs_grad=False` it has no derivative, even if the array has a gradient.
+        With `boundary="clamp"` an index outside of the array means its nearest element.
         """
-        return NdarrayAnnotation(_element_type(dtype), ndim, needs_grad)
+        if boundary not in _BOUNDARIES:
+            fail(
+                f"boundary={boundary!r}: an array has the boundary 'unsafe' or 'clamp'",
+                ProgramValueError,
+            )
+        return NdarrayAnnotation(_element_type(dtype), ndim, needs_grad, boundary == "clamp")
 
     @staticmethod
     def template() -> Any:
@@ -82,8 +127,9 @@ class types:  # noqa: N801 - `ks.types.ndarray()` is Taichi's spelling
         return TemplateAnnotation()
 
 
-def _element_type(x: Any) -> DType | compound.MatrixType | ComplexType | None:
-    if x is None or isinstance(x, compound.MatrixType):
+def _element_type(x: Any) -> Any:
+    """A type of array elements; `float` and `int` are what they are to the program that calls the kernel."""
+    if x in (None, float, int) or isinstance(x, compound.MatrixType):
         return x
     return complex_annotation(x) or array_dtype(x)
 
@@ -161,6 +207,19 @@ def zero(x: Any) -> Any:
 def one(x: Any) -> Any:
     """One, of the type and shape of `x`."""
     return x * 0 + 1
+
+
+def logical_not(x: Any) -> Any:
+    """True where `x` is zero, component by component."""
+    from ..fields.matrix import Matrix
+
+    found = np.logical_not(np.asarray(x))
+    return Matrix(found) if isinstance(x, Matrix) else bool(found)
+
+
+def assume_in_range(x: Any, base: Any, low: int, high: int) -> Any:
+    """`x`, of which the program says that it lies between `base + low` and `base + high`."""
+    return x
 
 
 def random(dtype: Any = float) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from ..fields.dlpack import hands_out, shared_array
-from ..fields.program import Program, current_program
+from ..fields.program import Program, current_program, element_dtype
 from ..ir.kernel import KernelIR, Location
 from .annotations import resolve_annotation
 from .call_cache import SLOW, QuickCalls
@@ -27,7 +27,7 @@ from .complex_numbers import Pairs, is_complex_array, pairs_of
 from .derivatives import AdjointKernel
 from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
-from .func import Func
+from .func import Func, func, pyfunc, real_func
 from .instance import Instance, KernelCall
 from .instantiate import Subject, instantiate, merged
 from .intrinsics import (
@@ -64,8 +64,9 @@ from .intrinsics import (
     u32,
     u64,
 )
+from .packs import PackType, members_given, unpacked
 from .parse import ParsedFunction, location_of, parse_function
-from .signature import Signature, argument_of, refuse_more_than_numbers
+from .signature import ObjectArgument, Signature, argument_of, refuse_more_than_numbers
 from .symbols import ComplexSymbol
 from .views import with_views
 
@@ -153,7 +154,17 @@ class Kernel:
 
     @functools.cached_property
     def parameters(self) -> tuple[tuple[str, Any], ...]:
-        """Names and annotations of the arguments, in order."""
+        """Names and annotations of the arguments, in order; of packs those of their members."""
+        return tuple(unpacked(self.given_parameters))
+
+    @functools.cached_property
+    def packs(self) -> dict[str, PackType]:
+        """The arguments that are packs."""
+        return {n: a for n, a in self.given_parameters if isinstance(a, PackType)}
+
+    @functools.cached_property
+    def given_parameters(self) -> tuple[tuple[str, Any], ...]:
+        """Names and annotations of the arguments as calls give them."""
         kinds = inspect.Parameter
         found = []
         for k, p in enumerate(self.signature.parameters.values()):
@@ -182,6 +193,11 @@ class Kernel:
         if annotation is inspect.Signature.empty:
             return None
         found = resolve_annotation(self.fn, annotation)
+        if isinstance(found, PackType):
+            raise KernelSyntaxError(
+                f"the kernel {self.name} returns a pack of arguments: return its members",
+                self.where,
+            )
         if getattr(found, "__origin__", None) is tuple:
             return found.__args__
         return tuple(found) if isinstance(found, list) else found
@@ -238,15 +254,18 @@ class Kernel:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            count = len(self.parameters)
+            count = len(self.given_parameters)
             raise KernelSyntaxError(
                 f"the kernel {self.name} takes {count} arguments "
-                f"({', '.join(n for n, _ in self.parameters)}), "
+                f"({', '.join(n for n, _ in self.given_parameters)}), "
                 f"this call gives {len(args) + len(kwargs)}: {error}",
                 where,
             ) from None
         bound.apply_defaults()
         given = dict(bound.arguments)
+        for name, kind in self.packs.items():
+            label = f"the argument {name} of the kernel {self.name}"
+            given |= members_given(name, kind, given.pop(name), label, where)
         arrays = {n: x for n, x in given.items() if n in self._array_names}
         for name, x in arrays.items():
             refuse_more_than_numbers(x, f"the argument {name} of the kernel {self.name}", where)
@@ -289,14 +308,24 @@ class Kernel:
                 f"a template argument of the kernel {self.name} cannot be hashed: pass a constant",
                 where,
             ) from None
-        if found is None:
+        if found is None or any(field.is_gone for _, field in found.fields):
+            self._forget_the_dead()
             fast_math = self.fast_math and (program is None or program.config.fast_math)
-            subject = Subject(self.parsed, signature, fast_math, self.returns, program)
+            subject = Subject(
+                self.parsed, signature, fast_math, self.returns, program, tuple(self.packs.items())
+            )
             found = instantiate(subject)
             if self._constants:
                 found = replace(found, constants=self._constants)
             self._instances[signature] = found
         return signature, found
+
+    def _forget_the_dead(self) -> None:
+        """Forgets instances for objects that are gone: a kernel keeps no object alive."""
+        for signature in [s for s in self._instances if not _is_alive(s)]:
+            del self._instances[signature]
+        for pair in [p for p in self._merged if not _is_alive(p[0])]:
+            del self._merged[pair]
 
     def _without_aliases(
         self, signature: Signature, instance: Instance, arrays: dict[str, Any], where: Location
@@ -359,10 +388,18 @@ class BoundKernel:
 
 
 def _of_program(annotation: Any, program: Program | None) -> Any:
-    """The annotation with the program's meaning of `int` and `float`."""
+    """The annotation with the program's meaning of `int` and `float`; those of arrays are NumPy's without a program."""
+    if isinstance(annotation, NdarrayAnnotation):
+        if annotation.dtype in (int, float):
+            return replace(annotation, dtype=element_dtype(annotation.dtype))
+        return annotation
     if program is not None and annotation in (int, float):
         return program.config.default_ip if annotation is int else program.config.default_fp
     return annotation
+
+
+def _is_alive(signature: Signature) -> bool:
+    return all(a.value is not None for _, a in signature if isinstance(a, ObjectArgument))
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -384,24 +421,6 @@ def kernel(fn: Callable[..., Any] | None = None, /, *, fast_math: bool = True) -
     if fn is None:
         return lambda inner: Kernel(inner, fast_math)
     return Kernel(fn, fast_math)
-
-
-def func(fn: Callable[..., Any]) -> Func:
-    """Makes a function callable from kernels; each call is replaced by the function's body."""
-    return Func(fn)
-
-
-def real_func(fn: Callable[..., Any]) -> Func:
-    """Makes a function callable from kernels, like `func`, with its annotated result type.
-
-    The compiler decides which calls remain.
-    """
-    return Func(fn, is_real=True)
-
-
-def pyfunc(fn: Callable[..., Any]) -> Func:
-    """Makes a function callable from kernels, like `func`, and from Python."""
-    return Func(fn)
 
 
 def data_oriented(kind: T) -> T:

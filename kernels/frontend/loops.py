@@ -112,7 +112,7 @@ class Loops:
             ]
             self._nest(bounds, node, is_grouped)
         elif isinstance(x, TupleValue | MatrixValue):
-            self._written_out(node, self._expr.taken_apart(x, node.iter))
+            self._written_out(node, self._expr.taken_apart(x))
         elif isinstance(x, Static) and isinstance(x.python, SNode):
             self._refuse_known(node)
             found = number_of(state, x.python)

@@ -13,6 +13,7 @@ from ..ir.kernel import (
     Length,
     Load,
     Local,
+    LocalArray,
     LocalElement,
     LoopIndex,
     Param,
@@ -32,6 +33,7 @@ from .typing_rules import adopt, settle, truth
 from .values import (
     Element,
     LocalItem,
+    LocalRef,
     LocalVar,
     MatrixValue,
     OneOf,
@@ -74,6 +76,11 @@ def is_place(x: Value) -> bool:
 # What updates of truth values are, as NumPy has them: of bytes that are 0 and 1.
 _OF_TRUTHS = {"add": "max", "bit_or": "max", "mul": "min", "bit_and": "min"}
 
+
+MOST_COMPONENTS = 32  # of a vector in locals; more are a local array
+_MOST_CHOSEN = (
+    16  # of one with an index that is no literal: each choice compares it with all components
+)
 
 LOGICAL = {"bit_and": "and", "bit_or": "or", "bit_xor": "ne"}  # of truth values
 
@@ -334,6 +341,8 @@ class Places:
     def new_local(self, name: str, x: Value, node: ast.AST) -> Value:
         """Copies a value to new locals, one for each of its numbers."""
         state = self._state
+        if isinstance(x, MatrixValue) and self._is_array(name, x):
+            return self._new_array(name, x, node)
         several = isinstance(x, MatrixValue | StructValue | TupleValue)
         where = state.frame.parsed.where(node)
         numbers = list(leaves(x))
@@ -359,6 +368,30 @@ class Places:
             return LocalVar(fresh, value.dtype, is_weak)
 
         return rebuilt(x, leaf)
+
+    def _is_array(self, name: str, x: MatrixValue) -> bool:
+        """True if a vector becomes a local array: it has many components of known types, and no parallel loop could share it."""
+        state = self._state
+        most = _MOST_CHOSEN if _is_indexed(state.frame.parsed.tree, name) else MOST_COMPONENTS
+        if len(x.items) <= most:
+            return False
+        if not state.rules.is_strict and any(loaded_leaf(i).weak for i in x.items):
+            return False
+        body = state.frames[0].parsed.tree.body
+        return state.iteration is not None or not any(isinstance(s, ast.For) for s in body)
+
+    def _new_array(self, name: str, x: MatrixValue, node: ast.AST) -> MatrixValue:
+        """Copies a vector or matrix of many components to a local array, whose elements a computed index chooses at once."""
+        state = self._state
+        numbers = [settle(loaded_leaf(i), state.default_float) for i in x.items]
+        dtype = numbers[0].dtype
+        where = state.frame.parsed.where(node)
+        made = LocalRef(state.fresh(name), dtype, x.shape, is_shared=False)
+        state.emit(LocalArray(made.name, len(numbers), const(0, dtype), where))
+        items = tuple(LocalItem(made, const(k, DType.i64)) for k in range(len(numbers)))
+        for item, number in zip(items, numbers, strict=True):
+            state.emit(SetElement(made.name, item.index, adopt(number, dtype), where))
+        return MatrixValue(x.shape, items)
 
     def declared(self, name: str, like: Value) -> tuple[Value, list[SetLocal]]:
         """Locals for a value of the same structure, and the statements that initialise them to zero."""
@@ -399,3 +432,14 @@ def shown(x: Value) -> str:
         case TupleValue(items=items):
             return f"a tuple of {len(items)}"
     return what(x)
+
+
+def _is_indexed(tree: ast.AST, name: str) -> bool:
+    """True if a function indexes a name with something else than a literal."""
+    return any(
+        isinstance(n, ast.Subscript)
+        and isinstance(n.value, ast.Name)
+        and n.value.id == name
+        and not isinstance(n.slice, ast.Constant)
+        for n in ast.walk(tree)
+    )

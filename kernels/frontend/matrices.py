@@ -5,18 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 from ..fields import methods
 from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, LanguageError
-from ..ir.kernel import Const, DType, Expr
+from ..ir.kernel import Const, DType, Expr, LocalElement
 from ..ir.simplify import binary, cast, compare, const, select
-from .elements import with_component
+from .elements import checked_index, with_component
 from .lvalues import Places
 from .operators import Operators
 from .scopes import Pass
 from .typing_rules import strong, truth
 from .values import (
+    LocalItem,
+    LocalRef,
     LocalVar,
     MatrixValue,
     Method,
@@ -42,11 +45,14 @@ class Matrices:
 
     # --- makers
 
-    def made(self, name: str, args: Sequence[Value], node: ast.AST) -> Value:
+    def made(
+        self, name: str, args: Sequence[Value], named: dict[str, Value], node: ast.AST
+    ) -> Value:
         """The value of `Matrix.zero(...)` and similar makers."""
         given = [self._plain_argument(a) for a in args]
+        by_name = {n: self._plain_argument(a) for n, a in named.items()}
         try:
-            made = methods.make(self._do(node), name, *given)
+            made = methods.make(self._do(node), name, *given, **by_name)
         except LanguageError as error:
             kind = KernelTypeError if isinstance(error, TypeError) else KernelError
             self._state.fail(error.sentence, node, kind)
@@ -193,9 +199,20 @@ class Matrices:
         number: Expr = const(0, DType.i64)
         if base.whole is not None:
             array, at = base.whole
+            if array.clamps:
+                indices = _clamped(indices, array.element)
             return array.element_at(with_component(array, at, indices))
+        array_of = _local_array(base)
+        if array_of is not None:
+            indices = [
+                checked_index(self._state, i, n, array_of, k, node)
+                for k, (i, n) in enumerate(zip(indices, shape, strict=True))
+            ]
         for at_axis, extent in zip(indices, shape, strict=True):
             number = binary("add", binary("mul", number, const(extent, DType.i64)), at_axis)
+        if array_of is not None:
+            item = LocalItem(array_of, number)
+            return item if isinstance(base.items[0], LocalItem) else item.loaded
         if all(isinstance(i, LocalVar) for i in base.items):
             return OneOf(tuple(base.items), number)  # type: ignore[arg-type]
         items = [loaded_leaf(i) for i in base.items]
@@ -305,3 +322,32 @@ class Matrices:
             return MatrixValue(x.shape, tuple(items))
         assert isinstance(x, Typed)
         return x
+
+
+def _clamped(indices: Sequence[Expr], shape: tuple[int, ...]) -> list[Expr]:
+    """The indices of a component, clamped as Taichi does: components are numbered row by row, and the number is clamped."""
+    number: Expr = const(0, DType.i64)
+    for i, extent in zip(indices, shape, strict=True):
+        number = binary("add", binary("mul", number, const(extent, DType.i64)), i)
+    last = const(prod(shape) - 1, DType.i64)
+    number = binary("min", binary("max", number, const(0, DType.i64)), last)
+    if len(shape) == 1:
+        return [number]
+    width = const(shape[1], DType.i64)
+    return [binary("floordiv", number, width), binary("mod", number, width)]
+
+
+def _local_array(x: MatrixValue) -> LocalRef | None:
+    """The local array whose elements are the components of a value, or were read from it; None for any other value."""
+    array: LocalRef | None = None
+    for k, item in enumerate(x.items):
+        match item:
+            case LocalItem(found, Const(value=number)) if number == k and array in (None, found):
+                array = found
+            case Typed(LocalElement(name, Const(value=number), dtype)) if number == k and (
+                array is None or array.name == name
+            ):
+                array = array or LocalRef(name, dtype, x.shape, is_shared=False)
+            case _:
+                return None
+    return array

@@ -198,6 +198,9 @@ class NumpyNames:
         if named or given:
             self._state.fail(f"`{ast.unparse(node)}` takes numbers and a dtype in a kernel", node)
         dtype = None if dt is None else element_type(self._state, dt, node)
+        if target in _LISTS and isinstance(bounds[0], Typed):  # an array of no axes is its number
+            x = bounds[0]
+            return x if dtype is None else self._expr.matrices.converted(x, dtype)
         if target in _LISTS:
             return self._expr.matrices.matrix(bounds[0], dtype, node)
         known = [self._whole(x, node) for x in bounds]

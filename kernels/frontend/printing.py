@@ -11,12 +11,14 @@ from string import Formatter
 
 from ..fields.compound import type_name
 from ..ir.kernel import DType, Part
-from ..ir.text import takes_format
+from ..ir.text import default_format, takes_format
+from .errors import KernelTypeError
 from .protocol import Frontend
 from .typing_rules import settle
 from .values import MatrixValue, Static, StructValue, TupleValue, Value, leaves, loaded_leaf
 
 _PERCENT = re.compile(r"(?<!%)%([-+ 0#]*\d*(?:\.\d+)?[diouxXeEfFgGs])")
+_LETTERLESS = re.compile(r"[-+ 0#]*\d{0,3}(?:\.\d{1,3})?")  # without the letter of a conversion
 _CONVERTED: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
 Shown = list[tuple[Part, str]]
 
@@ -63,7 +65,12 @@ def _argument(frontend: Frontend, arg: ast.expr) -> Shown:
 
 
 def _shown(frontend: Frontend, x: _Formatted, arg: ast.expr) -> Shown:
-    """A constant as Python prints it, where Python formats it; any other value is formatted as by C."""
+    """A constant as Python prints it, where Python formats it; any other value is formatted as by C.
+
+    A format without a letter is C's in a program.
+    """
+    if _is_letterless(frontend, x.spec):
+        return _value(frontend, frontend.value(x.node), x.spec, arg)
     try:
         return [(x.python(frontend.constant(x.node)), "")]
     except (KeyError, TypeError, ValueError):
@@ -133,7 +140,9 @@ def _percent(spec: str) -> Callable[[object], str]:
 
 
 def _value(frontend: Frontend, x: Value, spec: str, node: ast.AST) -> Shown:
-    if spec and not any(takes_format(dtype, spec) for dtype in (DType.f32, DType.i32)):
+    is_letterless = _is_letterless(frontend, spec)
+    known = is_letterless or any(takes_format(dtype, spec) for dtype in (DType.f32, DType.i32))
+    if spec and not known:
         frontend.refuse(f"the format `{spec}` is none of C's: use one such as .3f or 5d", node)
     match x:
         case Static(python=python):
@@ -153,13 +162,21 @@ def _value(frontend: Frontend, x: Value, spec: str, node: ast.AST) -> Shown:
             return _listed(inside, "{}")
     (number,) = leaves(x)
     shown = settle(loaded_leaf(number), frontend.default_float)
+    if is_letterless:
+        spec += default_format(shown.dtype)[-1]
     if spec and not takes_format(shown.dtype, spec):
         of, fits = ("integers", ".3f") if shown.dtype.is_float else ("floats", "5d")
         frontend.refuse(
             f"the format `{spec}` is one of {of}, and shows {type_name(shown.dtype)}: use one such as {fits}, or convert the value",
             node,
+            KernelTypeError,
         )
     return [(shown, spec)]
+
+
+def _is_letterless(frontend: Frontend, spec: str) -> bool:
+    """True for a format such as `.2`, to which a program adds the letter of the value's type."""
+    return bool(spec) and frontend.is_strict and _LETTERLESS.fullmatch(spec) is not None
 
 
 def _listed(parts: list[Shown], around: str = "[]") -> Shown:

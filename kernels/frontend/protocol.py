@@ -27,8 +27,14 @@ class Frontend(Protocol):
     def default_float(self) -> DType:
         """The type of floats where nothing else decides."""
 
-    def refuse(self, sentence: str, node: ast.AST) -> NoReturn:
-        """LanguageError at the line of `node`."""
+    @property
+    def is_strict(self) -> bool:
+        """True if the rules are those of a program, which are Taichi's."""
+
+    def refuse(
+        self, sentence: str, node: ast.AST, kind: type[KernelError] = KernelError
+    ) -> NoReturn:
+        """Raises an error of this kind at the line of `node`."""
 
     # --- values
 
@@ -75,8 +81,8 @@ class Frontend(Protocol):
     def converted(self, x: Value, kind: object, node: ast.AST) -> Value:
         """A value converted to an annotation."""
 
-    def taken_apart(self, x: TupleValue | MatrixValue, node: ast.AST) -> list[Value]:
-        """The items of a tuple, the components of a vector."""
+    def taken_apart(self, x: TupleValue | MatrixValue) -> list[Value]:
+        """The items of a tuple, the components of a vector, the rows of a matrix."""
 
     def bind_static(self, target: ast.expr, x: Value) -> None:
         """Binds the index names of an unrolled loop to an item."""

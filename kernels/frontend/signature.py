@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..fields.compound import MatrixType, StructType
 from ..fields.field import AbstractField
 from ..fields.matrix import Matrix
 from ..fields.ndarray import Ndarray
+from ..fields.program import current_program
 from ..fields.structs import Struct
 from ..fields.structs import members_of as struct_members
 from ..ir.kernel import DType, Location
@@ -49,6 +51,7 @@ class ArrayArgument:
     element: tuple[int, ...] = ()
     layout: Layout | None = None
     is_complex: bool = False  # the last axis has the parts of a number
+    clamps: bool = False  # an index outside means the nearest element
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,34 @@ class TemplateArgument:
     key: object
 
 
-@dataclass(frozen=True)
-class ObjectArgument:
-    """Template compared by identity: a field, an object of a class."""
+def reference(x: Any) -> Callable[[], Any]:
+    """Returns a function that gives an object, or None where it is gone. Objects without weak references are kept."""
+    try:
+        return weakref.ref(x)
+    except TypeError:
+        return lambda: x
 
-    value: Any
+
+class ObjectArgument:
+    """Template compared by identity: a field, an object of a class, which it does not keep."""
+
+    __slots__ = ("_number", "_reference")
+
+    def __init__(self, value: Any) -> None:
+        self._number, self._reference = id(value), reference(value)
+
+    @property
+    def value(self) -> Any:
+        """The object; None where it is gone."""
+        return self._reference()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectArgument) and other.value is self.value
+        if self is other:
+            return True
+        return isinstance(other, ObjectArgument) and self.value is other.value is not None
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return self._number
 
 
 Argument = ArrayArgument | ScalarArgument | CompoundArgument | TemplateArgument | ObjectArgument
@@ -89,7 +109,8 @@ def argument_of(name: str, annotation: Any, value: Any, kernel: str, where: Loca
     if isinstance(annotation, TemplateAnnotation):
         return _template(value, label, where)
     if isinstance(annotation, NdarrayAnnotation):
-        return _checked_array(annotation, array_argument(value, label, where), label, where)
+        found = _checked_array(annotation, array_argument(value, label, where), value, label, where)
+        return replace(found, clamps=True) if annotation.clamps else found
     kind = complex_annotation(annotation)
     if kind is None and annotation in (None, inspect.Parameter.empty):
         kind = complex_annotation(type(value))
@@ -162,8 +183,12 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
 
 
 def _checked_array(
-    annotation: NdarrayAnnotation, found: ArrayArgument, label: str, where: Location
+    annotation: NdarrayAnnotation, found: ArrayArgument, value: Any, label: str, where: Location
 ) -> ArrayArgument:
+    """The entry of an array whose annotation it fits.
+
+    In a program an array of NumPy's keeps its own type where the annotation names vectors or matrices, as in Taichi.
+    """
     dtype, n = annotation.dtype, len(found.shape) - len(found.element) - found.is_complex
     if found.is_complex != isinstance(dtype, ComplexType) and dtype is not None:
         kinds = ("real", "complex")
@@ -183,8 +208,15 @@ def _checked_array(
                 )
             found = replace(found, element=element)
             n -= len(element)
-        dtype = dtype.dtype
-    if dtype is not None and dtype is not found.dtype:
+        elif found.element != element:
+            shown = " x ".join(map(str, found.element))
+            raise ProgramValueError(
+                f"{label} is annotated with elements {dtype}, those of this array are {shown}",
+                where,
+            )
+        is_external = current_program() is not None and isinstance(value, np.ndarray)
+        dtype = None if is_external else dtype.dtype
+    if isinstance(dtype, DType) and dtype is not found.dtype:
         raise ProgramTypeError(
             f"{label} is annotated {dtype.name}, this array is {found.dtype.name}", where
         )
@@ -215,7 +247,7 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
     takes_float = annotation is float or (isinstance(annotation, DType) and annotation.is_float)
     if isinstance(value, (int, np.integer)) and not takes_float:
         held = annotation if isinstance(annotation, DType) and annotation.is_integer else given
-        if held is not None and held.is_integer and not held.holds(int(value)):
+        if held is not None and held.is_integer and not _is_held(int(value), held):
             raise KernelArgumentError(f"{label} is {value}, which {held.name} cannot hold", where)
     if annotation is inspect.Parameter.empty or annotation is None:
         return given
@@ -234,6 +266,14 @@ def scalar_dtype(annotation: Any, value: Any, label: str, where: Location) -> DT
             where,
         )
     return wanted
+
+
+def _is_held(value: int, dtype: DType) -> bool:
+    """True if a type can represent an integer; in a program also if its bits are those of the type, as 255 of i8."""
+    if dtype.holds(value):
+        return True
+    n_bits = 8 * dtype.size_bytes
+    return current_program() is not None and -(1 << n_bits - 1) <= value < 1 << n_bits
 
 
 def _number_dtype(value: Any) -> DType | None:

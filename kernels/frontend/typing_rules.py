@@ -145,7 +145,7 @@ def python_value(x: Value) -> object:
             flat = [python_value(item) for item in items]
             return np.array(flat).reshape(shape).tolist()
         case ArrayRef():
-            return x.source if x.source is not None else StaticArray(x.shape, x.dtype)
+            return x.source if x.source is not None else StaticArray(x.shape, x.dtype, x.element)
         case StructArray(source=source) if source is not None:
             return source
     raise KeyError("run-time value")
@@ -153,10 +153,14 @@ def python_value(x: Value) -> object:
 
 @dataclass(frozen=True)
 class StaticArray:
-    """Array argument inside `ks.static(...)`: its shape and its type."""
+    """Array argument inside `ks.static(...)`: its shape and its type, and the shape of elements that are vectors or matrices."""
 
     shape: tuple[int, ...]
     dtype: DType
+    element: tuple[int, ...] = ()
+
+    def element_shape(self) -> list[int]:
+        return list(self.element)
 
     @property
     def ndim(self) -> int:

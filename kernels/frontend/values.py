@@ -42,12 +42,16 @@ class LocalVar:
 
 @dataclass(frozen=True)
 class Element:
-    """Element of an array, with all its indices, also those of components. `is_truth`: its byte is a truth value."""
+    """Element of an array, with all its indices, also those of components. `is_truth`: its byte is a truth value.
+
+    Where the indices surely leave the array, `nearest` are those that are read instead.
+    """
 
     array: ArrayParam
     indices: tuple[Expr, ...]
     fixed: str = ""  # why it cannot be written: "the argument a, which ..."; "" where it can
     is_truth: bool = False
+    nearest: tuple[Expr, ...] = ()
 
     @property
     def dtype(self) -> DType:
@@ -55,7 +59,7 @@ class Element:
 
     @property
     def loaded(self) -> Typed:
-        found = Typed(Load(self.array.name, self.indices, self.array.dtype))
+        found = Typed(Load(self.array.name, self.nearest or self.indices, self.array.dtype))
         return Typed(compare("ne", found.expr, const(0, found.dtype))) if self.is_truth else found
 
 
@@ -136,7 +140,8 @@ class ArrayRef:
     Elements are numbers, or vectors and matrices of shape `element`. Their components are the first axes of the array, or the last
     (`is_trailing`). With `component` the elements are that component. An array without dimensions (`is_single`) has one element.
     `offset` is the least index along each axis. `source` is the object of the program, None for arguments. A view has a `layout` in
-    its memory `param`, and the name of its argument. `is_truth`: its bytes are truth values.
+    its memory `param`, and the name of its argument. `is_truth`: its bytes are truth values. `clamps`: an index outside means the
+    nearest element.
     """
 
     param: ArrayParam
@@ -149,6 +154,7 @@ class ArrayRef:
     layout: Layout | None = None
     argument: str = ""
     is_truth: bool = False
+    clamps: bool = False
 
     @property
     def name(self) -> str:

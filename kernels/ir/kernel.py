@@ -50,6 +50,12 @@ class DType(Enum):
     def is_integer(self) -> bool:
         return not self.is_float and self is not DType.bool_
 
+    def to_string(self) -> str:
+        """The name of the type in the language."""
+        return "u1" if self is DType.bool_ else self.name
+
+    __str__ = to_string
+
     @property
     def is_signed(self) -> bool:
         """True if the type has negative values."""

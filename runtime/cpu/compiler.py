@@ -251,25 +251,40 @@ def end_compilers() -> None:
             os.killpg(running.pid, signal.SIGKILL)
 
 
+# Runs a command, and ends its process group where the standard input ends before: whoever held it is gone.
+_WATCHED = (
+    "exec 3<&0 </dev/null; { cat <&3; kill -KILL 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-;"
+    ' "$@"; status=$?; kill -KILL $watch; exit $status'
+)
+
+
 def run_compiler(
     command: list[str], timeout_s: float, scratch: Path | None = None
 ) -> Failure | None:
     """Run a command in a process group of its own. Past the deadline the whole group (cc1, as, ld) is killed.
 
-    Its temporary files are in `scratch`, if given: one that is killed leaves them.
+    So it is where this process ends, even by a signal that it cannot handle. Its temporary files are in `scratch`, if given: one
+    that is killed leaves them.
     """
+    if shutil.which(command[0]) is None:
+        reason = os.strerror(errno.ENOENT)
+        return Failure("compile", f"the compiler {command[0]} cannot be run: {reason}")
+    watched, held = os.pipe()
     try:
         running = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+            ["/bin/sh", "-c", _WATCHED, "sh", *command],
+            stdin=watched,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env=os.environ | ({} if scratch is None else {"TMPDIR": str(scratch)}),
         )
     except OSError as e:
+        os.close(held)
         return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
-    with running:  # which closes its pipe, wherever this is left
+    finally:
+        os.close(watched)
+    with os.fdopen(held, "wb"), running:  # which close their pipes, wherever this is left
         _RUNNING.add(running)
         try:
             log, _ = running.communicate(timeout=timeout_s)

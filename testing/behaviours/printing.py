@@ -126,3 +126,26 @@ def python_writes_between_calls():
         f()
         out.append(x[1])
     return out
+
+
+@prints(3.5, 7)
+def formats_without_a_letter(x: ti.f32, a: ti.i32):
+    print("{:.2} {:.0} {:8.3}|".format(x, x, x))
+    print("{:5} {:05} {:.3}|".format(a, a, a))
+
+
+@prints()
+def formats_without_a_letter_of_constants():
+    print("{:.2} {:.1}".format(3.0, 2.5))
+    print("{:.3} {:5}".format(7, 8))
+
+
+@prints(1.25)
+def formats_without_a_letter_of_vectors(x: ti.f32):
+    print("{:.1}".format(ti.Vector([x, x * 2])))
+    print("{:.3}".format(ti.Vector([1, 2])))
+
+
+@prints(1.25)
+def formatted_strings_without_a_letter(x: ti.f32):
+    print(f"{x:.2}")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import kernelscape as ks
 import kernelscape.compat.taichi as ti
+import numpy as np
 import pytest
 from kernelscape.compat.taichi import install
+from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.ir.errors import LanguageError
 
 WAVES = """
@@ -118,7 +121,7 @@ shift()
         ("import taichi as ti\nti.math.no\n", 2, "a.py:2: ti.math.no is not here\n"),
         ("\nfrom taichi import f32, Texture\n", 2, "a.py:2: ti.Texture is not here: textures"),
         ("import taichi.linalg\n", 2, "a.py:1: ti.linalg is not here: sparse matrices are"),
-        ("from taichi.algorithms import X\n", 2, "a.py:1: ti.algorithms is not here: parallel"),
+        ("from taichi.aot import X\n", 2, "a.py:1: ti.aot is not here: modules"),
         ("import taichi\n1 / 0\n", 1, "ZeroDivisionError: division by zero"),
         ("raise FileNotFoundError(2, 'No such file', 'a.png')\n", 1, "line 1, in <module>"),
         ("raise MemoryError\n", 1, "line 1, in <module>"),
@@ -183,3 +186,32 @@ def test_arguments_are_the_programs_own(explore, tmp_path: Path) -> None:
     assert explore("taichi", "a.py", "-q", "x", "--size", "3")[0] == 0
     _, out, _ = explore("taichi", "a.py", "-q", "x", "--size", "3")
     assert out == "['a.py', 'x', '--size', '3']\n"
+
+
+def test_a_graph_is_a_sequence() -> None:
+    """Kind: calls that Taichi keeps elsewhere, and that a recorded function makes as any other."""
+    ti.init(arch=ti.cpu)
+
+    @ti.kernel
+    def scale(x: ti.types.ndarray(dtype=ti.f32, ndim=1), k: ti.f32):
+        for i in x:
+            x[i] *= k
+
+    @ti.kernel
+    def add(x: ti.types.ndarray(dtype=ti.f32), y: ti.types.ndarray(dtype=ti.f32)):
+        for i in x:
+            y[i] += x[i]
+
+    x, y = (ti.graph.Arg(ti.graph.ArgKind.NDARRAY, n, ti.f32, ndim=1) for n in "xy")
+    builder = ti.graph.GraphBuilder()
+    builder.dispatch(scale, x, 2.0)
+    builder.dispatch(add, x, y)
+    graph = builder.compile()
+
+    def step(a: Any, b: Any) -> None:
+        graph.run({"x": a, "y": b})
+
+    a = np.ones(8, np.float32)
+    recording = record_sequence(step, [a, a.copy()])
+    ks.reset()
+    assert [call.ir.name for call in recording.calls] == ["scale", "add"]

@@ -23,6 +23,7 @@ SHOWN = {f"{r['file']}:{r['name']}": r for r in unpacked(VALUES["rows"])}
 COMPILED = [
     "arguments:arguments_of_type_bool",
     "arguments:arrays_of_small_integers",
+    "boundaries:clamped_stores",
     "casts:augmented_assignment_keeps_the_type",
     "casts:bools_of_u1_are_kept_in_fields",
     "casts:small_integers_meet",
@@ -39,6 +40,7 @@ COMPILED = [
     "functions:plain_functions_are_inlined",
     "grouped:grouped_loops_over_fields",
     "jumps:escape_times_of_a_fractal",
+    "large_vectors:stores_to_components_of_64",
     "loops:statements_stand_between_loops",
     "matrices:rows_are_chosen_at_run_time",
     "printing:unsigned_numbers_are_printed_whole",
@@ -82,6 +84,7 @@ def unlike(lines: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*the nearest element is read")
 @pytest.mark.parametrize("file", files())
 def test_behaviours_of_a_topic_are_those_of_taichi(
     file: str, capfd: pytest.CaptureFixture[str]

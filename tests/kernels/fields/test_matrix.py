@@ -180,8 +180,9 @@ def test_vectors_are_matrices_of_one_dimension():
     assert len({V([1]), V([1])}) == 2  # they are objects, and can be arguments of templates
     assert str(V([1.0, 2])) == repr(V([1.0, 2])) == "[1. 2.]"
     with pytest.raises(ks.LanguageError, match="neither true nor false"):
-        bool(V([1]) == V([1]))
-    assert V([0])
+        bool(V([1]) < V([2]))
+    assert V([0]) and V([1, 2]) == V([1, 2]) and V([1, 2]) != V([1, 3])
+    assert not V([1, 2]) == V([1, 3]) and not V([1, 2]) != V([1, 2])  # noqa: SIM201, SIM202
 
 
 @pytest.mark.parametrize(

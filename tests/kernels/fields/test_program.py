@@ -48,7 +48,11 @@ def test_a_cpu_is_silent(arch, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"nonsense": 3}, "ks.init has no option nonsense: it has ad_stack_size, arch, cpu_max_num_threads"),
+        (
+            {"nonsense": 3},
+            "ks.init has no option nonsense: it has ad_stack_size, arch, cpu_max_num_threads",
+        ),
+        ({"gdb_triger": 3}, r"ks.init has no option gdb_triger: did you mean gdb_trigger\?"),
         ({"arch": "cpu"}, "'cpu' is nothing that programs run on"),
         (
             {"default_fp": ks.i32},

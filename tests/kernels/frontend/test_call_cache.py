@@ -172,3 +172,26 @@ def test_templates_that_a_kernel_can_tell_apart_are_kept_apart():
     assert corner(ks.Matrix([[1, 2], [3, 4]])) == 2
     assert length(ks.Vector([3.0, 4.0])) == 5
     assert length(ks.Vector([[0.0, 0.0], [3.0, 4.0]])) == 5
+
+
+def test_kernels_keep_no_object_alive():
+    """Kind: caches by identity. An object that gets the identity of one that is gone is another object."""
+
+    @ks.data_oriented
+    class Adding:
+        def __init__(self, k):
+            self.k = k
+
+        @ks.kernel
+        def to(self, n: ks.i32) -> ks.i32:
+            return n + self.k
+
+    seen = []
+    for k in range(4):
+        adding = Adding(k)
+        seen.append(weakref.ref(adding))
+        assert [adding.to(1), adding.to(2)] == [k + 1, k + 2]
+        del adding
+        gc.collect()
+    assert [r() for r in seen] == [None] * 4
+    assert len(Adding.to._instances) == 1

@@ -117,16 +117,24 @@ def test_an_argument_has_the_shape_of_its_type(written: Written) -> None:
         f(ks.Vector([1.0, 2.0, 3.0, 4.0]))
 
 
-APART = [
-    "a, b, c, d = m; out[0] = a",
-    "a, b = m; out[0] = a[0]",
-    "for x in ks.static(m): out[0] += x",
-    "for x in m: out[0] += x",
-    "for a, b, c, d in ks.static([m]): out[0] += a",
-    "out[0] = sum(m)",
-    "out[0] = max(m)",
-    "out[0] = tuple(m)[0]",
+ROWS = [
+    ("a, b = m; out[0] = a[1] + b[0]", 5),
+    ("for x in ks.static(m): out[0] += x[1]", 6),
+    ("for x in m: out[0] += x.sum()", 10),
+    ("for a, b in ks.static([m]): out[0] += a[0] + b[1]", 5),
+    ("v = sum(m); out[0] = v[1]", 6),
+    ("out[0] = tuple(m)[1][0]", 3),
+    ("out[0] = [x[0] * y for x, y in zip(m, (10, 1))][0]", 10),
+    ("out[0] = ks.Vector([x.max() for x in m]).sum()", 6),
 ]
+
+
+@pytest.mark.parametrize(("body", "found"), ROWS)
+def test_the_items_of_a_matrix_are_its_rows(written: Written, body: str, found: int) -> None:
+    """Kind: places that take a value apart, which all have Python's meaning."""
+    f, names = kernel(written, f"m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); {body}")
+    f()
+    assert names["out"].to_numpy()[0] == found
 
 
 KNOWN = [
@@ -139,9 +147,9 @@ KNOWN = [
 
 
 SECOND_LINES = [
-    *(
-        (f"m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); {x}", ".*a matrix of 2 x 2 apart")
-        for x in APART
+    (
+        "m = ks.Matrix([[1.0, 2.0], [3.0, 4.0]]); out[0] = max(m)",
+        ".*max takes two or more numbers",
     ),
     *((x.replace(":; ", ":\n        "), "the loop index `[ij]` is") for x in KNOWN),
 ]
@@ -149,7 +157,7 @@ SECOND_LINES = [
 
 @pytest.mark.parametrize(("body", "said"), SECOND_LINES)
 def test_what_python_means_and_taichi_refuses(written: Written, body: str, said: str) -> None:
-    """Kinds: a matrix where Python has its rows; a loop whose index Python would leave changed."""
+    """Kinds: the greatest row of a matrix, which Python orders; a loop whose index Python would leave changed."""
     f, _ = kernel(written, body)
     with pytest.raises(LanguageError, match=f"mine.py:{LINE + 1}: {said}"):
         f.instantiate()

@@ -286,3 +286,76 @@ def test_functions_that_are_not_marked_say_what_is_wrong():
         f()
     with pytest.raises(LanguageError, match=r"`raises\(3\)` cannot be evaluated: KeyError: 3"):
         g()
+
+
+# --- indices that leave arrays
+
+
+def test_reads_behind_the_ends_of_arrays_take_the_nearest_element():
+    """Kind: reads that Taichi makes beside an array. Stores there stay errors, and reads are errors in debug mode."""
+    x, y = ks.field(ks.i32, shape=4), ks.field(ks.i32, shape=4)
+    v = ks.Vector.field(2, ks.i32, shape=(2, 2))
+
+    @ks.kernel
+    def shift():
+        for i in x:
+            x[i] = 10 + i
+        for i in y:
+            y[i] = x[i - 1] + x[i + 1]
+        for i, j in v:
+            v[i, j] = [i, j]
+
+    @ks.kernel
+    def corner() -> ks.i32:
+        n = 0
+        for i, j in v:
+            n += v[i + 1, j].x
+        return n
+
+    @ks.kernel
+    def store():
+        for i in x:
+            x[i + 1] = 0
+
+    with ks.interpret():
+        with pytest.warns(RuntimeWarning, match=r"`x\[i . 1\]` leaves the array x, so the nearest"):
+            shift()
+        assert y.to_numpy().tolist() == [21, 22, 24, 25]
+        with pytest.warns(RuntimeWarning, match="leaves the array v"):
+            assert corner() == 4
+        with pytest.raises(IndexError):
+            store()
+        ks.init(debug=True)
+        z = ks.field(ks.i32, shape=4)
+
+        @ks.kernel
+        def behind() -> ks.i32:
+            n = 0
+            for i in z:
+                n += z[i + 1]
+            return n
+
+        with pytest.raises(AssertionError, match="must be from 0 to 3"):
+            behind()
+
+
+# --- packs of arguments
+
+
+PACK = ks.types.argpack(a=ks.i32)
+
+
+def test_packs_are_no_results():
+    pack = PACK
+
+    @ks.kernel
+    def given(p: PACK) -> PACK:
+        return p
+
+    with pytest.raises(LanguageError, match="returns a pack of arguments: return its members"):
+        given(pack(a=1))
+    with pytest.raises(LanguageError, match="is given other members than it has: b"):
+        pack(a=1, b=2)
+    assert pack(a=1).to_dict() == {"a": 1} and repr(pack(a=1)) == "{'a': 1}"
+    with pytest.raises(LanguageError, match="has no member 'b'"):
+        _ = pack(a=1)["b"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kernelscape.codegen.text.source import Source
@@ -275,3 +277,22 @@ def test_a_compiler_is_ended():
     found = running.result()
     assert isinstance(found, Failure)
     assert "status -9" in found.advice
+
+
+@pytest.mark.compiler
+def test_a_compiler_ends_with_its_program(tmp_path: Path) -> None:
+    """The kind: children in groups of their own, which a program that is killed cannot end."""
+    waits = "import os, threading; print(os.getpid(), file=open('pid', 'w'), flush=True); threading.Event().wait()"
+    program = f"""
+from kernelscape.runtime.cpu import compiler
+compiler.run_compiler([{sys.executable!r}, "-c", {waits!r}], {LONG_S})
+"""
+    running = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path)
+    written = tmp_path / "pid"
+    while not written.exists() or not written.read_text().endswith("\n"):
+        time.sleep(0)
+    running.kill()
+    running.wait()
+    child = int(written.read_text())
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text():
+        time.sleep(0)

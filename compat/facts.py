@@ -1,0 +1,101 @@
+"""Facts that Taichi's inner modules tell: the architectures and extensions of this machine, packages that are installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from importlib.util import find_spec
+from typing import Any
+
+from ..kernels.fields.program import Arch, cpu, element_dtype, needed_program
+
+
+class Extension(Enum):
+    """Part of Taichi that some architectures lack. Those that are not here are none of the CPU."""
+
+    sparse = "sparse"
+    quant = "quant"
+    quant_basic = "quant_basic"
+    mesh = "mesh"
+    data64 = "data64"
+    adstack = "adstack"
+    bls = "bls"
+    assertion = "assertion"
+    extfunc = "extfunc"
+
+
+_HERE = frozenset((Extension.sparse, Extension.data64, Extension.bls, Extension.assertion))
+
+
+def is_extension_supported(arch: Arch, which: Extension) -> bool:
+    """True if programs on this architecture have the extension here."""
+    return arch.is_cpu and which in _HERE
+
+
+def is_arch_supported(arch: Arch, use_gles: bool = False) -> bool:
+    """True if programs run on this architecture here."""
+    return arch is cpu
+
+
+def get_host_arch_list() -> list[Arch]:
+    """The architectures of CPUs here."""
+    return [cpu]
+
+
+def has_pytorch() -> bool:
+    """True if torch is installed."""
+    return find_spec("torch") is not None
+
+
+def has_paddle() -> bool:
+    """True if Paddle is installed."""
+    return find_spec("paddle") is not None
+
+
+def to_numpy_type(dt: Any) -> Any:
+    """NumPy's type of an element type."""
+    return element_dtype(dt).numpy.type
+
+
+def to_taichi_type(dt: Any) -> Any:
+    """The element type of a type of NumPy."""
+    return element_dtype(dt)
+
+
+class Runtime:
+    """The program as Taichi's `impl.get_runtime()` shows it: its default types, which may be set before kernels are called."""
+
+    @property
+    def default_fp(self) -> Any:
+        return needed_program("impl.get_runtime").config.default_fp
+
+    @default_fp.setter
+    def default_fp(self, dtype: Any) -> None:
+        _configure(default_fp=element_dtype(dtype))
+
+    @property
+    def default_ip(self) -> Any:
+        return needed_program("impl.get_runtime").config.default_ip
+
+    @default_ip.setter
+    def default_ip(self, dtype: Any) -> None:
+        _configure(default_ip=element_dtype(dtype))
+
+    def set_default_fp(self, dtype: Any) -> None:
+        self.default_fp = dtype
+
+    def set_default_ip(self, dtype: Any) -> None:
+        self.default_ip = dtype
+
+    def materialize(self) -> None:
+        """Does nothing: fields have memory when they are used."""
+
+
+def _configure(**options: Any) -> None:
+    program = needed_program("impl.get_runtime")
+    program.config = replace(program.config, **options)
+
+
+def get_runtime() -> Runtime:
+    """The program that `ti.init` began."""
+    return Runtime()
