@@ -324,7 +324,7 @@ def loops_in_loops():
     for i in x:
         v = x[i]
         for _ in range(3):
-            w = 1.0
+            w = x[i]
             for k in range(3):
                 w *= v + k
             v = ti.sin(w)
