@@ -1,0 +1,41 @@
+"""Tables about the bound: small rows are made, and their pages hold them."""
+
+from __future__ import annotations
+
+import pytest
+from kernelscape.experiments import admissible, pruning, rank
+from kernelscape.experiments.rows import Job
+
+
+def test_a_row_of_pruning_counts_bounds_and_nodes() -> None:
+    job = Job("axpydot", {"n": 1 << 20})
+    made = pruning.make_row(job, pruning.PruningOptions(sample=8, depth=3, nodes=200))
+    assert 1 <= made["distinct"] <= made["sampled"] <= 8
+    assert all(0 <= kept <= 1 for kept in made["kept"])
+    page = pruning.report({"rows": [{"status": "ok", **job._asdict(), **made}]})
+    assert "| axpydot 2^20 |" in page
+
+
+def test_a_row_of_counts_is_above_none() -> None:
+    job = Job("axpy", {"n": 5000})
+    made = admissible.make_row(job, admissible.AdmissibleOptions(sample=2))
+    assert (made["checked"] > 0, made["above"], made["fallen"]) == (True, 0, 0)
+    assert admissible.missed([{"status": "ok", **job._asdict(), **made, "above": 1}]) != []
+
+
+def test_equal_bounds_share_a_rank() -> None:
+    assert rank.rank_correlation([1.0, 1.0, 2.0], [5.0, 7.0, 9.0]) == pytest.approx(0.866, abs=1e-3)
+    assert rank.rank_correlation([1.0, 1.0], [5.0, 7.0]) is None
+    assert len(set(rank.rounded([100.0, 101.0, 110.0]))) == 2
+
+
+def test_predictions_are_fitted_to_other_rows() -> None:
+    """Kind: a model that is judged by what it was fitted to."""
+    parts = [[float(k), 0.0, 0.0, 0.0, 1.0] for k in range(100, 140)]
+    own = {
+        "parts": parts,
+        "times_ns": [9 * p[0] for p in parts],
+        "bounds_ns": [p[0] for p in parts],
+    }
+    made = [{"status": "ok", "name": "axpy", "sizes": {"n": 8}, "dtype": "f32", **own}] * 2
+    assert [r["by_prediction"] for r in rank.with_predictions(made)] == pytest.approx([1.0, 1.0])
