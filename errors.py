@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .compat.taichi import MissingImportError as MissingImportError
     from .compat.taichi import MissingNameError as MissingNameError
+    from .explorer.entry import NothingFoundError as NothingFoundError
     from .explorer.sitting import TooLateError as TooLateError
     from .explorer.user_reference import FailedReferenceError as FailedReferenceError
     from .explorer.user_reference import WrongReferenceError as WrongReferenceError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .kernels.ir.errors import ProgramRuntimeError as ProgramRuntimeError
     from .kernels.ir.errors import ProgramTypeError as ProgramTypeError
     from .kernels.ir.errors import ProgramValueError as ProgramValueError
+    from .plugins import PluginError as PluginError
     from .report.plot import NothingToDrawError as NothingToDrawError
     from .runtime.api.backend import RunError as RunError
     from .runtime.api.errors import DeviceError as DeviceError
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "compat.taichi": "MissingImportError MissingNameError",
+    "explorer.entry": "NothingFoundError",
     "explorer.sitting": "TooLateError",
     "explorer.user_reference": "FailedReferenceError WrongReferenceError",
     "kernels.ir.errors": (
@@ -51,6 +54,7 @@ _HOMES: Final = {
         " KernelRuntimeIndexError KernelRuntimeValueError KernelSyntaxError KernelTypeError KernelValueError"
         " ProgramBoundsError ProgramIndexError ProgramKeyError ProgramRuntimeError ProgramTypeError ProgramValueError"
     ),
+    "plugins": "PluginError",
     "report.plot": "NothingToDrawError",
     "runtime.api.backend": "RunError",
     "runtime.device": "DeviceError",

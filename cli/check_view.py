@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..explorer.check import Checked
+from ..explorer.result_text import Unit
 from ..runtime.api.outcome import Failure
 from .exits import Exit
-from .log import Unit
 
 _LOG_LINES = 12  # of a compiler, which says the most important first
 

@@ -27,6 +27,7 @@ _COMMANDS = (  # each a module of subcommands/
     "resume",
     "explain",
     "report",
+    "compare",
     "replay",
     "codegen",
     "export",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
+from ..plugins import Kind, PluginError, load_plugin, plugins, source_of
+from ..runtime import installing
 from ..runtime.api.errors import DeviceError
 from ..runtime.cpu.calling import PACKAGE, header_folders
-from ..runtime.cpu.compiler import find_compiler
+from ..runtime.cpu.compiler import NAMES, find_compiler, find_path
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import backends, cache_folder, requirements
 from ..runtime.host import Machine, read_machine
@@ -40,6 +41,7 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
         _huge_pages(),
         _presets(environ),
         *_gpu(),
+        *_plugins(),
         Finding("cache", "ok", str(cache_folder())),
         Finding("store", "ok", str(default_store())),
     ]
@@ -47,8 +49,8 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
 
 def _compilers(wanted: str | None) -> list[Finding]:
     found = []
-    for name in dict.fromkeys(n for n in (wanted, "gcc", "clang", "cc") if n):
-        if shutil.which(name) is None:
+    for name in dict.fromkeys((*((wanted,) if wanted else ()), *NAMES)):
+        if find_path(name) is None:
             continue
         try:
             compiler = find_compiler(name)
@@ -58,8 +60,9 @@ def _compilers(wanted: str | None) -> list[Finding]:
             text = f"{compiler.path}: {compiler.version}, works"
             found.append(Finding("compiler", "ok", text))
     if not any(f.verdict == "ok" for f in found):
-        advice = "apt install gcc (or clang)"
-        found.insert(0, Finding("compiler", "missing", "no C compiler that works", advice))
+        found.insert(
+            0, Finding("compiler", "missing", "no C compiler that works", installing.a_compiler())
+        )
     return found
 
 
@@ -129,6 +132,21 @@ def _gpu() -> list[Finding]:
         for r in requirements(backend)
     ]
     return found or [Finding("gpu", "note", "this installation has no backend for GPUs")]
+
+
+def _plugins() -> list[Finding]:
+    """Returns a finding for each part that an installed package brings; it is loaded to see that it can be."""
+    found = []
+    for kind in get_args(Kind):
+        for name, entry in plugins(kind).items():
+            text = f"{kind} {name}, of {source_of(entry)}"
+            try:
+                load_plugin(kind, name)
+            except PluginError as e:
+                found.append(Finding("plugin", "note", f"{text}: cannot be loaded", str(e)))
+            else:
+                found.append(Finding("plugin", "ok", text))
+    return found
 
 
 def _size(n_bytes: int) -> str:

@@ -54,6 +54,7 @@ def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
     from ..explorer.sitting import TooLateError
     from ..explorer.user_reference import FailedReferenceError, WrongReferenceError
     from ..kernels.frontend.errors import LanguageError
+    from ..plugins import PluginError
     from ..runtime.api.errors import DeviceError
     from ..runtime.records.record import RecordError
     from ..runtime.records.replay import StaleError
@@ -68,6 +69,7 @@ def _deeper_errors() -> tuple[tuple[type[Exception], Exit], ...]:
         (ArgumentsError, Exit.USAGE),
         (RecordError, Exit.USAGE),
         (DeviceError, Exit.ENVIRONMENT),
+        (PluginError, Exit.ENVIRONMENT),
         (WorkerError, Exit.ENVIRONMENT),
         (SlowReferenceError, Exit.NOTHING_VALID),
         (TooLateError, Exit.NOTHING_VALID),

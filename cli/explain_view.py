@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import UNSET
 
 from ..explorer.explanation import Account, Explanation, Fruitless, Pruned, Untried
+from ..explorer.result_text import Unit
 from ..runtime.records.record import LaunchRecord
 from ..search.bound.explain import Use, size_text
 from ..search.line import line_fields
-from .log import Unit
 
 _REFUSALS = 12  # constraints named; -v shows all
 _CHOICES = 8  # choices of a kind named; -v shows all

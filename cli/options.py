@@ -79,7 +79,9 @@ def settings_of(talk: Talk, **flags: Any) -> Settings:
 
 def about_problem(function: Callable[..., Any]) -> Callable[..., Any]:
     """The argument that names a sequence, with its size, dtype and target."""
-    size = click.option("--size", "sizes", multiple=True, help="n=4096 or n=2^24; repeatable.")
+    size = click.option(
+        "--size", "sizes", multiple=True, help="n=4096, 4k, 2^12 or 1e6; repeatable."
+    )
     dtype = click.option("--dtype", help="f32 or f64.")
     target = click.option("--target", help="cpu, cuda or emulator.")
     return sequence_argument(beginning(size(dtype(target(function)))))
@@ -147,6 +149,13 @@ def verifying(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--undecided", help=text)(function)
 
 
+def reproducing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that frees results of the order of threads."""
+    text = "Nothing may depend on the order of threads: equal bytes in every run."
+    flag = click.option("--deterministic", is_flag=True, default=None, help=text)
+    return flag(function)
+
+
 def fixing(function: Callable[..., Any]) -> Callable[..., Any]:
     """The option that decides something before the search."""
     text = "CHOICE=VALUE: decide this upfront; repeatable. `explore show -v` lists choices."
@@ -186,6 +195,7 @@ def _options(settings: Settings) -> Options:
         input_sets=settings.input_sets,
         store=settings.store,
         undecided=settings.undecided,
+        deterministic=settings.deterministic,
         given=tuple(sorted((k, v) for k, v in settings.given.items() if k != "seed")),
     )
 

@@ -77,6 +77,29 @@ class Built(AbstractLine, frozen=True, tag="built"):
     launches: list[BuiltLaunch] | UnsetType = UNSET
 
 
+class Side(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+    sequence: str
+    sizes: dict[str, int]
+    time_ns: float
+    spread: float
+    bound_ns: Number  # null where the gap was withdrawn
+    evaluations: int
+    status: str
+
+
+class Comparison(AbstractLine, frozen=True, tag="comparison"):
+    """`compare`: `ratio` is the time of `b` in times of `a`, a `tie` within both spreads."""
+
+    a: Side
+    b: Side
+    ratio: float
+    tie: bool
+    notes: list[str]
+    alike: int
+    differing: dict[str, tuple[str | None, str | None]]
+
+
 class Replay(AbstractLine, frozen=True, tag="replay"):
     """`replay`."""
 
@@ -239,6 +262,8 @@ def line_schema() -> dict[str, Any]:
     """The JSON schema (2020-12) of a line."""
     any_line: Any = reduce(or_, events().values())
     (schema,), parts = msgspec.json.schema_components([any_line], ref_template="#/$defs/{name}")
+    for tag, line in events().items():  # what people look for is the name in `event`
+        parts[line.__name__]["title"] = tag
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line that an explore command prints with --json",

@@ -17,10 +17,11 @@ from typing import Any
 
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.files import NOTE_BYTES, read_regular
-from ..search.options import STRATEGIES
+from ..search.options import strategies
 
 _PREFIX = "KERNELSCAPE_"
-_SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(?:\^|\*\*)\s*([0-9]+)\s*)?")
+_SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([0-9_]+)\s*(?:(\^|\*\*|e)\s*([0-9]+)|([kKMG]))?\s*")
+_UNITS = {"k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class SettingsError(Exception):
@@ -47,6 +48,7 @@ class Settings:
     tolerance: float = 0.25
     store: bool = True
     undecided: float = UNDECIDED
+    deterministic: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)  # the texts themselves, by key
 
@@ -89,19 +91,29 @@ def parse_tolerance(text: str | float) -> float:
 
 
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
-    """Extents by name from texts like "n=4096,m=2^10". Raises ValueError."""
+    """Extents by name from texts like "n=4096,m=2^10"; 4k is 4096, 1e3 is 1000. Raises ValueError."""
     sizes: dict[str, int] = {}
     for item in (i for text in texts for i in text.split(",") if i.strip()):
         match = _SIZE.fullmatch(item)
-        if match is None or len(match[2]) > 18 or len(match[3] or "") > 2:
-            raise ValueError(f"{item.strip()!r} is not a size such as n=4096 or n=2^24")
-        name, extent = match[1], int(match[2]) ** int(match[3] or 1)
+        if match is None or len(match[2]) > 18 or len(match[4] or "") > 2:
+            raise ValueError(
+                f"{item.strip()!r} is not a size such as n=4096, n=4k, n=2^24 or n=1e6"
+            )
+        name, extent = match[1], _extent(match)
         if not 1 <= extent < 1 << 40:
             raise ValueError(f"size {name} = {extent} is not between 1 and 2^40")
         if name in sizes and sizes[name] != extent:
             raise ValueError(f"size {name} is given twice, as {sizes[name]} and as {extent}")
         sizes[name] = extent
     return sizes
+
+
+def _extent(size: re.Match[str]) -> int:
+    """The number of a text that is a size."""
+    number, power = int(size[2]), int(size[4] or 1)
+    if size[3] == "e":
+        return int(number * 10**power)
+    return int(number**power) * _UNITS.get(size[5], 1)
 
 
 def _one_of(*names: str) -> Callable[[Any], str]:
@@ -111,6 +123,10 @@ def _one_of(*names: str) -> Callable[[Any], str]:
         return str(value)
 
     return parse
+
+
+def _strategy(value: Any) -> str:
+    return _one_of(*strategies())(value)
 
 
 def _whole(least: int) -> Callable[[Any], int]:
@@ -138,7 +154,7 @@ DTYPES = ("f32", "f64")
 _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "target": ("target", str),
     "dtype": ("dtype", _one_of(*DTYPES)),
-    "strategy": ("strategy", _one_of(*STRATEGIES)),
+    "strategy": ("strategy", _strategy),
     "seed": ("seed", _whole(0)),
     "time_limit": ("time_limit_s", parse_duration),
     "max_evals": ("max_evals", _whole(1)),
@@ -152,6 +168,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tolerance": ("tolerance", parse_tolerance),
     "store": ("store", _switch),
     "undecided": ("undecided", parse_share),
+    "deterministic": ("deterministic", _switch),
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..explorer.result_text import Unit
 from ..explorer.tuning import TunedShape
-from .log import Unit
 
 
 def shape_line(done: TunedShape) -> str:

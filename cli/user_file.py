@@ -78,6 +78,7 @@ def _file_workload(
     for first in named.before:
         _begin(_function(module, first, path), first, path)
     sets = [()] if _needs_none(function, module) else _given(module, name, path, sizes, dtype, seed)
+    _check_fit(sets, function, path)
     try:
         return make_workload(
             function,
@@ -146,6 +147,19 @@ def _sets(made: Any, name: str, path: str) -> list[tuple[Any, ...]]:
             f" arguments of {name}, or a list of such tuples"
         )
     return [tuple(made)]
+
+
+def _check_fit(sets: list[tuple[Any, ...]], function: Callable[..., Any], path: str) -> None:
+    """Refuses sets of arguments that a function cannot be called with."""
+    name = getattr(function, "__name__", "the function")
+    for args in sets:
+        try:
+            inspect.signature(function).bind(*args)
+        except TypeError as e:
+            kinds = ", ".join(type(x).__name__ for x in args)
+            raise WorkloadError(
+                f"make_arguments of {path} gives {len(args)} arguments ({kinds}), which {name} does not take: {e}"
+            ) from e
 
 
 def _reference(module: ModuleType, name: str, path: str) -> Callable[..., Any] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..explorer.result_text import Unit
 from ..explorer.results import Again
 from ..explorer.stages import not_opened
 from ..explorer.workload import Workload, threads_of_program
@@ -31,7 +32,7 @@ from ..space.backbone import launch_width
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.components import components_of
-from .log import Unit, closed_lines, count_choices, fixed_lines, space_lines
+from .log import closed_lines, count_choices, fixed_lines, space_lines
 
 _IN_BODY = " " * 6  # before each line of the body of a task
 _BODY_LINES = 12  # of a body that are shown without -v

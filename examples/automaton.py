@@ -20,19 +20,19 @@ def forest(size: int, steps: int, seed: int = 1) -> np.ndarray:
     after = ks.field(ks.i32, shape=(size, size))
 
     @ks.func
-    def burning_neighbours(i, j):
+    def burning_neighbours(i: int, j: int) -> int:
         count = 0
         for di, dj in ks.static(((-1, 0), (1, 0), (0, -1), (0, 1))):
             count += cells[(i + di) % size, (j + dj) % size] == FIRE
         return count
 
     @ks.kernel
-    def plant(share: ks.f32):
+    def plant(share: ks.f32) -> None:
         for i, j in cells:
             cells[i, j] = TREE if ks.random() < share else EMPTY
 
     @ks.kernel
-    def step():
+    def step() -> None:
         for i, j in cells:
             state = cells[i, j]
             chance = ks.random()
@@ -53,7 +53,8 @@ def forest(size: int, steps: int, seed: int = 1) -> np.ndarray:
     plant(0.4)
     for _ in range(steps):
         step()
-    return cells.to_numpy()
+    states: np.ndarray = cells.to_numpy()
+    return states
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Velocity is carried along itself backwards in time, then a pressure (Jacobi) tak
 """
 
 import sys
+from typing import Any
 
 import kernelscape as ks
 import numpy as np
@@ -23,12 +24,12 @@ def smoke(size: int, steps: int, sweeps: int = 40) -> np.ndarray:
     )
 
     @ks.func
-    def at(q: ks.template(), i, j):
+    def at(q: ks.template, i: Any, j: Any) -> Any:
         """A cell; beyond the edge the last one."""
         return q[ks.max(0, ks.min(size - 1, i)), ks.max(0, ks.min(size - 1, j))]
 
     @ks.func
-    def between(q: ks.template(), p):
+    def between(q: ks.template, p: Any) -> Any:
         """The value at a point, bilinear between the centres of four cells."""
         corner = ks.floor(p - 0.5)
         f = p - 0.5 - corner
@@ -38,7 +39,7 @@ def smoke(size: int, steps: int, sweeps: int = 40) -> np.ndarray:
         return ks.math.mix(low, high, f[1])
 
     @ks.kernel
-    def carry():
+    def carry() -> None:
         for i, j in flow:
             centre = ks.Vector([i + 0.5, j + 0.5])
             middle = centre - 0.5 * DT * flow[i, j]  # the midpoint rule: second order in time
@@ -47,7 +48,7 @@ def smoke(size: int, steps: int, sweeps: int = 40) -> np.ndarray:
             carried[i, j] = between(density, origin) * 0.998
 
     @ks.kernel
-    def push(time: ks.f32):
+    def push(time: ks.f32) -> None:
         for i, j in flow:
             d = carried[i, j]
             source = ks.Vector([i - size * (0.5 + 0.08 * ks.sin(3.0 * time)), j - size * 0.08])
@@ -83,13 +84,13 @@ def smoke(size: int, steps: int, sweeps: int = 40) -> np.ndarray:
             )
 
     @ks.kernel
-    def relax(p: ks.template(), after: ks.template()):
+    def relax(p: ks.template, after: ks.template) -> None:
         for i, j in p:
             around = at(p, i + 1, j) + at(p, i - 1, j) + at(p, i, j + 1) + at(p, i, j - 1)
             after[i, j] = 0.25 * (around - divergence[i, j])
 
     @ks.kernel
-    def project():
+    def project() -> None:
         for i, j in flow:
             flow[i, j] -= 0.5 * ks.Vector(
                 [
@@ -105,7 +106,8 @@ def smoke(size: int, steps: int, sweeps: int = 40) -> np.ndarray:
             relax(pressure, next_pressure)
             relax(next_pressure, pressure)
         project()
-    return density.to_numpy()
+    grey: np.ndarray = density.to_numpy()
+    return grey
 
 
 if __name__ == "__main__":

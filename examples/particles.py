@@ -8,6 +8,7 @@ a range.
 """
 
 import sys
+from typing import Any
 
 import kernelscape as ks
 import numpy as np
@@ -32,7 +33,7 @@ def simulate(cells: int, count: int, time: float) -> tuple[np.ndarray, np.ndarra
     mass = ks.field(ks.f32, shape=(cells, cells))
 
     @ks.kernel
-    def place():
+    def place() -> None:
         for p in x:
             block = p * 3 // count
             material[p] = block
@@ -43,12 +44,12 @@ def simulate(cells: int, count: int, time: float) -> tuple[np.ndarray, np.ndarra
             hardening[p] = 1.0
 
     @ks.func
-    def weights(f):
+    def weights(f: Any) -> Any:
         """Quadratic B-splines: how much a particle belongs to three neighbouring cells, along each axis."""
         return (0.5 * (1.5 - f) ** 2, 0.75 - (f - 1.0) ** 2, 0.5 * (f - 0.5) ** 2)
 
     @ks.kernel
-    def step():
+    def step() -> None:
         for i, j in mass:
             momentum[i, j] = ks.Vector([0.0, 0.0])
             mass[i, j] = 0.0

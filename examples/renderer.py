@@ -4,6 +4,7 @@ python renderer.py [picture.png]
 """
 
 import sys
+from typing import Any
 
 import kernelscape as ks
 import numpy as np
@@ -18,7 +19,7 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
     light = ks.Vector.field(3, ks.f32, shape=(width, height))
 
     @ks.func
-    def distances(p):
+    def distances(p: Any) -> Any:
         """To the floor, a ring, a pierced ball and a lamp."""
         floor = p[1] + 1.0
         q = ks.Vector([ks.Vector([p[0] + 1.3, p[2] - 0.2]).norm() - 0.75, p[1] + 0.75])
@@ -30,11 +31,11 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
         return ks.Vector([floor, ring, ks.max(ball, -tube), lamp])
 
     @ks.func
-    def distance(p):
+    def distance(p: Any) -> Any:
         return distances(p).min()
 
     @ks.func
-    def march(origin, direction):
+    def march(origin: Any, direction: Any) -> Any:
         """How far a ray goes until it meets a surface; FAR where it meets none."""
         t, k = 0.0, 0
         while k < STEPS and t < FAR:
@@ -46,7 +47,7 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
         return ks.min(t, FAR)
 
     @ks.func
-    def normal(p):
+    def normal(p: Any) -> Any:
         n = km.vec3(0.0)
         for k in ks.static(range(3)):
             e = ks.Vector.unit(3, k, ks.f32) * NEAR
@@ -54,7 +55,7 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
         return km.normalize(n)
 
     @ks.func
-    def around(n):
+    def around(n: Any) -> Any:
         """A direction of the half space above n, the likelier the steeper (Lambert)."""
         z = 2.0 * ks.random() - 1.0
         r = ks.sqrt(1.0 - z * z)
@@ -62,7 +63,7 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
         return km.normalize(n * 1.001 + km.vec3(r * ks.cos(angle), r * ks.sin(angle), z))
 
     @ks.func
-    def colour(p, d):
+    def colour(p: Any, d: Any) -> Any:
         """How much of the light a surface sends back."""
         result = km.vec3(0.75, 0.3, 0.22)
         if d[2] < 2 * NEAR:
@@ -73,7 +74,7 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
         return result
 
     @ks.kernel
-    def trace():
+    def trace() -> None:
         for i, j in light:
             screen = km.vec2(i + ks.random() - width / 2, j + ks.random() - height / 2) / height
             origin = km.vec3(0.0, 0.6, -5.5)
@@ -101,7 +102,8 @@ def render(width: int, height: int, samples: int) -> np.ndarray:
 
     for _ in range(samples):
         trace()
-    return light.to_numpy().transpose(1, 0, 2)[::-1] / samples
+    seen: np.ndarray = light.to_numpy().transpose(1, 0, 2)[::-1] / samples
+    return seen
 
 
 if __name__ == "__main__":

@@ -21,11 +21,9 @@ from ..runtime.records.replay import dialect_of
 from ..runtime.worker.channel import available_cores
 from ..search.bound.bounder import Bounder
 from ..search.starts.complete import first_candidates
-from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from ..space.decisions import fix
 from .registers import Launches, Registers
-from .workload import Options, Workload
+from .workload import Options, Workload, space_for
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def build_only(workload: Workload, options: Options, profile: str) -> Iterator[B
     )
     if not device.reporter.reports:
         raise DeviceError(f"the backend {device.name!r} does not report what code takes")
-    space = fix(build_space(workload.problem, device.machine.facts()), options.fixed)
+    space = space_for(workload.problem, device.machine.facts(), options)
     bounder, dialect = Bounder(space), dialect_of(device)
     registers = Registers(device.reporter, space, bounder)
     end = time.monotonic() + (60.0 if options.time_limit_s is None else options.time_limit_s)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.library import LibrarySequence, names
+from ..kernels.library import LibrarySequence, own_names
 from ..kernels.library import load as load_sequence
 from ..kernels.tasks.non_affine import Closed
 from ..report import Report, frame, report_of
@@ -36,15 +36,29 @@ from ..runtime.records.folder import (
 from ..runtime.records.known_inputs import known_arrays
 from ..runtime.records.loading import load_header
 from ..runtime.records.record import RecordError, RunHeader
-from ..runtime.records.replay import StaleError, rebuild_problem
+from ..runtime.records.replay import StaleError, Tuned, rebuild_problem
 from ..space.decisions import DecisionError
 from . import stages as st
+from .progress import shown
+from .result_text import Unit, next_step, result_lines
 from .results import Best, load
 from .session import Tell
 from .sitting import RECORDED, Sitting, sit
 from .workload import Options, Workload, make_workload, threads_of_program
 
-__all__ = ["Run", "explore", "explore_made", "explore_workload", "library_workload", "resume"]
+__all__ = [
+    "NothingFoundError",
+    "Run",
+    "explore",
+    "explore_made",
+    "explore_workload",
+    "library_workload",
+    "resume",
+]
+
+
+class NothingFoundError(RuntimeError):
+    """A run has no valid implementation. The message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,29 @@ class Run:
     def directory(self) -> Path:
         return Path(self.ended.run_dir)
 
+    def compile(self, *, check_indices: bool = True) -> Tuned:
+        """The best as a function (`Best.compile`). Raises NothingFoundError and StaleError."""
+        return self._found().compile(check_indices=check_indices)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the best as a best.json (`Best.save`). Raises NothingFoundError."""
+        return self._found().save(path)
+
+    def _found(self) -> Best:
+        if self.best is None:
+            raise NothingFoundError(f"nothing valid was found: {next_step(self.ended)}")
+        return self.best
+
+    def __str__(self) -> str:
+        """The result in words, as the command prints it: status, best, bound and gaps, speed-up, failures, doubts, folder."""
+        e = self.ended
+        unit = Unit(e.baseline_ns or e.best_ns or e.bound_ns or 1e6)
+        return "\n".join(result_lines(e, unit)).strip()
+
+    def __repr__(self) -> str:
+        found = "nothing valid" if self.best is None else f"{self.best.time_ns:.0f} ns"
+        return f"Run({self.ended.run_dir}: {self.status}, {found})"
+
     def report(self) -> Report:
         """The page of this run, which notebooks show and `save` writes to a file."""
         return report_of(self)
@@ -123,18 +160,22 @@ def explore(
     reference: Callable[..., Any] | None = None,
     decisions: Mapping[str, object] | None = None,
     undecided: float = UNDECIDED,
+    deterministic: bool = False,
+    progress: bool | None = None,
     on_event: Tell | None = None,
 ) -> Run:
     """Search the implementations of a sequence of kernels called with `args`, which stay as they
     are.
 
-    `sequence` is any function that calls kernels, or a library sequence (then `args` may be left
-    out). `time_limit` is in seconds. `directory` is where the run is stored (default: a new folder
-    under runs/). `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
+    `sequence` is any function that calls kernels, or a library sequence (then `args` may be left out).
+    `time_limit` is in seconds. `directory` is where the run is stored (default: a new folder under runs/).
+    `reference` computes the same in NumPy, in place: it is compared with the kernels, and timed.
     `decisions` fix choices before the search: names as in `run.best.decisions`, kinds or patterns, to values
-    (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these. `undecided` is the
-    share of the elements of an array that may lie on a branch: there rounding decides, and either side is right. `on_event`
-    receives every event. Ctrl-C ends the search and returns the best so far.
+    (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these.
+    `undecided` is the share of the elements of an array that may lie on a branch: there rounding decides, and either side is right.
+    `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
+    `progress` is one line that is written again and again, by default in terminals and notebooks only.
+    `on_event` receives every event. Ctrl-C ends the search and returns the best so far.
 
     Raises ValueError (DecisionError where the decisions cannot be), LanguageError, DeviceError, WorkerError, RecordError,
     WrongReferenceError and FailedReferenceError, each with one sentence.
@@ -148,6 +189,7 @@ def explore(
         target=target,
         fixed=_decided(decisions),
         undecided=undecided,
+        deterministic=deterministic,
     )
 
     def make() -> Workload:
@@ -159,7 +201,7 @@ def explore(
             logging.getLogger("kernelscape").warning(said)
         return made
 
-    return explore_made(make, options, directory=directory, on_event=on_event)
+    return explore_made(make, options, directory=directory, on_event=shown(progress, on_event))
 
 
 def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], ...]:
@@ -180,7 +222,7 @@ def library_workload(
     numpy_type = {"f32": np.float32, "f64": np.float64}[dtype]
     with within_free_memory():
         arguments = entry.make_arguments(complete, numpy_type, np.random.default_rng(seed))
-    is_ours = entry.name in names() and load_sequence(entry.name) is entry
+    is_ours = entry.name in own_names() and load_sequence(entry.name) is entry
     module = str(getattr(entry.sequence, "__module__", ""))
     return make_workload(
         entry.sequence,
@@ -319,7 +361,7 @@ def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Wo
         problem=problem,
         stored=header.stored,
         arguments=header.stored.draw(recording, np.random.default_rng(header.seed), known),
-        reference=_reference_of(header.sequence) if header.sequence in names() else None,
+        reference=_reference_of(header.sequence) if header.sequence in own_names() else None,
     )
 
 

@@ -29,7 +29,7 @@ from ..runtime.records.record import (
     EvaluationRecord,
     NoteRecord,
     Record,
-    TallyRecord,
+    last_tallies,
     standing_evaluations,
 )
 from ..runtime.records.replay import (
@@ -322,7 +322,7 @@ def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[Changed
 
 def _pruned(records: Sequence[Record]) -> Pruned:
     evaluations = standing_evaluations(records)
-    last = _last_tallies(records)
+    last = last_tallies(records)
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     for tally in last:
@@ -337,18 +337,6 @@ def _pruned(records: Sequence[Record]) -> Pruned:
         tallies=dict(counts) if last else None,
         refused=dict(refused.most_common()),
     )
-
-
-def _last_tallies(records: Sequence[Record]) -> list[TallyRecord]:
-    """The last tally of every session: each counts from its session's beginning."""
-    last: dict[int, TallyRecord] = {}
-    session = 0
-    for r in records:
-        if isinstance(r, NoteRecord) and r.kind == "session":
-            session += 1
-        elif isinstance(r, TallyRecord):
-            last[session] = r
-    return list(last.values())
 
 
 def _untried(

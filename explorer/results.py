@@ -19,7 +19,7 @@ from ..runtime.api.outcome import FINAL, Failure, Measurement
 from ..runtime.cpu.compiler import compiler_named
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.files import LIBRARY_BYTES, is_there, read_regular, write_atomically
-from ..runtime.records.folder import BEST, HEADER, SOURCE
+from ..runtime.records.folder import BEST, HEADER, SOURCE, check_named
 from ..runtime.records.known_inputs import copy_kept, drawn_notes, known_arrays
 from ..runtime.records.libraries import library_beside, usable_library
 from ..runtime.records.loading import load_best, write_record
@@ -105,6 +105,7 @@ class Best:
 
 def stored_best(place: Path) -> BestFile:
     """The file of the best, named itself or by the directory of its run. Raises RecordError."""
+    check_named(place)
     if not place.is_dir():
         return load_best(place, follow=True)
     if is_there(place / BEST):

@@ -34,9 +34,7 @@ from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
 from ..search.starts.sketches import Sketch
 from ..search.tree.ordering import NextChoice
-from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
-from ..space.decisions import fix
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
@@ -51,7 +49,7 @@ from .profiling import known_profile, take_profile
 from .registers import Registers
 from .run_writer import RunWriter
 from .session_state import Standing
-from .workload import Options, Workload
+from .workload import Options, Workload, space_for
 
 __all__ = ["Session", "Tell"]
 
@@ -108,7 +106,7 @@ class Session:
             try:
                 with deadlines.phase("its space was built"):
                     target = device.machine.facts()
-                    space = fix(build_space(self._workload.problem, target), o.fixed)
+                    space = space_for(self._workload.problem, target, o)
                     root = space.root()
                 with deadlines.phase("the machine was looked at"):
                     conditions = conditions_of(device, worker)

@@ -16,7 +16,12 @@ from ..kernels.tasks.pipeline import normalise
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.records.stored import StoredSequence, bind_arguments, store_sequence
 from ..runtime.worker.inputs import Arguments
-from ..search.options import STRATEGIES
+from ..search.options import strategies
+from ..space.build import build_space
+from ..space.candidate import Space
+from ..space.decisions import fix
+from ..space.targets.target import Target
+from ..space.thread_order import ordered
 from .user_reference import UserReference
 
 
@@ -37,13 +42,14 @@ class Options:
     threads: int = 0  # of an implementation, at most; 0: as many as there are cores
     store: bool = True
     undecided: float = UNDECIDED  # share of the elements of an array that may lie on a branch
+    deterministic: bool = False  # nothing may depend on the order of threads
     fixed: tuple[tuple[str, str], ...] = ()  # decisions that every implementation has
     given: tuple[tuple[str, str], ...] = ()  # what was set, but for the seed, as text for the log
 
     def __post_init__(self) -> None:
         """Raises ValueError, one sentence, for invalid options."""
-        if self.strategy not in STRATEGIES:
-            known = ", ".join(STRATEGIES)
+        if self.strategy not in strategies():
+            known = ", ".join(strategies())
             raise ValueError(f"there is no strategy {self.strategy!r}; there are {known}")
         # They come from programs and from files that people edit: their types are not sure.
         numbers: tuple[tuple[str, object, type, str], ...] = (
@@ -58,6 +64,7 @@ class Options:
             ("target", self.target, str, "text"),
             ("compiler", self.compiler, str, "text"),
             ("store", self.store, bool, "truth value"),
+            ("deterministic", self.deterministic, bool, "truth value"),
             ("undecided", self.undecided, Real, "number"),
         )
         optional = ("time_limit", "max_evals", "compiler")
@@ -82,6 +89,14 @@ class Options:
         for name, high in most.items():
             if getattr(self, name) > high:
                 raise ValueError(f"{name} must be at most {high}, not {getattr(self, name):.3g}")
+
+
+def space_for(problem: Problem, target: Target, options: Options) -> Space:
+    """Returns the space that a session searches: without what it excludes. Raises DecisionError."""
+    space = build_space(problem, target)
+    if options.deterministic:
+        space = fix(space, ordered(space))
+    return fix(space, options.fixed)
 
 
 def threads_of_program() -> int:

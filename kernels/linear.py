@@ -11,7 +11,7 @@ from typing import Any
 
 from .fields.matrix import Matrix
 from .frontend.functions import sqrt
-from .frontend.intrinsics import loop_config, max, min, select, static  # noqa: A004
+from .frontend.intrinsics import loop_config, max, min, select, static, static_assert  # noqa: A004
 from .frontend.kernel import func
 
 # Cyclic Jacobi converges quadratically. Of 400,000 random, graded and nearly equal 3 x 3 matrices in f64 three sweeps left errors
@@ -30,6 +30,7 @@ def svd(A: Any, dt: Any = float) -> Any:
     V is a rotation. Of 2 x 2 matrices S is not negative and U has the sign of the determinant of A; of 3 x 3 matrices U is a
     rotation and the last singular value has that sign.
     """
+    static_assert(A.n > 1 and A.n < 4 and A.n == A.m, "ks.svd takes matrices of 2 x 2 and 3 x 3")
     if static(A.n == 2):
         B, size = _scaled(A.cast(dt))
         R, big, p, q = _polar(B)
@@ -47,6 +48,9 @@ def polar_decompose(A: Any, dt: Any = float) -> Any:
     Of 2 x 2 matrices P is positive semidefinite, so U is a reflection where A has a negative determinant; of 3 x 3 matrices U is a
     rotation, and P has a negative eigenvalue there.
     """
+    static_assert(
+        A.n > 1 and A.n < 4 and A.n == A.m, "ks.polar_decompose takes matrices of 2 x 2 and 3 x 3"
+    )
     if static(A.n == 2):
         B, size = _scaled(A.cast(dt))
         R, big, p, q = _polar(B)
@@ -88,6 +92,9 @@ def sym_eig(A: Any, dt: Any = float) -> Any:
 
     As in Taichi, two eigenvalues are descending, three ascending. Only the lower triangle of A is read.
     """
+    static_assert(
+        A.n > 1 and A.n < 4 and A.n == A.m, "ks.sym_eig takes matrices of 2 x 2 and 3 x 3"
+    )
     if static(A.n == 2):
         return _symmetric2(A, dt)
     return _symmetric3(A, dt)

@@ -7,7 +7,7 @@ imaginary). Outside kernels they run as Python on numbers and values of `ks.Matr
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .fields.compound import matrix, vector
 from .fields.matrix import Matrix
@@ -112,10 +112,26 @@ __all__ = [
     "vec4",
 ]
 
-vec2, vec3, vec4 = vector(2, float), vector(3, float), vector(4, float)
-ivec2, ivec3, ivec4 = vector(2, int), vector(3, int), vector(4, int)
-uvec2, uvec3, uvec4 = vector(2, uint), vector(3, uint), vector(4, uint)
-mat2, mat3, mat4 = matrix(2, 2, float), matrix(3, 3, float), matrix(4, 4, float)
+if TYPE_CHECKING:  # a type that is made by a call annotates nothing
+    from .static_types import (
+        ivec2,
+        ivec3,
+        ivec4,
+        mat2,
+        mat3,
+        mat4,
+        uvec2,
+        uvec3,
+        uvec4,
+        vec2,
+        vec3,
+        vec4,
+    )
+else:
+    vec2, vec3, vec4 = vector(2, float), vector(3, float), vector(4, float)
+    ivec2, ivec3, ivec4 = vector(2, int), vector(3, int), vector(4, int)
+    uvec2, uvec3, uvec4 = vector(2, uint), vector(3, uint), vector(4, uint)
+    mat2, mat3, mat4 = matrix(2, 2, float), matrix(3, 3, float), matrix(4, 4, float)
 
 # --- component by component
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from ..runtime.records.record import (
     MachineRecord,
     NoteRecord,
     RemeasuredRecord,
+    last_tallies,
 )
 from ..space.decisions import fixed_text
 from .pairs import Effect, Predictions, measured_effects
@@ -50,6 +52,7 @@ def contents_of(run: RunData, space: Rebuilt | str) -> Contents:
     v["evaluations"] = _evaluations(evaluations)
     v["decisions"] = _decisions(evaluations)
     v["events"] = _events(run)
+    v["pruned"] = _pruned(run)
     v["trees"] = _trees(run, found.arrays)
     v["effects"] = [_effect(e) for e in measured_effects(evaluations)[:_N_EFFECTS]]
     v["axes"] = _axes(evaluations)
@@ -169,6 +172,22 @@ def _events(run: RunData) -> dict[str, list[Any]]:
                 entries = [[e.source_key[:8], e.time_ns, e.spread] for e in r.entries]
                 found["finals"].append([r.at_s, r.n_ties, r.is_disturbed, entries])
     return found
+
+
+_PRUNED = {  # names of search.events.Tally by what took the nodes and values away
+    "the bound": ("pruned_bound", "rollout_bound", "near_bound", "overtaken"),
+    "constraints": ("pruned_csp", "rollout_csp", "near_dead", "dead_ends"),
+    "what was known": ("near_known", "duplicates"),
+    "expectation": ("near_worse",),
+}
+
+
+def _pruned(run: RunData) -> list[tuple[str, int]]:
+    """Returns what pruned, with the number of nodes and values that it took out of the search, over all sessions."""
+    counts: Counter[str] = Counter()
+    for tally in last_tallies(run.records):
+        counts.update(tally.counts)
+    return [(by, sum(counts[name] for name in names)) for by, names in _PRUNED.items()]
 
 
 def _trees(run: RunData, arrays: dict[str, npt.NDArray[Any]]) -> list[dict[str, Any]]:

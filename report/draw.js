@@ -1,11 +1,13 @@
 "use strict";
 // What all drawings use: elements, numbers as text, scales and axes. Texts of a run are only ever set as text, never as HTML.
 
-const INK = "#1b1f24", SOFT = "#57606a", LINE = "#e4e6ea", BEST = "#d55e00", BOUND = "#0072b2";
+// Colours of the style sheet, which has others for the dark; a canvas takes no variables.
+const INK = "var(--ink)", SOFT = "var(--soft)", LINE = "var(--line)", BEST = "var(--best)", BOUND = "var(--bound)", FAILED = "var(--failed)";
+const HALO = "paint-order:stroke;stroke:var(--paper)", ON_CELL = "#1b1f24";
 // Okabe and Ito (2008), which colour-blind people can tell apart.
 const SOURCES = {
-  U: ["default", "#000000"], W: ["warm start", "#e69f00"], M: ["tree policy", "#0072b2"], R: ["rollout", "#009e73"],
-  D: ["bound dive", "#cc79a7"], N: ["near the best", "#56b4e9"], F: ["final", "#d55e00"], "?": ["not kept", "#999999"],
+  U: ["default", INK], W: ["warm start", "#e69f00"], M: ["tree policy", BOUND], R: ["rollout", "#009e73"],
+  D: ["bound dive", "#cc79a7"], N: ["near the best", "#56b4e9"], F: ["final", BEST], "?": ["not kept", "#999999"],
 };
 const sourceOf = tag => SOURCES[tag] || SOURCES["?"];
 
@@ -94,14 +96,42 @@ function dots(svg, points, size = 5) {
   for (const p of points) paths.set(p.colour, (paths.get(p.colour) || "") + `M${p.x.toFixed(1)} ${p.y.toFixed(1)}h0`);
   for (const [stroke, d] of paths)
     svg.append(s("path", { d, stroke, "stroke-width": size, "stroke-linecap": "round", fill: "none", opacity: 0.85 }));
-  svg.addEventListener("mousemove", e => {
+  svg.addEventListener("pointermove", e => pick(e));
+  svg.addEventListener("pointerdown", e => pick(e));
+  svg.addEventListener("pointerleave", untip);
+  byKeys(svg, points);
+  function pick(e) {
     const box = svg.getBoundingClientRect(), k = svg.viewBox.baseVal.width / box.width;
     const mx = (e.clientX - box.left) * k, my = (e.clientY - box.top) * k;
     let near = null, least = 144;
     for (const p of points) { const d = (p.x - mx) ** 2 + (p.y - my) ** 2; if (d < least) { least = d; near = p; } }
     near ? tip(e, near.lines()) : untip();
+  }
+}
+// The arrow keys go from point to point, from left to right.
+function byKeys(svg, points) {
+  const order = [...points].sort((p, q) => p.x - q.x), ring = s("circle", { r: 7, fill: "none", stroke: INK, "stroke-width": 2, visibility: "hidden" });
+  let at = -1;
+  svg.append(ring);
+  svg.setAttribute("tabindex", 0);
+  svg.setAttribute("aria-label", `${points.length} points: the arrow keys go from one to the next`);
+  svg.addEventListener("blur", () => { ring.setAttribute("visibility", "hidden"); untip(); });
+  svg.addEventListener("keydown", e => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];
+    if (!step || !order.length) return;
+    e.preventDefault();
+    at = Math.max(0, Math.min(order.length - 1, at + step));
+    const p = order[at], box = svg.getBoundingClientRect(), k = box.width / svg.viewBox.baseVal.width;
+    fill(ring, { cx: p.x, cy: p.y, visibility: "visible" }, []);
+    tip({ clientX: box.left + p.x * k, clientY: box.top + p.y * k }, p.lines());
   });
-  svg.addEventListener("mouseleave", untip);
+}
+// Labels at one edge, [y, text, colour], moved apart where they would lie on one another.
+function edgeLabels(svg, x, labels, low, high) {
+  const apart = 14, sorted = labels.map(l => [...l]).sort((a, b) => a[0] - b[0]);
+  sorted.forEach((l, k) => { l[0] = Math.max(l[0], k ? sorted[k - 1][0] + apart : low); });
+  for (let k = sorted.length - 1, most = high; k >= 0; most = sorted[k--][0] - apart) sorted[k][0] = Math.min(sorted[k][0], most);
+  for (const [y, text, colour] of sorted) svg.append(s("text", { x, y, "text-anchor": "end", style: `fill:${colour};${HALO};stroke-width:3px` }, text));
 }
 function legend(entries, shape) {
   return h("div", { class: "legend" }, entries.map(([name, colour]) =>

@@ -29,25 +29,49 @@ function drawHead(data) {
   const H = data.head, gapTo = ns => H.best_ns && ns > SAYS_NOTHING * H.best_ns ? share(Math.max(0, 1 - ns / H.best_ns)) : "not known";
   const card = (title, value, below, why) => h("div", { class: "card", title: why }, h("span", {}, title), h("b", {}, value), h("span", {}, below || "\u00a0"));
   const failed = data.evaluations.status.filter(x => x !== "ok").length;
+  const searched = data.bestAt < 0 ? null : data.evaluations.time_ns[data.bestAt];
+  const inSearch = searched !== null && searched !== H.best_ns ? `${timeText(searched)} in the search` : "";
   const times = base => H[base] && H.best_ns ? factorText(H[base] / H.best_ns) : "not known";
   put("head",
     h("h1", {}, H.name, " ", h("span", { class: "soft", style: "font-weight:400" }, Object.entries(H.sizes).map(([k, v]) => `${k}=${v}`).join(", "), " ", H.dtype)),
     H.formula && h("div", { class: "formula" }, H.formula),
     h("div", { class: "cards" },
-      card("best", timeText(H.best_ns), H.spread ? `± ${share(H.spread)}` : ""),
-      card("lower bound", H.doubted ? "withdrawn" : timeText(H.bound_ns), H.limiting && !H.doubted ? `limited by ${H.limiting}` : ""),
-      card("gap", gapTo(H.bound_ns), H.bound_now_ns ? "proved" : "can be saved at most", "What can be saved at most on this machine at its best."),
-      H.bound_now_ns ? card("gap now", gapTo(H.bound_now_ns), `bound now ${timeText(H.bound_now_ns)}`, "What can be saved at most on the machine as it was while the best was timed at the end.") : null,
+      card("best", timeText(H.best_ns), [H.spread ? `± ${share(H.spread)}` : "", inSearch].filter(x => x).join("; "), "As it was timed at the end, in turn with the other best ones."),
+      card("lower bound", H.doubted ? "withdrawn" : timeText(H.bound_ns), H.limiting && H.bound_ns ? `limited by ${H.limiting}` : H.best_ns && !H.doubted ? "timed beside other work" : ""),
+      card("gap", gapTo(H.bound_ns), !H.bound_ns ? "" : H.bound_now_ns ? `${gapTo(H.bound_now_ns)} on the machine as it was at the end` : "can be saved at most", "What can be saved at most on this machine at its best; below, on the machine as it was while the best was timed at the end."),
       card("over the default", times("default_ns"), timeText(H.default_ns)),
       card("over NumPy", times("numpy_ns"), timeText(H.numpy_ns)),
       card("evaluations", String(data.n), failed ? `${failed} failed` : "none failed"),
+      prunedCard(data, card),
       card("status", H.status.replace(/_/g, " "), `${H.total_s.toFixed(1)} s, seed ${H.seed}`)),
+    foundBy(data),
     h("div", { class: "soft" }, `${H.target}: ${H.cpu}, ${H.cores} cores; ${H.compiler}`),
     data.refresh_s ? h("div", { class: "note" }, `The search goes on: this page is read again every ${data.refresh_s} s.`) : null,
     H.fixed ? h("div", { class: "note" }, `${H.fixed}; bound and gap are of the space with that.`) : null,
     H.doubted ? h("div", { class: "note" }, "A time below its bound was measured: the gap is withdrawn.") : null,
     data.notes.map(text => h("div", { class: "note" }, text)),
     H.why_no_space ? h("div", { class: "note" }, `C texts, bounds by resource, roofline and predictions are left out: ${H.why_no_space}.`) : null);
+}
+
+// What was pruned: the sum, and below it by what, most first.
+function prunedCard(data, card) {
+  const by = data.pruned.filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  if (!by.length) return null;
+  const all = by.reduce((sum, [, n]) => sum + n, 0), words = by.map(([what, n]) => `${n.toLocaleString("en")} by ${what}`);
+  return card("pruned", all.toLocaleString("en"), words.slice(0, 2).join("; "), `${words.join("; ")}. Nodes and values that were taken out of the search without being measured.`);
+}
+
+// The way to the best: by whom it was made, and of which measured implementations where it did not come from the tree.
+function foundBy(data) {
+  const E = data.evaluations, D = data.decisions, way = [];
+  for (let k = data.bestAt; k >= 0 && way.length < 6 && !way.includes(k);) {
+    way.push(k);
+    k = E.parent[k] ? E.key.indexOf(E.parent[k]) : -1;
+  }
+  if (!way.length) return null;
+  const differ = (a, b) => D.choices.filter((_, c) => D.rows[a][c] !== D.rows[b][c]).length;
+  const one = (k, j) => `${sourceOf(E.tag[k])[0]} at ${E.at_s[k].toFixed(1)} s, ${timeText(E.time_ns[k])}` + (j + 1 < way.length ? `, which changed ${differ(k, way[j + 1])} decisions of ` : "");
+  return h("div", { class: "soft" }, "How the best was found: ", way.map(one).join(""), ".");
 }
 
 function drawSearch(data) {
@@ -59,32 +83,34 @@ function drawSearch(data) {
   const y = ranged("log", [...data.timed.map(k => E.time_ns[k]), ...bounds.map(b => b[1]), ...[data.head.best_ns, data.head.bound_now_ns].filter(ns => ns)], HIGH - 44, 26);
   const svg = frame(W, HIGH, x, y, { xText: v => `${digits(v, 3)}`, yText: v => timeText(v, 3), xName: "seconds since the run began", yName: "time of one run" });
   const stairs = points => points.map(([px, py], k) => k ? `H${px.toFixed(1)}V${py.toFixed(1)}` : `M${px.toFixed(1)} ${py.toFixed(1)}`).join("") + `H${x.to}`;
-  const lows = [];
+  const lows = [], edge = [];
   for (const k of data.timed) if (!lows.length || E.time_ns[k] < lows[lows.length - 1][1]) lows.push([E.at_s[k], E.time_ns[k]]);
   const line = lows.map(([t, ns]) => [x(t), y(ns)]);
-  if (bounds.length && !data.head.doubted) {
+  if (bounds.length && data.head.bound_ns) {
     const floor = bounds.map(b => [x(b[0]), y(b[1])]);
     const under = [...floor].reverse().map(([px, py], k, all) => `V${py.toFixed(1)}H${(px < line[0][0] ? line[0][0] : px).toFixed(1)}`).join("");
     svg.append(s("path", { d: `${stairs(line)}${under}Z`, fill: BEST, opacity: 0.07 }));
     svg.append(s("path", { d: stairs(floor), stroke: BOUND, "stroke-width": 2, fill: "none" }));
-    svg.append(s("text", { x: x.to - 4, y: floor[floor.length - 1][1] - 6, "text-anchor": "end", style: `fill:${BOUND}` }, `bound ${timeText(bounds[bounds.length - 1][1])}`));
+    edge.push([floor[floor.length - 1][1] - 6, `bound ${timeText(bounds[bounds.length - 1][1])}`, BOUND]);
   }
   for (const t of V.sessions.slice(1)) svg.append(s("path", { d: `M${x(t)} ${y.from}V${y.to}`, stroke: SOFT, "stroke-dasharray": "4 3" }), s("text", { x: x(t) + 4, y: 38, class: "soft" }, "resumed"));
   for (const [t, r] of V.machine) svg.append(s("path", { d: `M${x(t)} ${y.from}v8`, stroke: "#cc79a7", "stroke-width": 3 }, s("title", {}, `the machine changed: ${factorText(r)} the time`)));
   svg.append(s("path", { d: stairs(line), stroke: BEST, "stroke-width": 2, fill: "none" }));
   const points = data.timed.map(k => ({ x: x(E.at_s[k]), y: y(E.time_ns[k]), colour: sourceOf(E.tag[k])[1], lines: () => about(data, k) }));
-  for (let k = 0; k < data.n; k++) if (E.time_ns[k] === null) points.push({ x: x(E.at_s[k]), y: 14, colour: "#cf222e", lines: () => about(data, k) });
-  if (points.length > data.timed.length) svg.append(s("text", { x: x.from - 7, y: 18, "text-anchor": "end", style: "fill:#cf222e" }, "failed"));
+  for (let k = 0; k < data.n; k++) if (E.time_ns[k] === null) points.push({ x: x(E.at_s[k]), y: 14, colour: FAILED, lines: () => about(data, k) });
+  if (points.length > data.timed.length) svg.append(s("text", { x: x.from - 7, y: 18, "text-anchor": "end", style: `fill:${FAILED}` }, "failed"));
   dots(svg, points, data.n > 800 ? 4 : 6);
   const { best_ns: lastBest, bound_now_ns: now } = data.head;
   // The machine has a speed of its own at every moment: what was measured at the end says nothing of the rest.
-  if (now) for (const [ns, colour, name, down] of [[lastBest, BEST, "best", -6], [now, BOUND, "bound", 15]])
-    svg.append(s("path", { d: `M${x.to - 96} ${y(ns)}H${x.to}`, stroke: colour, "stroke-width": 2, "stroke-dasharray": "7 4" }),
-      s("text", { x: x.to - 4, y: y(ns) + down, "text-anchor": "end", style: `fill:${colour};paint-order:stroke;stroke:#fff;stroke-width:3px` }, `at the end: ${name} ${timeText(ns)}`));
+  if (now) for (const [ns, colour, name, down] of [[lastBest, BEST, "best", -6], [now, BOUND, "bound", 15]]) {
+    svg.append(s("path", { d: `M${x.to - 96} ${y(ns)}H${x.to}`, stroke: colour, "stroke-width": 2, "stroke-dasharray": "7 4" }));
+    edge.push([y(ns) + down, `at the end: ${name} ${timeText(ns)}`, colour]);
+  }
+  edgeLabels(svg, x.to - 4, edge, y.to + 10, y.from - 4);
   const count = tag => E.tag.filter(t => t === tag).length;
   put("search", svg, legend(Object.entries(SOURCES).filter(([t]) => count(t)).map(([t, [name, colour]]) => [`${name} (${count(t)})`, colour])));
   if (now) put("search", h("p", { class: "soft" }, "Dashed: the best as it was timed at the end, and the bound on the machine as it was then."));
-  if (V.machine.length) put("search", h("p", { class: "soft" }, `Marks below the axis: the machine itself changed its speed ${V.machine.length} times; each has the factor as its title.`));
+  if (V.machine.length) put("search", h("p", { class: "soft" }, `Marks below the axis: the machine itself changed its speed ${V.machine.length} time${V.machine.length === 1 ? "" : "s"}; each has the factor as its title.`));
   const gaps = V.bounds.filter(b => b[1] > 0).length ? gapOverTime(data, lows, bounds, end) : null;
   if (gaps) put("search", gaps);
   for (const [, ties, disturbed, entries] of V.finals)
@@ -93,7 +119,8 @@ function drawSearch(data) {
 }
 
 function gapOverTime(data, lows, bounds, end) {
-  if (data.head.doubted || !lows.length || bounds.at(-1)[1] < SAYS_NOTHING * lows.at(-1)[1]) return null;
+  if (!data.head.bound_ns) return null;  // what the head does not claim is not drawn
+  if (!lows.length || bounds.at(-1)[1] < SAYS_NOTHING * lows.at(-1)[1]) return null;
   const W = 1120, HIGH = 132, x = scale("linear", 0, end, 78, W - 16), y = scale("linear", 0, 1, HIGH - 40, 8);
   const svg = frame(W, HIGH, x, y, { xText: v => digits(v, 3), yText: v => `${Math.round(100 * v)} %`, xName: "seconds since the run began", yName: "gap", yTicks: 4 });
   const times = [...new Set([...lows.map(l => l[0]), ...bounds.map(b => b[0])])].sort((a, b) => a - b);
@@ -174,7 +201,7 @@ function drawParallel(data) {
       const points = axes.map((a, j) => D.rows[k][a] < 0 ? null : `${left(j)} ${(place(j, D.rows[k][a]) + shake).toFixed(1)}`).filter(p => p);
       const isBest = k === data.bestAt;
       lines.append(s("path", { d: `M${points.join("L")}L${left(axes.length)} ${y(E.time_ns[k]).toFixed(1)}`, fill: "none", stroke: isBest ? BEST : ramp(Math.log(E.time_ns[k] / bestNs) / Math.log(worst)),
-        "stroke-width": isBest ? 2.6 : 1, opacity: isBest ? 1 : 0.5, onmousemove: e => tip(e, about(data, k)), onmouseleave: untip }));
+        "stroke-width": isBest ? 2.6 : 1, opacity: isBest ? 1 : 0.5, onpointermove: e => tip(e, about(data, k)), onpointerleave: untip }));
     }
     count.textContent = `${kept} of ${shown.length} implementations`;
   };
@@ -184,11 +211,13 @@ function drawParallel(data) {
     svg.append(s("text", { x: left(j), y: 14, "text-anchor": "middle", "font-weight": 600 }, words[1], s("title", {}, D.choices[a])));
     [parts[1], parts[3]].forEach((part, k) => svg.append(s("text", { x: left(j), y: 29 + 13 * k, "text-anchor": "middle", class: "soft", style: "font-size:10.5px" }, shorten(part, 17), s("title", {}, D.choices[a]))));
     for (const v of orders[j]) {
-      const label = s("text", { x: left(j) + 5, y: place(j, v) + 4, style: "cursor:pointer;paint-order:stroke;stroke:#fff;stroke-width:4px;font-size:11px", onclick: () => {
+      const press = () => {
         picked[j].has(v) ? picked[j].delete(v) : picked[j].add(v);
         label.style.fontWeight = picked[j].has(v) ? 700 : 400; label.style.fill = picked[j].has(v) ? BEST : INK;
         redraw();
-      } }, shorten(D.values[a][v], 14));
+      };
+      const label = s("text", { x: left(j) + 5, y: place(j, v) + 4, class: "pick", tabindex: 0, role: "button", onclick: press,
+        onkeydown: e => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); press(); } } }, shorten(D.values[a][v], 14));
       svg.append(label);
     }
   });
@@ -231,10 +260,11 @@ function drawRoofline(data) {
     if (from >= to) return;
     svg.append(s("path", { d: `M${x(from)} ${y(from * rate)}L${x(to)} ${y(to * rate)}`, stroke: colours[k % 4], "stroke-width": 2, fill: "none" }));
   });
-  for (const [name, rate] of R.arithmetic) svg.append(s("path", { d: `M${x(Math.max(x.low, rate / Math.max(...R.bandwidths.map(b => b[1]))))} ${y(rate)}H${x.to}`, stroke: INK, "stroke-width": 2 }), s("text", { x: x.to - 4, y: y(rate) - 6, "text-anchor": "end" }, `${name} ${digits(rate, 3)} GFLOP/s`));
+  for (const [name, rate] of R.arithmetic) svg.append(s("path", { d: `M${x(Math.max(x.low, rate / Math.max(...R.bandwidths.map(b => b[1]))))} ${y(rate)}H${x.to}`, stroke: INK, "stroke-width": 2 }));
+  edgeLabels(svg, x.to - 4, R.arithmetic.map(([name, rate]) => [y(rate) - 6, `${name} ${digits(rate, 3)} GFLOP/s`, INK]), y.to + 10, y.from);
   svg.append(s("path", { d: `M${x(ideal)} ${y.from}V${y.to}`, stroke: SOFT, "stroke-dasharray": "3 4" }), s("text", { x: x(ideal) + 5, y: y.from - 8, class: "soft" }, "each array once"));
-  dots(svg, points.map((p, j) => ({ x: x(p.oi), y: y(rates[j]), colour: j === 0 ? BEST : p.isDefault ? "#000000" : "#999999", lines: () => [...about(data, p.at), `${digits(rates[j], 3)} GFLOP/s, ${bytesText(R.flops / p.oi)} surely through memory`] })), 10);
-  put("roofline", svg, legend([...R.bandwidths.map(([name, rate], k) => [`${name} ${digits(rate, 3)} GB/s`, colours[k % 4]]), ["the best", BEST], ["the next fastest", "#999999"], ["the default", "#000000"]]));
+  dots(svg, points.map((p, j) => ({ x: x(p.oi), y: y(rates[j]), colour: j === 0 ? BEST : p.isDefault ? INK : "#999999", lines: () => [...about(data, p.at), `${digits(rates[j], 3)} GFLOP/s, ${bytesText(R.flops / p.oi)} surely through memory`] })), 10);
+  put("roofline", svg, legend([...R.bandwidths.map(([name, rate], k) => [`${name} ${digits(rate, 3)} GB/s`, colours[k % 4]]), ["the best", BEST], ["the next fastest", "#999999"], ["the default", INK]]));
 }
 
 function drawSteps(data) {
@@ -267,7 +297,7 @@ function drawTimeline(data) {
   for (let k = 0; k < data.n; k++) {
     const from = Math.max(0, E.at_s[k] - E.run_s[k]);
     svg.append(s("rect", { x: x(from), y: 12, width: Math.max(0.7, x(E.at_s[k]) - x(from)), height: 46, fill: sourceOf(E.tag[k])[1], opacity: 0.8,
-      onmousemove: e => tip(e, [...about(data, k), `ran ${E.run_s[k].toFixed(2)} s, its compiler ${E.build_s[k].toFixed(2)} s`]), onmouseleave: untip }));
+      onpointermove: e => tip(e, [...about(data, k), `ran ${E.run_s[k].toFixed(2)} s, its compiler ${E.build_s[k].toFixed(2)} s`]), onpointerleave: untip }));
   }
   const sum = a => a.reduce((p, q) => p + q, 0), run = sum(E.run_s), build = sum(E.build_s);
   put("timeline", svg, h("p", {}, `${end.toFixed(1)} s: candidates ran for ${run.toFixed(1)} s (${share(run / end)}); compilers took ${build.toFixed(1)} s, several at once; ${(end - run).toFixed(1)} s remain for choosing, compiling and preparing.`));
@@ -347,22 +377,29 @@ function drawGraph(data) {
   const W = (Math.max(...layer) + 1) * apart - 96 + 4, HIGH = Math.max(...rows.values()) * HIGHER;
   const x = k => 2 + layer[k] * apart, y = k => 4 + row[k] * HIGHER;
   const svg = s("svg", { viewBox: `0 0 ${W} ${HIGH}`, width: W, height: HIGH, style: "max-width:none" });
-  const styles = { flow: [INK, ""], anti: ["#cc79a7", "5 4"], output: ["#e69f00", "2 3"] };
+  const styles = { flow: [INK, "", "reads what the other wrote"], anti: ["#cc79a7", "5 4", "replaces what the other read"], output: ["#e69f00", "2 3", "replaces what the other wrote"] };
   const pairs = new Map();
   for (const [source, sink, array, , kind] of G.edges) {
     const id = `${source} ${sink} ${kind}`;
     pairs.set(id, { source, sink, kind, arrays: [...(pairs.get(id) || { arrays: [] }).arrays, array] });
   }
-  let k = 0;
+  const taken = new Map();  // places of labels, by the gap between two columns
   for (const { source, sink, kind, arrays } of pairs.values()) {
     const x0 = x(source) + wide, y0 = y(source) + 32, x1 = x(sink), y1 = y(sink) + 32, bend = layer[sink] - layer[source] > 1 ? 92 : 0, [stroke, dash] = styles[kind];
     svg.append(s("path", { d: `M${x0} ${y0}C${x0 + 48} ${y0 + bend},${x1 - 48} ${y1 + bend},${x1 - 3} ${y1}`, stroke, "stroke-dasharray": dash, "stroke-width": 1.5, fill: "none" }),
       s("path", { d: `M${x1} ${y1}l-8 -4v8z`, fill: stroke }),
-      s("text", { x: (x0 + x1) / 2, y: (y0 + y1) / 2 + bend * 0.75 - 6 - (bend ? 0 : 13 * (k++ % 2)), "text-anchor": "middle", style: `fill:${stroke};font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:3px` }, shorten(arrays.join(", "), 22)));
+      s("text", { x: (x0 + x1) / 2, y: free(taken, (x0 + x1) / 2, (y0 + y1) / 2 + bend * 0.75 - 6), "text-anchor": "middle", style: `fill:${stroke};font-size:11px;paint-order:stroke;stroke:var(--paper);stroke-width:3px` }, shorten(arrays.join(", "), 22)));
   }
-  G.tasks.forEach((t, k) => svg.append(s("rect", { x: x(k), y: y(k), width: wide, height: 64, rx: 5, fill: "#f1f6fb", stroke: "#7fa8cc" }),
+  G.tasks.forEach((t, k) => svg.append(s("rect", { x: x(k), y: y(k), width: wide, height: 64, rx: 5, fill: "var(--task)", stroke: "#7fa8cc" }),
     ...text(t).map((line, j) => s("text", { x: x(k) + 9, y: y(k) + 20 + 17 * j, class: j ? "soft" : "", "font-weight": j ? 400 : 600 }, shorten(line, 34)))));
-  put("graph", h("div", { class: "wide" }, svg), legend([["reads what the other wrote", INK], ["replaces what the other read", "#cc79a7"], ["replaces what the other wrote", "#e69f00"]]));
+  put("graph", h("div", { class: "wide" }, svg), legend(Object.entries(styles).filter(([kind]) => G.edges.some(e => e[4] === kind)).map(([, [stroke, , name]]) => [name, stroke])));
+}
+// The nearest place above for a label where none is yet in its column.
+function free(taken, x, y) {
+  const column = taken.get(Math.round(x / 60)) || [];
+  while (column.some(other => Math.abs(other - y) < 13)) y -= 13;
+  taken.set(Math.round(x / 60), [...column, y]);
+  return y;
 }
 
 function drawFoot(data) {

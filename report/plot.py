@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.installing import extra
 from ..runtime.records.record import BoundRecord, EvaluationRecord
 from .contents import best_record
 from .pairs import measured_effects
@@ -60,8 +61,8 @@ def convergence(run: Source, ax: Axes = None) -> Axes:
             last = [0.92 * found.total_s, found.total_s], [value_ns / factor] * 2
             ax.plot(*last, color=colour, linestyle="--", linewidth=1.6, label=label)
     ax.set(xlabel="seconds of search", ylabel=f"time of one run, {unit}", yscale="log")
-    ax.legend(fontsize="small", frameon=False)
-    return ax
+    _plain_times(ax)
+    return _legend(ax)
 
 
 def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
@@ -95,6 +96,7 @@ def tree(run: Source, ax: Axes = None, session: int | None = None) -> Axes:
         PolyCollection(corners, facecolors=colours, edgecolors="white", linewidths=0.2)
     )
     ax.set(xlim=(0, 1), ylim=(int(depth[rows].max()) + 1, 0), xticks=[], ylabel="decisions")
+    ax.yaxis.get_major_locator().set_params(integer=True)
     ax.set_title(f"{len(shown):,} nodes; the way to the best is orange", fontsize="medium")
     return ax
 
@@ -147,8 +149,7 @@ def roofline(run: Source, ax: Axes = None) -> Axes:
         if record is not None and record.time_ns is not None:
             ax.plot(intensity, r.flops / record.time_ns, "o", color=colour, label=name)
     ax.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
-    ax.legend(fontsize="small", frameon=False)
-    return ax
+    return _legend(ax)
 
 
 def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
@@ -159,15 +160,34 @@ def compare(run_a: Source, run_b: Source, ax: Axes = None) -> Axes:
     factor, unit = _unit(min(ns_of(r) for own in timed for r in own))
     for found, own, colour in zip(runs, timed, (BEST, BOUND), strict=True):
         best = np.minimum.accumulate([ns_of(r) for r in own]) / factor
-        label = f"{_plain(found.header.sequence)}, {_plain(found.folder.name)}"
+        # A label that begins with an underscore is none to matplotlib, and __main__ does.
+        name = found.header.sequence.removeprefix("__main__:").lstrip("_")
+        label = f"{_plain(name)}, {_plain(found.folder.name)}"
         s = [r.at_s for r in own]
         ax.step([*s, found.total_s], [*best, best[-1]], where="post", color=colour, label=label)
         bounds = [r for r in found.records if isinstance(r, BoundRecord) and r.bound_ns > 0]
         if bounds and not found.is_doubted():
             ax.axhline(bounds[-1].bound_ns / factor, color=colour, linestyle=":", linewidth=1)
     ax.set(xlabel="seconds of search", ylabel=f"best time of one run, {unit}", yscale="log")
-    ax.legend(fontsize="small", frameon=False)
+    _plain_times(ax)
+    return _legend(ax)
+
+
+def _legend(ax: Axes) -> Axes:
+    """Puts the legend beside the axes, where it covers no point."""
+    ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
+
+
+def _plain_times(ax: Axes) -> None:
+    """Ticks are numbers written out, 1, 2 and 5 of each decade, and none between."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    low, high = ax.get_ylim()
+    steps = (1, 2, 5) if high > 3 * low else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+    ax.yaxis.set_major_locator(LogLocator(subs=steps))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _axes(ax: Axes) -> Axes:
@@ -177,7 +197,7 @@ def _axes(ax: Axes) -> Axes:
     try:
         from matplotlib import pyplot
     except ImportError as e:
-        raise ImportError("drawings need matplotlib: pip install kernelscape[plot]") from e
+        raise ImportError(f"drawings need matplotlib: {extra('plot')}") from e
     return pyplot.subplots(figsize=(7, 3.6), layout="constrained")[1]
 
 

@@ -21,7 +21,7 @@ class TreeView {
     for (let row = 0; row < this.n; row++)
       if (this.bestNs && this.best[row] === this.bestNs && (row === 0 || this.way[this.parent[row]])) { this.way[row] = 1; this.end = row; }
     this.left0 = 0; this.right0 = 1; this.top = 0; this.chosen = 0; this.colours = "fate";
-    this.canvas = h("canvas", { height: 10, "aria-label": "search tree" });
+    this.canvas = h("canvas", { height: 10, tabindex: 0, role: "application", "aria-label": "search tree: arrow keys go to the parent, a child, a neighbour" });
     this.info = h("div", { class: "cellinfo" });
     this.listen();
   }
@@ -87,7 +87,7 @@ class TreeView {
       c.fillStyle = this.colour(row);
       c.fillRect(x, y, w, rowHigh - 1);
       if (w > 3) { c.fillStyle = "#9aa1a9"; c.fillRect(x + w - 0.6, y, 0.6, rowHigh - 1); }
-      if (row === this.chosen) { c.strokeStyle = INK; c.lineWidth = 2; c.strokeRect(x + 1, y + 1, w - 2, rowHigh - 3); }
+      if (row === this.chosen) { c.strokeStyle = ON_CELL; c.lineWidth = 2; c.strokeRect(x + 1, y + 1, w - 2, rowHigh - 3); }
       if (w > 26) this.write(c, row, x, y, w);
       drawn++;
     }
@@ -97,7 +97,7 @@ class TreeView {
 
   write(c, row, x, y, w) {
     const dark = this.colours === "fate" ? [FORBIDDEN, CLOSED_CONSTRAINT].includes(this.state[row]) && !this.way[row] : this.isDark(row);
-    c.fillStyle = dark ? "#ffffff" : INK;
+    c.fillStyle = dark ? "#ffffff" : ON_CELL;
     const value = row === 0 ? this.label(0) : this.text(this.value[row]), best = this.best[row] ? timeText(this.best[row], 3) : "";
     for (const text of [best && `${this.label(row)}   ${best}`, this.label(row), value]) {
       if (!text || c.measureText(text).width > w - 8) continue;
@@ -127,9 +127,9 @@ class TreeView {
   listen() {
     let grip = null, moved = false;
     const { canvas } = this;
-    canvas.addEventListener("mousedown", e => { grip = [e.clientX, e.clientY, this.left0, this.right0, this.top]; moved = false; });
-    window.addEventListener("mouseup", () => { grip = null; });
-    canvas.addEventListener("mousemove", e => {
+    canvas.addEventListener("pointerdown", e => { grip = [e.clientX, e.clientY, this.left0, this.right0, this.top]; moved = false; });
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => { grip = null; });
+    canvas.addEventListener("pointermove", e => {
       if (grip === null) { const row = this.at(e); row < 0 ? untip() : tip(e, this.lines(row)); return; }
       const dx = e.clientX - grip[0], dy = e.clientY - grip[1];
       if (Math.abs(dx) + Math.abs(dy) < 4) return;
@@ -139,7 +139,7 @@ class TreeView {
       this.top = Math.max(0, Math.min(this.levels - this.rows, Math.round(grip[4] - dy / this.rowHigh)));
       this.draw();
     });
-    canvas.addEventListener("mouseleave", untip);
+    canvas.addEventListener("pointerleave", untip);
     canvas.addEventListener("click", e => { const row = moved ? -1 : this.at(e); if (row >= 0) this.choose(row); });
     canvas.addEventListener("wheel", e => {
       e.preventDefault();
@@ -148,7 +148,23 @@ class TreeView {
       this.draw();
     }, { passive: false });
     window.addEventListener("keydown", e => { if (e.key === "Escape") this.choose(0); });
+    canvas.addEventListener("keydown", e => {
+      const row = this.beside(e.key);
+      if (row < 0) return;
+      e.preventDefault();
+      this.choose(row);
+    });
     new ResizeObserver(() => { if (Math.abs(canvas.clientWidth * (window.devicePixelRatio || 1) - canvas.width) > 1) this.draw(); }).observe(canvas);
+  }
+
+  // Where an arrow key leads from the chosen node, -1 for nowhere.
+  beside(key) {
+    const row = this.chosen, parent = row > 0 ? this.parent[row] : -1;
+    const children = of => [...Array(this.n).keys()].filter(k => k > 0 && this.parent[k] === of);
+    if (key === "ArrowUp") return parent;
+    if (key === "ArrowDown") { const below = children(row); return below.length ? below.reduce((a, k) => this.width[k] > this.width[a] ? k : a) : -1; }
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[key], all = step && parent >= 0 ? children(parent) : [];
+    return all[all.indexOf(row) + step] ?? -1;
   }
 
   lines(row) {

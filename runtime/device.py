@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..plugins import PluginError, load_plugin, plugins
 from ..space.engine.own_folders import PRIVATE_PREFIX, user_cache
 from .api.errors import DeviceError
 from .scratch import sweep_once
@@ -45,13 +45,12 @@ def cache_folder(name: str = "") -> Path:
 
 def open_device(name: str, options: DeviceOptions | None = None) -> AbstractDevice:
     """Returns the device of backend `name` ("cpu", "fake", ...). Raises DeviceError, a sentence, when it is not available."""
-    package = f"{__package__}.{name}"
     if name not in (*backends(), "fake"):
         raise DeviceError(
             f"there is no backend {name!r}; this installation has {', '.join(backends())}"
         )
     try:
-        device: AbstractDevice = import_module(package).open_backend(options or DeviceOptions())
+        device: AbstractDevice = _module(name).open_backend(options or DeviceOptions())
     except ImportError as e:
         raise DeviceError(f"the backend {name!r} needs a package that is missing: {e}") from e
     return device
@@ -68,16 +67,28 @@ class Requirement:
 
 def requirements(name: str) -> list[Requirement]:
     """Returns the dependencies of backend `name` on this machine, found or not; [] if it is not installed or has none."""
-    package = f"{__package__}.{name}"
-    if find_spec(package) is None:
+    if name not in (*backends(), "fake"):
         return []
-    examine = getattr(import_module(package), "requirements", None)
+    examine = getattr(_module(name), "requirements", None)
     found: list[Requirement] = [] if examine is None else examine()
     return found
 
 
 def backends() -> tuple[str, ...]:
-    """Names of the installed backends, except the one of tests."""
+    """Names of the installed backends, except the one of tests; other packages bring some (plugins.py)."""
+    return tuple(sorted({*_own_backends(), *plugins("backends")} - {"fake"}))
+
+
+def _own_backends() -> set[str]:
     here = Path(__file__).parent
-    found = {p.parent.name for p in here.glob("*/device.py")}
-    return tuple(sorted(found - {"fake"}))
+    return {p.parent.name for p in here.glob("*/device.py")}
+
+
+def _module(name: str) -> Any:
+    """Returns the module of a backend, which has `open_backend`. Raises DeviceError."""
+    if name in _own_backends():
+        return import_module(f"{__package__}.{name}")
+    try:
+        return load_plugin("backends", name)
+    except PluginError as e:
+        raise DeviceError(str(e)) from e

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..plugins import plugins
+
 STRATEGIES = ("mcts", "random", "beam", "bound", "exhaustive")  # by name; run.py makes them
+
+
+def strategies() -> tuple[str, ...]:
+    """Names of all strategies: those of this package, and those that installed packages bring."""
+    return (*STRATEGIES, *sorted(set(plugins("strategies")) - set(STRATEGIES)))
 
 
 def _check_positive(options: object, *names: str) -> None:

@@ -9,13 +9,14 @@ from typing import cast
 
 import numpy as np
 
+from ..plugins import load_plugin
 from ..space.candidate import DeadEnd
 from . import events as ev
 from .asking import Search
 from .budget import Budget
 from .candidate import SearchCandidate
 from .inputs import C, Guidance, History, Oracle
-from .options import STRATEGIES, SearchOptions
+from .options import SearchOptions, strategies
 from .tree.baselines import Beam, BoundFirst, Exhaustive, RandomSampling
 from .tree.exploration import RELATIVE_SLACK, AbstractStrategy, Exploration
 from .tree.mcts import Mcts
@@ -53,9 +54,10 @@ def search(
     """
     options = options or SearchOptions()
     strategy = options.strategy
-    if strategy not in STRATEGIES:
-        raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(STRATEGIES)}")
-    make = partial(_MAKERS[strategy], options)
+    if strategy not in strategies():
+        raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(strategies())}")
+    own = _MAKERS.get(strategy)
+    make = partial(own or load_plugin("strategies", strategy), options)
     chosen = make()  # an unknown policy is an error of the caller, at once
     for candidate in history.incumbents:
         _check_complete(candidate)

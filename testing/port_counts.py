@@ -15,8 +15,8 @@ from math import prod
 
 from ..codegen.loops.ir import Alone, Body, Late, Launch, Loop, Node
 from ..codegen.passes.pipeline import launches_of
-from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
 from ..codegen.plan.candidates import plan_of
+from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
 from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
 from . import meaning

@@ -32,8 +32,7 @@ def defined() -> set[str]:
     """The exceptions that the package defines below its commands."""
     classes = {
         node.name: node
-        for folder in SHIPPED
-        for file in (ROOT / folder).rglob("*.py")
+        for file in (ROOT / "plugins.py", *(f for x in SHIPPED for f in (ROOT / x).rglob("*.py")))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
     }

@@ -18,6 +18,7 @@ from ..options import (
     interrupted,
     limits,
     options_of,
+    reproducing,
     settings_of,
     sizes_of,
     talks,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @limits
 @fixing
 @verifying
+@reproducing
 @click.option("--seed", help="Of inputs and search.")
 @click.option("--strategy", help=" | ".join(STRATEGIES))
 @click.option("--compiler", help="C compiler, name or path.")

@@ -16,6 +16,7 @@ from ..options import (
     limits,
     options_of,
     put_json,
+    reproducing,
     sequence_argument,
     settings_of,
     talks,
@@ -41,6 +42,7 @@ from ..speaking import say
 @click.option("--target", help="cpu, cuda or emulator.")
 @limits
 @verifying
+@reproducing
 @click.option("--seed", help="Of inputs and searches.")
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--again", is_flag=True, help="Also shapes that the file has already.")

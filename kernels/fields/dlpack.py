@@ -46,3 +46,10 @@ def from_dlpack(source: Any) -> Ndarray:
             ProgramValueError,
         )
     return Ndarray.of_array(array)
+
+
+def way_out(value: object) -> str:
+    """Returns the end of a sentence on a value that is no array: how to make one of it; "" where nothing is known."""
+    if callable(getattr(value, "to_numpy", None)):
+        return ": pass its to_numpy()"
+    return ": pass np.array of it" if isinstance(value, (list, tuple, range)) else ""

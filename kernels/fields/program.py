@@ -73,6 +73,7 @@ class Config:
     """Options of a program with a meaning here; the others are in `Program.ignored`.
 
     `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: that of kernels/transforms/derivatives/adjoint.py.
+    `deterministic`: sums of floats keep their order, as without `fast_math`.
     """
 
     arch: Arch = cpu
@@ -84,6 +85,12 @@ class Config:
     fast_math: bool = True
     offline_cache: bool = True
     ad_stack_size: int = 0
+    deterministic: bool = False
+
+    @property
+    def reorders_sums(self) -> bool:
+        """True if sums of floats may be made in any order."""
+        return self.fast_math and not self.deterministic
 
 
 _ENDED = "its program has ended: ks.init and ks.reset end the program before"

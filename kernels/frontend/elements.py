@@ -41,8 +41,8 @@ def element_of(
         return ListOf(base, tuple(indices))
     if len(indices) != len(shape):
         state.fail(
-            f"{base.name} has {len(shape)} dimensions but is indexed with {len(indices)}: "
-            f"give one index per dimension",
+            f"{base.name} has {len(shape)} dimension{'s' * (len(shape) != 1)} but is indexed with {len(indices)}: "
+            f"write {base.name}[{', '.join('ijklmnop'[: len(shape)])}], one index per dimension",
             node,
             KernelIndexError,
         )

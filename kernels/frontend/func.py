@@ -43,10 +43,8 @@ class Func:
     @functools.cached_property
     def returns(self) -> Any:
         """The annotation of the result; None where there is none."""
-        annotation = inspect.signature(self.fn).return_annotation
-        if annotation is inspect.Signature.empty:
-            return None
-        return resolve_annotation(self.fn, annotation)
+        found = resolve_annotation(self.fn, inspect.signature(self.fn).return_annotation)
+        return None if found is inspect.Signature.empty else found
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else BoundFunc(self, owner)

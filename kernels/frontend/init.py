@@ -43,9 +43,10 @@ def init(
 
     `arch` is the requested architecture (of several the first that exists). `default_fp` (f32) and `default_ip` (i32) are the types
     of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `offline_cache`. With `offline_cache` (True)
-    compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier process is used.
-    `ad_stack_size` (1,024) is the most iterations of a loop of unknown length whose locals an adjoint keeps.
+    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `deterministic` (False: True keeps the order of
+    sums, so two runs give equal bytes), `offline_cache`. With `offline_cache` (True) compiled kernels are stored for later
+    processes. With False none is stored, and none stored by an earlier process is used. `ad_stack_size` (1,024) is the most
+    iterations of a loop of unknown length whose locals an adjoint keeps.
 
     `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
     they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that

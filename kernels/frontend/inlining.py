@@ -50,7 +50,7 @@ class Inliner:
             state.fail(
                 f"{func.parsed.name} calls itself: recursion is not supported in a kernel", node
             )
-        frame = Frame(func.parsed)
+        frame = Frame(func.parsed, called_at=state.frame.parsed.where(node))
         self._bind(func, frame, node, owner, given)
         state.frames.append(frame)
         try:

@@ -247,7 +247,7 @@ def static_print(*args: Any) -> None:
 def static_assert(condition: Any, message: str = "") -> None:
     """LanguageError when a kernel is compiled for which the condition does not hold."""
     if not condition:
-        raise KernelError(f"static_assert fails: {message}")
+        raise KernelError(message or "the condition of ks.static_assert is false")
 
 
 def loop_config(**options: Any) -> None:

@@ -189,10 +189,9 @@ class Kernel:
     @functools.cached_property
     def returns(self) -> Any:
         """The annotation of the result: a type, a tuple of types, None where there is none."""
-        annotation = self.signature.return_annotation
-        if annotation is inspect.Signature.empty:
+        found = resolve_annotation(self.fn, self.signature.return_annotation)
+        if found is inspect.Signature.empty:
             return None
-        found = resolve_annotation(self.fn, annotation)
         if isinstance(found, PackType):
             raise KernelSyntaxError(
                 f"the kernel {self.name} returns a pack of arguments: return its members",
@@ -310,7 +309,7 @@ class Kernel:
             ) from None
         if found is None or any(field.is_gone for _, field in found.fields):
             self._forget_the_dead()
-            fast_math = self.fast_math and (program is None or program.config.fast_math)
+            fast_math = self.fast_math and (program is None or program.config.reorders_sums)
             subject = Subject(
                 self.parsed, signature, fast_math, self.returns, program, tuple(self.packs.items())
             )

@@ -68,6 +68,14 @@ _MOST_NUMBERS = 256  # that are written out: a choice among 700 is nested too de
 _WHOLE_OF = {2: DType.i16, 4: DType.i32, 8: DType.i64}
 
 
+# Functions of Python that loops often run over.
+_INSTEAD: dict[Any, str] = {
+    enumerate: "write `for i in range(x.shape[0])`, and x[i] in the loop",
+    zip: "write `for i in range(x.shape[0])`, and x[i] and y[i] in the loop",
+    reversed: "write `for i in range(n - 1, -1, -1)`",
+}
+
+
 def is_kernel(target: Any) -> bool:
     """True if the callee is a kernel, a plain one or a method."""
     return type(target).__name__ in ("Kernel", "BoundKernel")
@@ -81,7 +89,9 @@ def advice(target: Any) -> str:
     is_own = module not in sys.stdlib_module_names and "-packages" not in _file_of(target)
     if inspect.isfunction(target) and is_own:
         return "decorate it with @ks.func"
-    return "the language has no such function, write it with those that it has"
+    return _INSTEAD.get(
+        target, "the language has no such function, write it with those that it has"
+    )
 
 
 def _file_of(target: Any) -> str:

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ..fields.tree import Structure
-from ..ir.kernel import Activate, ArrayParam, DType, Expr, Param, Placed, Stmt
+from ..ir.kernel import Activate, ArrayParam, DType, Expr, Location, Param, Placed, Stmt
 from .errors import KernelError
 from .hidden import Address
 from .parse import ParsedFunction
@@ -49,11 +50,16 @@ class Jumps:
     broken: Flag | None = None
 
 
+# Functions that are written in the language itself.
+_OWN_FILES = frozenset(str(Path(__file__).parents[1] / name) for name in ("linear.py", "math.py"))
+
+
 @dataclass
 class Frame:
     """One function being compiled: the kernel, or a `ks.func` inlined into it."""
 
     parsed: ParsedFunction
+    called_at: Location | None = None  # of a function: its call
     scopes: list[dict[str, Binding]] = field(default_factory=lambda: [{}])
     ended: set[str] = field(default_factory=set)  # names whose scope is over
     returned: Value | None = None
@@ -133,7 +139,16 @@ class Pass:
         return self.frames[-1]
 
     def fail(self, sentence: str, node: ast.AST, kind: type[KernelError] = KernelError) -> NoReturn:
-        raise kind(sentence, self.frame.parsed.where(node))
+        raise kind(sentence, self._where(node))
+
+    def _where(self, node: ast.AST) -> Location:
+        """The place of a node; in a function of this package the call of the program."""
+        where = self.frame.parsed.where(node)
+        for frame in reversed(self.frames):
+            if where.file not in _OWN_FILES or frame.called_at is None:
+                break
+            where = frame.called_at
+        return where
 
     def emit(self, statement: Stmt) -> None:
         self.blocks[-1].append(statement)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..fields.compound import MatrixType, StructType
+from ..fields.dlpack import way_out
 from ..fields.field import AbstractField
 from ..fields.matrix import Matrix
 from ..fields.ndarray import Ndarray
@@ -171,7 +172,7 @@ def array_argument(value: Any, label: str, where: Location) -> ArrayArgument:
         return ArrayArgument(value.dtype, value.array.shape, value.element_shape)
     if not isinstance(value, np.ndarray):
         raise KernelArgumentError(
-            f"{label} must be a NumPy array, not {type(value).__name__}", where
+            f"{label} must be a NumPy array, not {type(value).__name__}{way_out(value)}", where
         )
     dtype = next((d for d in ARRAY_TYPES if value.dtype == d.numpy), None)
     if dtype is None:

@@ -336,8 +336,9 @@ class Statements:
         if callee is static_print:
             print(*values)
         elif not values or not values[0]:
-            text = f": {values[1]}" if len(values) > 1 else ""
-            self._state.fail(f"static_assert fails{text}", call)
+            shown = ast.unparse(call.args[0]) if call.args else "nothing"
+            text = f"`{shown}` is false when the kernel is compiled"
+            self._state.fail(str(values[1]) if len(values) > 1 else text, call)
 
     def _configure(self, call: ast.Call) -> None:
         """Compiles `loop_config(...)` before a loop.

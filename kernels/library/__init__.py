@@ -1,5 +1,5 @@
 """The library of kernel sequences: one file each, found by its name; adding a file adds a
-sequence.
+sequence. Installed packages add others (plugins.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ...plugins import PluginError, load_plugin, plugins
 from ..ir.kernel import DType
 
 Sizes = Mapping[str, int]
@@ -73,14 +74,29 @@ def zeros(dtype: Any, *shape: int) -> Array:
 
 def names() -> tuple[str, ...]:
     """Names of all library sequences, sorted."""
+    return tuple(sorted({*own_names(), *plugins("sequences")}))
+
+
+def own_names() -> tuple[str, ...]:
+    """Names of the sequences of this package, sorted."""
     return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__)))
 
 
 def load(name: str) -> LibrarySequence:
-    """The library sequence called `name` (any case). Raises KeyError with the names there are."""
+    """The library sequence called `name` (any case). Raises KeyError with the names there are, and PluginError."""
     lower = name.lower()
-    if lower not in names():
-        raise KeyError(f"no library sequence {name!r}: there are {', '.join(names())}")
-    entry = importlib.import_module(f".{lower}", __name__).ENTRY
-    assert isinstance(entry, LibrarySequence)
+    if lower in own_names():
+        entry = importlib.import_module(f".{lower}", __name__).ENTRY
+        assert isinstance(entry, LibrarySequence)
+        return entry
+    for known in plugins("sequences"):
+        if known.lower() == lower:
+            return _checked(load_plugin("sequences", known), known)
+    raise KeyError(f"no library sequence {name!r}: there are {', '.join(names())}")
+
+
+def _checked(entry: Any, name: str) -> LibrarySequence:
+    """Returns what an entry point names. Raises PluginError where it is no sequence of that name."""
+    if not isinstance(entry, LibrarySequence) or entry.name != name:
+        raise PluginError(f"the entry point {name} must name a LibrarySequence called {name}")
     return entry

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.fields.dlpack import way_out
+
 Array = NDArray[Any]
 
 
@@ -22,7 +24,8 @@ def fitting_array(
     or `takes_views`.
     """
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"argument {name} must be a NumPy array, not {type(value).__name__}")
+        kind = type(value).__name__
+        raise TypeError(f"argument {name} must be a NumPy array, not {kind}{way_out(value)}")
     if type(value) is not np.ndarray:
         if not isinstance(value, np.memmap):
             # A mask or a unit would be lost without a word.

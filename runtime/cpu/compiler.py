@@ -17,12 +17,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from ...space.engine.own_folders import NotOursError, make_own_folder
 from ..api.errors import DeviceError
 from ..api.outcome import Failure
 from ..files import OddFileError, is_torn
+from ..installing import a_compiler
 from ..scratch import Scratch
 
 # The alignment of innermost loops changes the time of single texts by a tenth and more:
@@ -103,7 +105,7 @@ class Compiler:
     def command(self, source: Path | str, output: Path | str, extra: tuple[str, ...]) -> list[str]:
         """The command that makes a shared library of one C file."""
         flags = (*self.flags, *_LIBRARY, *extra)
-        return [self.path, *flags, "-o", str(output), str(source), *self.linked]
+        return [*words(self.path), *flags, "-o", str(output), str(source), *self.linked]
 
     def linking_all(self) -> Compiler:
         """Returns the same compiler with the C library and start files linked."""
@@ -121,19 +123,37 @@ class Compiler:
         return shlex.join(self.linking_all().command(source, output, extra))
 
 
-PLAIN = re.compile(r"(gcc|clang|cc)(-[0-9.]+)?")  # names that files may choose a compiler by
+ZIG = "zig"  # a clang from PyPI (the extra `compiler`)
+
+
+def words(path: str) -> list[str]:
+    """Returns the first words of a compiler's command: zig is several programs."""
+    return [path, "cc"] if Path(path).name == ZIG else [path]
+
+
+def find_path(name: str) -> str | None:
+    """Returns the path of a compiler; the zig of PyPI is no command."""
+    path = shutil.which(name)
+    if path is not None or name != ZIG:
+        return path
+    spec = find_spec("ziglang")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return next((p for folder in folders if (p := shutil.which(f"{folder}/{ZIG}"))), None)
+
+
+PLAIN = re.compile(r"(gcc|clang|cc)(-[0-9.]+)?|zig")  # names that files may choose a compiler by
 _OWN_NAMES = ("gcc", "clang")
-_NAMES = (*_OWN_NAMES, "cc")  # the last is what a system calls one of them, or a third
+NAMES = (*_OWN_NAMES, "cc", ZIG)  # the third is what a system calls one of them, or another
 
 
 def find_compiler(wanted: str | None = None) -> Compiler:
-    """Returns the compiler with the name or path `wanted`, else the first of gcc, clang, cc that builds a small program.
+    """Returns the compiler with the name or path `wanted`, else the first of gcc, clang, cc, zig that builds a small program.
 
     Raises DeviceError with a sentence on the tried compilers and the packages to install.
     """
     tried = []
-    for name in (wanted,) if wanted else _NAMES:
-        path = shutil.which(name)
+    for name in (wanted,) if wanted else NAMES:
+        path = find_path(name)
         if path is None:
             tried.append(f"{name}: not found")
             continue
@@ -142,10 +162,15 @@ def find_compiler(wanted: str | None = None) -> Compiler:
             return found
         tried.append(f"{name}: {found}")
     raise DeviceError(
-        "no C compiler that works was found ("
-        + "; ".join(tried)
-        + "); install one (Debian: apt install gcc)"
+        "no C compiler that works was found (" + "; ".join(tried) + f"); {_advice(wanted)}"
     )
+
+
+def _advice(wanted: str | None) -> str:
+    here = [name for name in NAMES if name != wanted and find_path(name) is not None]
+    if wanted and here:
+        return f"here {'is' if len(here) == 1 else 'are'} {', '.join(here)}"
+    return f"install one: {a_compiler()}"
 
 
 def other_compilers(taken: Compiler) -> list[Compiler]:
@@ -157,16 +182,16 @@ def other_compilers(taken: Compiler) -> list[Compiler]:
 
 def compiler_named(version: str) -> str | None:
     """Returns the command with this `Compiler.version`; None where there is none, or it is the default compiler."""
-    for name in _NAMES:
-        path = shutil.which(name)
+    for name in NAMES:
+        path = find_path(name)
         if path is not None and _version(path) == version:
-            return None if name == _NAMES[0] else name
+            return None if name == NAMES[0] else name
     return None
 
 
 def _version(path: str) -> str | None:
     try:
-        return _output([path, "--version"]).splitlines()[0]
+        return _output([*words(path), "--version"]).splitlines()[0]
     except (OSError, subprocess.SubprocessError, IndexError):
         return None
 
@@ -199,7 +224,7 @@ def _tried(path: str) -> Compiler | str:
     flags, meaning, is_gcc = (*_COMMON, _CONTRACTS_WITHIN), "", False
     for native in ("-march=native", "-mcpu=native"):
         try:
-            macros = _output([path, native, "-dM", "-E", "-x", "c", os.devnull])
+            macros = _output([*words(path), native, "-dM", "-E", "-x", "c", os.devnull])
         except (OSError, subprocess.SubprocessError):
             continue
         # gcc tunes for 256-bit vectors on machines that run 512-bit ones at full rate.

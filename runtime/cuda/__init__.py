@@ -36,7 +36,7 @@ def requirements() -> list[Requirement]:
     except DeviceError as e:
         device, missing = None, str(e)
     return [
-        Requirement("nvrtc", compiler, nvrtc.ADVICE),
-        Requirement("pycuda", pycuda, driver.PYCUDA_ADVICE),
+        Requirement("nvrtc", compiler, nvrtc.advice()),
+        Requirement("pycuda", pycuda, driver.pycuda_advice()),
         Requirement("gpu", device, missing),
     ]

@@ -12,13 +12,18 @@ from typing import Any
 
 from ..api.errors import DeviceError
 from ..api.outcome import Failure, FailureKind
+from ..installing import extra
 
 # PyCUDA has no types. Modules and contexts of it are Any here and nowhere else than in this folder.
 Driver = Any
 _thread = threading.local()
 
-PYCUDA_ADVICE = 'install it with pip install -e ".[cuda]" (it is built against a CUDA toolkit)'
 _NO_DRIVER = "the NVIDIA driver (libcuda.so.1) was not found; a GPU and its driver are needed"
+
+
+def pycuda_advice() -> str:
+    """Returns the way to get PyCUDA."""
+    return f"install it with {extra('cuda')} (it is built against a CUDA toolkit)"
 
 
 def has_pycuda() -> bool:
@@ -40,7 +45,7 @@ def driver() -> Driver:
     """Returns PyCUDA's driver module, initialised; there is at least one GPU. Raises DeviceError with a sentence otherwise."""
     library()
     if not has_pycuda():
-        raise DeviceError(f"PyCUDA was not found; {PYCUDA_ADVICE}")
+        raise DeviceError(f"PyCUDA was not found; {pycuda_advice()}")
     try:
         cuda = import_module("pycuda.driver")
         cuda.init()

@@ -15,8 +15,13 @@ from pathlib import Path
 import msgspec
 
 from ..api.errors import DeviceError
+from ..installing import extra
 
-ADVICE = 'install it with pip install -e ".[cuda]" (package nvidia-cuda-nvrtc), or a CUDA toolkit'
+
+def advice() -> str:
+    """Returns the way to get it."""
+    return f"install it with {extra('cuda')} (package nvidia-cuda-nvrtc), or a CUDA toolkit"
+
 
 # Verbose ptxas reports spills; the rest is the default, multiply-adds fused as on the CPU.
 OPTIONS = ("--std=c++17", "--fmad=true", "--ptxas-options=-v")
@@ -80,7 +85,7 @@ def library() -> ctypes.CDLL:
             continue
         loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
         return loaded
-    raise DeviceError(f"NVRTC, the compiler of CUDA, was not found; {ADVICE}")
+    raise DeviceError(f"NVRTC, the compiler of CUDA, was not found; {advice()}")
 
 
 def version() -> str:

@@ -33,11 +33,21 @@ def make_run_folder(runs: Path, name: str) -> Path:
 
 def run_folder(named: Path) -> Path:
     """The directory of a run, named itself or by a file in it. Raises RecordError where it holds none."""
+    check_named(named)
     folder = named.parent if named.is_file() else named
     if not is_there(folder / HEADER):
         where = "it has" if folder == named else "beside it there is"
         raise RecordError(f"{named} holds no run: {where} no {HEADER}")
     return folder
+
+
+def check_named(path: Path) -> None:
+    """Raises RecordError where a path that should be of a result is nothing, or a program."""
+    wanted = "give the directory of a run, such as runs/NAME-001, or a best.json"
+    if not path.exists():
+        raise RecordError(f"there is no {path}: {wanted}")
+    if path.suffix in (".py", ".c", ".cu", ".ipynb"):
+        raise RecordError(f"{path} is a program: {wanted}")
 
 
 def check_run_folder(folder: Path) -> None:

@@ -287,6 +287,18 @@ def standing_evaluations(records: Iterable[Record]) -> tuple[EvaluationRecord, .
     )
 
 
+def last_tallies(records: Iterable[Record]) -> list[TallyRecord]:
+    """Returns the last tally of every session: each counts from its session's beginning."""
+    last: dict[int, TallyRecord] = {}
+    session = 0
+    for r in records:
+        if isinstance(r, NoteRecord) and r.kind == "session":
+            session += 1
+        elif isinstance(r, TallyRecord):
+            last[session] = r
+    return list(last.values())
+
+
 def check_record(record: Record) -> str | None:
     """Returns the inconsistency of a well-formed record, or None."""
     if not isinstance(record, EvaluationRecord):

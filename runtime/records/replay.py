@@ -35,7 +35,7 @@ from ..worker.forked_inputs import ForkedInputs
 from ..worker.inputs import ArgumentsError
 from ..worker.worker import AbstractWorker
 from .record import BestFile, RunHeader
-from .signature import Result, Signature
+from .signature import Signature
 from .stored import Parameter, StoredSequence
 
 _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
@@ -217,7 +217,7 @@ class Tuned:
     def __repr__(self) -> str:
         return f"<tuned {self._problem.name}({self._signature})>"
 
-    def __call__(self, *args: Any, **named: Any) -> Result:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         if self._prints:
             flush_stdout()
         if self._caller is not None and self._caller(*args, **named):

@@ -81,6 +81,7 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         ("explain", run, "--json"),
         ("explain", run / "best.json", "--json"),
         ("replay", run, "--json"),
+        ("compare", run, run / "best.json", "--json"),
         ("codegen", run, "-o", tmp_path, "--json"),
         ("graph", *SMALL, "--json"),
         ("check", source, "--as", *SMALL, "--target", "fake", "--json"),

@@ -11,10 +11,13 @@ from types import SimpleNamespace
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.entry import explore_workload, library_workload, resume
+from kernelscape.explorer.entry import Run, explore_workload, library_workload, resume
 from kernelscape.explorer.explanation import explain_run
+from kernelscape.explorer.progress import Progress, shown
 from kernelscape.explorer.remeasure import comparison, time_again
+from kernelscape.explorer.result_text import next_step
 from kernelscape.explorer.results import replay_again, write_source
+from kernelscape.explorer.stages import Ended
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load as load_library
 from kernelscape.runtime.api.outcome import Failure, Measurement
@@ -23,8 +26,10 @@ from kernelscape.runtime.records.record import EvaluationRecord, RecordError
 from kernelscape.runtime.records.replay import StaleError
 from kernelscape.runtime.worker.contenders import Contenders
 from kernelscape.search import events as ev
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.compiler
+FRUITLESS = Ended(status="time_limit", failures={"timeout": 2}, run_dir="run", elapsed_s=1.0)
 
 
 @ks.kernel
@@ -88,6 +93,59 @@ def test_run_tells_its_result(explored) -> None:
     assert run.gap is None or 0 <= run.gap < 1
     assert run.bound_ns is None or run.bound_ns <= run.best.time_ns * 1.01
     assert run.best.source == (run.directory / "kernel.c").read_text()
+
+
+def test_a_run_is_printed_in_ten_readable_lines(explored) -> None:
+    lines = str(explored).splitlines()
+    assert 6 <= len(lines) <= 10 and max(map(len, lines)) < 160
+    assert [line.split()[0] for line in lines[:3]] == ["Status", "Best", "Bound"]
+    assert str(explored.directory) in lines[-1] and "eval_limit" in repr(explored)
+
+
+def test_an_old_run_is_opened_as_it_was(explored, tmp_path: Path) -> None:
+    again = ks.load_run(explored.directory)
+    assert again.status == explored.status and again.frame() == explored.frame()
+    assert again.best.file == explored.best.file
+    same = ("best_ns", "bound_ns", "gap", "baseline_ns", "evaluations", "failures", "closed")
+    assert [getattr(again.ended, x) for x in same] == [getattr(explored.ended, x) for x in same]
+    assert again.report().html == explored.report().html
+    for place in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(RecordError, match="run"):
+            ks.load_run(place)
+
+
+def test_a_run_without_a_result_says_what_to_do(tmp_path: Path) -> None:
+    """Wherever it is asked for: printed, compiled or saved."""
+    ended = replace(FRUITLESS, run_dir=str(tmp_path))
+    run = Run(ended, None)
+    assert "Next " in str(run) and "take smaller sizes" in str(run)
+    for ask in (run.compile, lambda: run.save(tmp_path / "best.json")):
+        with pytest.raises(ks.errors.NothingFoundError, match="take smaller sizes"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("ended", "advice"),
+    [
+        ({"failures": {"wrong": 3, "crash": 1}}, "compare one call of each kernel with NumPy"),
+        ({"failures": {}}, "give it more time"),
+        ({"status": "infeasible", "fixed": {"fused": "SEPARATE"}}, "fix fewer decisions"),
+    ],
+)
+def test_the_advice_is_for_what_failed_most(ended, advice: str) -> None:
+    assert advice in next_step(replace(FRUITLESS, **ended))
+
+
+def test_progress_is_one_line_that_changes(explored, capsys) -> None:
+    said: list[tuple[str, bool]] = []
+    progress = Progress(lambda line, is_last: said.append((line, is_last)), every_s=0.0)
+    fake = Options(target="fake", max_evals=6, store=False)
+    workload = library_workload(load_library("vadd"), {"n": 64}, "f32", 1)
+    explore_workload(workload, fake, directory=explored.directory / "fake", on_event=progress)
+    assert "measured" in said[0][0] and [is_last for _, is_last in said].count(True) == 1
+    assert "eval_limit" in said[-1][0]
+    assert shown(False, None) is None and shown(None, None) is None  # nobody looks
+    assert shown(True, None) is not None
 
 
 def test_compiled_computes_in_place(explored) -> None:

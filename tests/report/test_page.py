@@ -16,7 +16,7 @@ from kernelscape.report.live import is_written, pages
 from kernelscape.report.page import report_of
 from kernelscape.report.run_data import load_run
 from kernelscape.runtime.records.journal import FileJournal
-from kernelscape.runtime.records.record import RecordError
+from kernelscape.runtime.records.record import RecordError, last_tallies
 
 from ..contracts.journal import rewrite
 from .browser import drawn, needs_browser
@@ -53,6 +53,29 @@ def test_everything_that_was_measured_is_in_it(run, page: str) -> None:
     assert v["roofline"]["flops"] == 4 * 64 * 64
     assert v["predicted"]["rows"] and v["predicted"]["error"] >= 1
     assert v["steps"]["phases"]
+
+
+def test_what_pruned_is_counted_over_all_sessions(run, page: str) -> None:
+    counts = last_tallies(load_run(run.directory).records)[-1].counts
+    pruned = dict(values_of(page)["pruned"])
+    assert set(pruned) == {"the bound", "constraints", "what was known", "expectation"}
+    found = sum(
+        counts.get(n, 0) for n in ("pruned_bound", "rollout_bound", "near_bound", "overtaken")
+    )
+    assert pruned["the bound"] == found
+    assert sum(pruned.values()) > 0
+
+
+def test_no_drawing_has_a_colour_of_the_light_page_alone() -> None:
+    """The kind: black or white in a script, which the dark, or the light, takes away."""
+    folder = Path(ks.__file__).parent / "report"
+    for name in ("page.js", "draw.js"):
+        assert re.findall(r"#(?:fff|000)(?:fff|000)?\b", (folder / name).read_text()) == [], name
+    style = (folder / "page.css").read_text()
+    light, dark = style.split("prefers-color-scheme: dark", 1)
+    names = re.findall(r"(--\w+):", light)
+    assert len(names) > 10 and all(f"{name}:" in dark for name in names)
+    assert "max-width: 760px" in style
 
 
 class References(HTMLParser):
@@ -138,7 +161,8 @@ def test_a_browser_draws_it(run, page: str, tmp_path: Path) -> None:
     assert shown.marks["rootCell"] == "all implementations"
     assert int(shown.marks["treeNodes"]) == values_of(page)["trees"][0]["n_nodes"]
     assert "drawnMs" in shown.marks
-    for word in ("lower bound", "bound dive", "State-flow graph", "time = bound", "predicted"):
+    words = ("lower bound", "bound dive", "State-flow graph", "time = bound", "predicted")
+    for word in (*words, "pruned", "How the best was found"):
         assert word in shown.text
 
 

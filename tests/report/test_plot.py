@@ -34,6 +34,21 @@ def test_convergence(run, ax) -> None:
     assert ax.get_ylabel() == "time of one run, us"
 
 
+@pytest.mark.parametrize("draw", [ks.plot.convergence, ks.plot.roofline])
+def test_legends_cover_no_point_and_times_are_written_out(run, draw) -> None:
+    ax = draw(run)
+    ax.figure.canvas.draw()
+    legend, inside = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    assert legend.x0 >= inside.x1
+    if draw is ks.plot.convergence:
+        low, high = ax.get_ylim()
+        ticks = [
+            float(x.get_text()) for x in ax.get_yticklabels() if low < x.get_position()[1] < high
+        ]
+        assert len(ticks) >= 2 and all(f"{x:g}"[0] != "-" for x in ticks)
+    pyplot.close(ax.figure)
+
+
 def test_tree(run, ax) -> None:
     ks.plot.tree(run.directory, ax)
     (cells,) = ax.collections
@@ -57,6 +72,15 @@ def test_roofline(run, ax) -> None:
 def test_compare(run, ax) -> None:
     ks.plot.compare(run, run.directory, ax)
     assert len(ax.get_legend().get_texts()) == 2
+
+
+def test_a_sequence_of_a_notebook_has_its_label(run, ax, tmp_path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run.directory, copied)
+    header = (copied / "run.json").read_text()
+    (copied / "run.json").write_text(header.replace('"bicgk"', '"__main__:two"', 1))
+    ks.plot.compare(copied, run, ax)
+    assert [x.get_text().split(",")[0] for x in ax.get_legend().get_texts()] == ["two", "bicgk"]
 
 
 def test_axes_are_made_where_none_are_given(run) -> None:

@@ -62,7 +62,7 @@ def test_missing_backend_is_a_sentence():
 
 def test_missing_compiler_is_a_sentence():
     device = open_device("cpu", DeviceOptions(compiler="no-such-compiler"))
-    with pytest.raises(DeviceError, match=r"no-such-compiler: not found.*install gcc"):
+    with pytest.raises(DeviceError, match=r"no-such-compiler: not found.*here (is|are) "):
         device.builder.build(make_source())
 
 
@@ -218,6 +218,30 @@ def test_a_compiler_is_found_again_by_what_it_says_of_itself(tmp_path, monkeypat
     assert compiler_named("clang 99.1") == "clang"
     assert compiler_named("gcc 99.1") is None  # it is taken anyway
     assert compiler_named("icc 7") is None
+
+
+@pytest.mark.compiler
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang, which stands in for zig")
+def test_where_no_compiler_is_that_of_pypi_is_found(tmp_path, monkeypatch, explore):
+    """The clang of ziglang is the sub-command `cc` of a program in a package, and no command of the system."""
+    package = tmp_path / "ziglang"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "zig").write_text(
+        f'#!/bin/sh\n[ "$1" = cc ] || exit 9\nshift\nexec {shutil.which("clang")} "$@"\n'
+    )
+    (package / "zig").chmod(0o755)
+    tools = tmp_path / "bin"  # what clang itself calls, and no compiler
+    tools.mkdir()
+    (tools / "ld").symlink_to(shutil.which("ld"))
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(DeviceError, match=r"zig: not found.*pip install.*\[compiler\]"):
+        find_compiler()
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find_compiler()
+    assert found.path == str(package / "zig")
+    assert f"{package / 'zig'} cc " in found.command_line("a.c", "a.so")
+    assert f"{found.path}: {found.version}, works" in explore("doctor", "-v")[1]
 
 
 def test_settings_of_a_child_are_those_it_is_given(tmp_path, monkeypatch):

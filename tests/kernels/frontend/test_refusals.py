@@ -21,6 +21,10 @@ WRONG = {
     "n = int(a[0]); v = np.zeros(n)": "must be a constant",
     "m = ks.Matrix([[1.0, 2.0], [3.0, a[0]]]); a[0] = m[5, :][0]": "there is no component 5, there are 2",
     "v = ks.Vector([1.0, 2.0]); a[0] = v[0:2:0][0]": "leaves a value of 2 components",
+    "for i, v in enumerate(a): a[i] = v": "write `for i in range(x.shape[0])`, and x[i]",
+    "a[0, 0] = 1.0": "a has 1 dimension but is indexed with 2: write a[i]",
+    "ks.static_assert(1 == 2)": "`1 == 2` is false when the kernel is compiled",
+    "m = ks.Matrix.zero(ks.f32, 4, 4); u, p = ks.polar_decompose(m)": "takes matrices of 2 x 2 and 3 x 3",
 }
 WRONG_FOR_NUMPY = {  # in a program these are numbers of its types
     "a[0] = 1 << -1": "shifts by -1 bits",
@@ -84,3 +88,24 @@ def test_fast_math_of_the_program_is_that_of_its_kernels() -> None:
         ks.init(fast_math=fast)
         assert total.instantiate(*arrays).fast_math is fast
     ks.reset()
+
+
+class Series:
+    """A column of a table, as pandas has them."""
+
+    def to_numpy(self):
+        return np.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ([1.0, 2.0], "not list: pass np.array of it"),
+        (Series(), r"not Series: pass its to_numpy\(\)"),
+        ("text", "not str$"),
+    ],
+)
+def test_what_is_no_array_is_named_with_the_way_out(written, given, way: str) -> None:
+    f = written("@ks.kernel\ndef f(a: ks.types.ndarray()):\n    a[0] = 1.0")["f"]
+    with pytest.raises(LanguageError, match=way):
+        f(given)
