@@ -56,14 +56,14 @@ def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) ->
 def _with_needed_guards(body: tuple[Stmt, ...], making: Making) -> tuple[Stmt, ...]:
     """The statements without the assertions on local arrays that nothing reads."""
     named = names_in(body)
-    unneeded = {id(guard) for array, guard in making.guards.items() if array not in named}
+    unneeded = {guard.uid for array, guard in making.guards.items() if array not in named}
     if not unneeded:
         return body
     return pruned(_without(body, unneeded))
 
 
 def _without(body: tuple[Stmt, ...], left_out: set[int]) -> tuple[Stmt, ...]:
-    kept = (s for s in body if id(s) not in left_out)
+    kept = (s for s in body if s.uid not in left_out)
     return tuple(with_blocks(s, lambda block: _without(block, left_out)) for s in kept)
 
 

@@ -112,7 +112,8 @@ def _keep(
             making.unknown[array] = (sentence, s.where)
         elif not isinstance(extent, Const):
             length = max(1, min(making.n_kept, n_most))
-            making.guards[array] = _guard(s, extent, length)
+            guard = _guard(s, extent, length)
+            making.guards[array] = replace(guard, uid=-1 - len(making.guards))
         elif extent.value > n_most:
             sentence = f"a loop of {extent.value} iterations carries the local {n}, which is kept {n_most} times at most"
             making.unknown[array] = (sentence, s.where)

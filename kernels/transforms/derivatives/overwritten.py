@@ -17,7 +17,7 @@ from ...ir.kernel import (
     Store,
     Update,
 )
-from ...ir.walk import Renaming, blocks, children, loads, nested_statements
+from ...ir.walk import Renaming, blocks, children, identified, loads, nested_statements
 from .activity import refusal
 
 
@@ -36,7 +36,7 @@ def refuse_overwritten(ir: KernelIR, adjoint: tuple[Stmt, ...]) -> None:
     """Raises KernelError if the adjoint reads an array of which the kernel surely overwrites an element that it has read."""
     needed = {x.array for s in nested_statements(adjoint) for e in children(s) for x in loads(e)}
     read: dict[tuple[str, tuple[Expr, ...]], list[_Access]] = {}
-    for access in _accesses(ir.body, {}, ()):
+    for access in _accesses(identified(ir.body), {}, ()):
         if access.array not in needed:
             continue
         key = access.array, access.indices
@@ -72,5 +72,5 @@ def _accesses(
         ):
             inner[name] = LoopIndex(str(len(inner)))
         for side, block in enumerate(blocks(s)):
-            within = (*branches, (id(s), side)) if isinstance(s, If) else branches
+            within = (*branches, (s.uid, side)) if isinstance(s, If) else branches
             yield from _accesses(block, inner, within)
