@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ..explorer.explanation import Account, Explanation, Fruitless, Pruned, Untried
+from ..explorer.explanation import Account, Explanation, Fruitless, PruningSummary, Untried
 from ..explorer.result_text import Unit
 from ..runtime.records.record import LaunchRecord
-from ..search.bound.explain import Use, size_text
+from ..search.bound.explain import ResourceUse, size_text
 from ..search.line import line_fields
 
 _REFUSALS = 12  # constraints named; -v shows all
@@ -122,7 +122,7 @@ def _cell(ns: float | None, a: Account, unit: Unit, amount: str, mark: str = " "
     return f"{mark}{unit.number(ns):>13} {share:>6} {amount:<15} "
 
 
-def _amount(use: Use) -> str:
+def _amount(use: ResourceUse) -> str:
     if not use.unit:
         return ""
     if use.unit == "B":
@@ -166,7 +166,7 @@ def _difference_lines(e: Explanation, unit: Unit, verbosity: int) -> Iterator[st
 # --- what was pruned -----------------------------------------------------------------------------
 
 
-def _pruned_lines(p: Pruned | None, verbosity: int) -> Iterator[str]:
+def _pruned_lines(p: PruningSummary | None, verbosity: int) -> Iterator[str]:
     if p is None:
         yield "a best.json does not say: give the directory of the run"
         return
@@ -184,7 +184,7 @@ def _pruned_lines(p: Pruned | None, verbosity: int) -> Iterator[str]:
     yield f"{'failures':<14} {failed or 'none'} of {p.evaluations} evaluations"
 
 
-def _tally_lines(p: Pruned, verbosity: int) -> Iterator[str]:
+def _tally_lines(p: PruningSummary, verbosity: int) -> Iterator[str]:
     assert p.tallies is not None
     n: dict[str, int] = p.tallies
     if p.sessions > 1:

@@ -191,7 +191,7 @@ class Trace(AbstractLine, frozen=True, tag="trace"):
     events: int
 
 
-class Program(AbstractLine, frozen=True, tag="program"):
+class ProgramRun(AbstractLine, frozen=True, tag="program"):
     """`taichi`: a program that ended by itself, or after its last frame."""
 
     frames: int

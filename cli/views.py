@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..explorer.result_text import Unit
-from ..explorer.results import Again
+from ..explorer.results import ReplayResult
 from ..explorer.stages import not_opened
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
@@ -327,7 +327,7 @@ def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:
 # --- explore replay ------------------------------------------------------------------------------
 
 
-def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
+def replay_lines(again: ReplayResult, tolerance: float) -> Iterator[str]:
     """The verdict on a replay, the last line."""
     for note in again.notes:
         yield f"note: {note}"
@@ -348,7 +348,7 @@ def replay_lines(again: Again, tolerance: float) -> Iterator[str]:
     )
 
 
-def replay_fields(again: Again) -> dict[str, Any]:
+def replay_fields(again: ReplayResult) -> dict[str, Any]:
     """The verdict as one JSON object."""
     outcome = again.outcome
     is_failure = isinstance(outcome, Failure)

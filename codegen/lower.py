@@ -18,7 +18,7 @@ from .plan.summary import decisions, named_in
 from .text.cprint import functions_of
 from .text.names import c_names
 from .text.source import ENTRY
-from .write.program import Program, print_source
+from .write.program import LoweredProgram, print_source
 from .write.steps import standalone_launch
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["lower", "print_source"]
 
 
-def lower(plan: Plan, passes: Passes | None = None, prelude: Prelude | None = None) -> Program:
+def lower(
+    plan: Plan, passes: Passes | None = None, prelude: Prelude | None = None
+) -> LoweredProgram:
     """Returns the program of a plan. Equal plans give equal programs; nothing is chosen here.
 
     `passes` replaces the passes of the target. `prelude`: the one that other text of the same file uses, on a CPU.
@@ -35,13 +37,13 @@ def lower(plan: Plan, passes: Passes | None = None, prelude: Prelude | None = No
     return _PROGRAMS[plan.target.kind](plan, passes, prelude or Prelude(CHelpers()))
 
 
-def _on_grids(plan: Plan, passes: Passes | None, _: Prelude) -> Program:
+def _on_grids(plan: Plan, passes: Passes | None, _: Prelude) -> LoweredProgram:
     from .write.grid_program import grid_program
 
     return grid_program(plan, passes)
 
 
-def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> Program:
+def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> LoweredProgram:
     names = c_names(named_in(plan.problem))
     if plan.is_standalone:
         launches = standalone_launch(plan, prelude, names)
@@ -50,7 +52,7 @@ def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> Program:
 
         launches = team_launches(plan, prelude, names, passes)
     functions = launches.functions
-    return Program(
+    return LoweredProgram(
         problem=plan.problem,
         functions=functions,
         calls=launches.calls,
@@ -68,7 +70,7 @@ def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> Program:
     )
 
 
-_PROGRAMS: Mapping[str, Callable[[Plan, Passes | None, Prelude], Program]] = {
+_PROGRAMS: Mapping[str, Callable[[Plan, Passes | None, Prelude], LoweredProgram]] = {
     CPU: _on_cores,
     GPU: _on_grids,
 }

@@ -30,7 +30,7 @@ from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.calling import PlainCaller, header_folders, rows_of
 from ..runtime.cpu.device import CpuDevice
 from ..runtime.cpu.runner import CpuModule
-from ..runtime.records.replay import Rebuilt, Tuned, make_tuned
+from ..runtime.records.replay import RebuiltRecord, Tuned, make_tuned
 from ..runtime.records.signature import Signature
 from ..runtime.records.stored import bind_arguments
 from ..search.starts.complete import first_candidates
@@ -125,7 +125,7 @@ class Ways:
         space = build_space(problem, replace(device.machine.facts(), cores=1))
         [(_, candidate)] = first_candidates(space, limit=1)
         source = row.text_of(candidate, device)
-        rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
+        rebuilt = RebuiltRecord(recording, problem, space, candidate, source, ())
         built = device.builder.build(source)
         assert isinstance(built, Artifact)
         module = device.runner.load(built)

@@ -18,7 +18,7 @@ _JITTED = re.compile(r"[\w.+]+-numba[\w.+]+-[0-9a-f]{16}|reference-py\d+-numba[\
 
 
 @dataclass(frozen=True)
-class Place:
+class CacheLocation:
     """A place on disk: folders, or files with a common prefix of their names. `n_bytes` counts contents, not blocks of the disk."""
 
     name: str
@@ -38,7 +38,7 @@ class Freed:
     n_bytes: int
 
 
-def kept_places() -> tuple[Place, ...]:
+def kept_places() -> tuple[CacheLocation, ...]:
     """Returns all places, empty ones included."""
     cache, jitted = cache_folder(), jitted_folder().parent
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
@@ -74,22 +74,24 @@ def clear_kept(name: str) -> Freed:
     return Freed(tuple(p.name for p in chosen), freed)
 
 
-def _place(name: str, path: Path, what: str, folders: Sequence[Path] | None = None) -> Place:
+def _place(
+    name: str, path: Path, what: str, folders: Sequence[Path] | None = None
+) -> CacheLocation:
     folders = (path,) if folders is None else tuple(folders)
     files = tuple(f for folder in folders for f in folder.rglob("*") if f.is_file())
-    return Place(name, path, what, True, files, sum(map(_size, files)), tuple(folders))
+    return CacheLocation(name, path, what, True, files, sum(map(_size, files)), tuple(folders))
 
 
-def _store(path: Path) -> Place:
+def _store(path: Path) -> CacheLocation:
     files = tuple(f for f in path.parent.glob(f"{path.name}*") if f.is_file())
     what = "the fastest implementations of all searches"
-    return Place("store", path, what, False, files, sum(map(_size, files)))
+    return CacheLocation("store", path, what, False, files, sum(map(_size, files)))
 
 
-def _registry(path: Path) -> Place:
+def _registry(path: Path) -> CacheLocation:
     files = tuple(path.glob("*.json"))
     what = "which shared libraries were built here, and so may be run"
-    return Place("libraries", path, what, False, files, sum(map(_size, files)))
+    return CacheLocation("libraries", path, what, False, files, sum(map(_size, files)))
 
 
 def _size(file: Path) -> int:

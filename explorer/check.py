@@ -27,7 +27,7 @@ from ..search.incumbent import BoundScale
 from ..search.starts.complete import first_candidates
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from .external_function import Function, Launch, foreign_source
+from .external_function import Function, LaunchParameters, foreign_source
 from .machine import look_at, lower_to, open_worker
 from .results import stored_best
 from .workload import Options, Workload, threads_of_program
@@ -43,7 +43,7 @@ class Foreign:
     file: Path
     name: str | None = None
     flags: tuple[str, ...] = ()
-    launch: Launch | None = None
+    launch: LaunchParameters | None = None
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from ..runtime.records.record import (
     Decisions,
     EvaluationRecord,
     LaunchRecord,
+    MeasurementOrigin,
     Origin,
-    Place,
     RatioRecord,
     Timing,
     standing_evaluations,
@@ -68,7 +68,7 @@ class Hooks:
     doubt: Callable[[], None] = lambda: None
     scale: Callable[[], float] = lambda: 1.0
     reports: Callable[[Candidate, Source], Reported] = lambda candidate, source: Reported()
-    place: Callable[[int], Place | None] = lambda worker: None
+    place: Callable[[int], MeasurementOrigin | None] = lambda worker: None
 
 
 def largest_batch(builder: AbstractBuilder) -> int:

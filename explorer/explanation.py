@@ -40,7 +40,7 @@ from ..runtime.records.replay import (
     space_of,
 )
 from ..search.bound.bounder import Bound, Bounder
-from ..search.bound.explain import Use, explain_phases, rate_texts, time_text, uses
+from ..search.bound.explain import ResourceUse, explain_phases, rate_texts, time_text, uses
 from ..search.line import AbstractLine, Inside
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
@@ -63,7 +63,7 @@ class Account(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     bound_ns: float
     unexplained_ns: float | None
     binding: str
-    terms: tuple[Use, ...]
+    terms: tuple[ResourceUse, ...]
     phases: tuple[str, ...]
     starts: Starts
     words: Words
@@ -79,7 +79,7 @@ class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     best: str
 
 
-class Pruned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PruningSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Pruning and failures of a run. `tallies` has names of search.events.Tally with their sums. It is null where no search began
     or the journal is of a version that kept no counts.
     """
@@ -119,7 +119,7 @@ class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
     best: Account
     default: Account | None
     changed: tuple[Changed, ...]
-    pruned: Pruned | None
+    pruned: PruningSummary | None
     untried: tuple[Untried, ...] | None
     file: Inside[BestFile]
     formula: Inside[str]
@@ -142,7 +142,7 @@ class Fruitless(AbstractLine, frozen=True, tag="fruitless", kw_only=True):
     status: str  # "" where its last session did not end
     reference: str  # disagreement of the user's reference; "": none
     failures: tuple[Failed, ...]
-    pruned: Pruned
+    pruned: PruningSummary
 
 
 def explain_fruitless(path: str | Path) -> Fruitless | None:
@@ -320,7 +320,7 @@ def _changed(space: Space, default: Candidate, best: Candidate) -> tuple[Changed
 # --- what the journal says -----------------------------------------------------------------------
 
 
-def _pruned(records: Sequence[Record]) -> Pruned:
+def _pruned(records: Sequence[Record]) -> PruningSummary:
     evaluations = standing_evaluations(records)
     last = last_tallies(records)
     counts: Counter[str] = Counter()
@@ -329,7 +329,7 @@ def _pruned(records: Sequence[Record]) -> Pruned:
         counts.update(tally.counts)
         refused.update(tally.refused)
     failures = Counter(r.status for r in evaluations if r.status != "ok")
-    return Pruned(
+    return PruningSummary(
         evaluations=len(evaluations),
         stopped_early=sum(r.stopped_early for r in evaluations),
         failures=dict(failures.most_common()),

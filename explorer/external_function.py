@@ -40,7 +40,7 @@ FLAGS = (
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchParameters:
     """Launch parameters of a CUDA kernel."""
 
     grid: tuple[int, int, int]
@@ -79,7 +79,7 @@ def foreign_source(
     *,
     name: str | None = None,
     flags: Sequence[str] = (),
-    launch: Launch | None = None,
+    launch: LaunchParameters | None = None,
     n_threads: int = 1,
 ) -> tuple[Function, Source]:
     """Returns the function called `name` (or that of the sequence, or the only one) in `file`, and the source that builds and

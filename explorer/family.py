@@ -24,7 +24,14 @@ from ..runtime.device import DeviceOptions, open_device
 from ..runtime.measure.conditions import take_conditions
 from ..runtime.records.family import FamilyFile, distance, load_family
 from ..runtime.records.record import SCHEMA, BestFile
-from ..runtime.records.replay import Rebuilt, StaleError, Tuned, dialect_of, open_tuned, rebuild
+from ..runtime.records.replay import (
+    RebuiltRecord,
+    StaleError,
+    Tuned,
+    dialect_of,
+    open_tuned,
+    rebuild,
+)
 from ..runtime.worker.forked_inputs import ForkedInputs
 from ..search.starts.complete import first_candidates
 from ..search.starts.transfer import complete_near, n_alike
@@ -44,7 +51,7 @@ _LOG = logging.getLogger("kernelscape")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """The implementation selected for some arguments.
 
     exact: tuned for these shapes on a machine like this one. nearest: the decisions that were tuned for the shapes of `sizes`, as
@@ -73,7 +80,7 @@ class TunedFamily:
         self._sequence = sequence
         self._place = place
         self._entries = [(e, _array_shapes(e)) for e in file.entries]
-        self._known: dict[Any, tuple[Tuned, Choice]] = {}
+        self._known: dict[Any, tuple[Tuned, Selection]] = {}
 
     def __repr__(self) -> str:
         shapes = "; ".join(_sizes_text(e) for e in self._file.entries)
@@ -87,11 +94,11 @@ class TunedFamily:
         """
         self._for(args)[0](*args)
 
-    def choice(self, *args: Any) -> Choice:
+    def choice(self, *args: Any) -> Selection:
         """Returns the implementation that a call with these arguments uses; it is built now if it was not before."""
         return self._for(args)[1]
 
-    def _for(self, args: Sequence[Any]) -> tuple[Tuned, Choice]:
+    def _for(self, args: Sequence[Any]) -> tuple[Tuned, Selection]:
         key = tuple((x.shape, x.dtype.char) if isinstance(x, np.ndarray) else type(x) for x in args)
         found = self._known.get(key)
         if found is None:
@@ -100,7 +107,7 @@ class TunedFamily:
             self._known[key] = found
         return found
 
-    def _find(self, args: Sequence[Any]) -> tuple[Tuned, Choice]:
+    def _find(self, args: Sequence[Any]) -> tuple[Tuned, Selection]:
         shapes = tuple(x.shape for x in args if isinstance(x, np.ndarray))
         ranked = sorted((distance(shapes, of), k) for k, (_, of) in enumerate(self._entries))
         why = "the file has no entry"
@@ -110,7 +117,9 @@ class TunedFamily:
             try:
                 rebuilt = rebuild(entry, device.machine.facts(), dialect_of(device))
                 words = f"tuned for {_sizes_text(entry)}"
-                return open_tuned(entry, rebuilt, device), Choice("exact", entry.sizes, 0.0, words)
+                return open_tuned(entry, rebuilt, device), Selection(
+                    "exact", entry.sizes, 0.0, words
+                )
             except StaleError as e:  # of another machine, or another version
                 why = str(e)
         workload = self._workload(args, why)
@@ -128,7 +137,7 @@ class TunedFamily:
 
     def _restored(
         self, workload: Workload, near: Sequence[tuple[BestFile, float]]
-    ) -> tuple[Tuned, Choice]:
+    ) -> tuple[Tuned, Selection]:
         """Returns the nearest entry whose decisions give right code here, else the default."""
         device = self._device("" if not near else near[0][0].conditions.compiler)
         space = build_space(workload.problem, device.machine.facts())
@@ -146,7 +155,7 @@ class TunedFamily:
                 if isinstance(found, Failure):
                     last = found
                     continue
-                rebuilt = Rebuilt(
+                rebuilt = RebuiltRecord(
                     workload.recording, workload.problem, space, candidate, source, ()
                 )
                 record = self._record(workload, rebuilt, found.time_ns)
@@ -156,7 +165,7 @@ class TunedFamily:
             f"no implementation of {workload.sequence} for these shapes is right: {why}"
         )
 
-    def _record(self, workload: Workload, rebuilt: Rebuilt, ns: float) -> BestFile:
+    def _record(self, workload: Workload, rebuilt: RebuiltRecord, ns: float) -> BestFile:
         """Returns a record of the implementation that is used."""
         return BestFile(
             schema=SCHEMA,
@@ -207,17 +216,17 @@ def load_tuned(path: str | Path, sequence: Callable[..., Any] | None = None) -> 
 
 def _proposals(
     space: Space, near: Sequence[tuple[BestFile, float]]
-) -> list[tuple[Candidate, Choice]]:
+) -> list[tuple[Candidate, Selection]]:
     found = []
     for entry, far in near:
         candidate = complete_near(space, entry.decisions)
         if candidate is not None:
             n, total = n_alike(candidate, entry.decisions), len(entry.decisions)
             words = f"{n} of {total} decisions tuned for {_sizes_text(entry)}, verified here"
-            found.append((candidate, Choice("nearest", entry.sizes, far, words)))
+            found.append((candidate, Selection("nearest", entry.sizes, far, words)))
     words = "nothing that was tuned fits; verified here"
     for _, candidate in first_candidates(space, limit=1):
-        found.append((candidate, Choice("default", {}, math.inf, words)))
+        found.append((candidate, Selection("default", {}, math.inf, words)))
     return found
 
 

@@ -155,7 +155,9 @@ def comparison(timed: Sequence[TimedAgain]) -> st.Remeasured:
     tell.
     """
     entries = tuple(
-        st.Again(t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns)
+        st.RemeasuredCandidate(
+            t.outcome.key, t.outcome.time_ns or 0.0, t.outcome.spread, t.searched_ns
+        )
         for t in timed
     )
     best = timed[0]

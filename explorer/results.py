@@ -24,7 +24,14 @@ from ..runtime.records.known_inputs import copy_kept, drawn_notes, known_arrays
 from ..runtime.records.libraries import library_beside, usable_library
 from ..runtime.records.loading import load_best, write_record
 from ..runtime.records.record import BestFile, RecordError
-from ..runtime.records.replay import Rebuilt, Tuned, check_again, dialect_of, open_tuned, rebuild
+from ..runtime.records.replay import (
+    RebuiltRecord,
+    Tuned,
+    check_again,
+    dialect_of,
+    open_tuned,
+    rebuild,
+)
 from ..runtime.worker.rounding import branch_notes
 from ..runtime.worker.worker import AbstractWorker
 from ..search.starts.complete import first_candidates
@@ -86,7 +93,7 @@ class Best:
             return f"{library_beside(self.place)} cannot be loaded here: it is built again"
         return note
 
-    def known_arrays(self, rebuilt: Rebuilt, inputs: Path | None) -> dict[str, Any]:
+    def known_arrays(self, rebuilt: RebuiltRecord, inputs: Path | None) -> dict[str, Any]:
         """Returns the arrays that are not drawn (runtime/records/known_inputs.py). Raises RecordError."""
         place = self.place or Path(BEST)
         return known_arrays(self.file.stored, rebuilt.recording, rebuilt.problem, place, inputs)
@@ -139,7 +146,7 @@ def replay(path: str | Path, *, trust_library: bool = False) -> Tuned:
 
 
 @dataclass(frozen=True)
-class Again:
+class ReplayResult:
     """Result of a replay: the stored implementation, its outcome, and notes on changes.
 
     `machine` is the default's time now divided by its time when the implementation was stored, where that was measured: above 1
@@ -167,7 +174,7 @@ def replay_again(
     *,
     trust_library: bool = False,
     inputs: Path | None = None,
-) -> Again:
+) -> ReplayResult:
     """Rebuild, verify and time a stored implementation, on the arrays of the .npz file `inputs` where it has them.
 
     Raises as `replay`, and WorkerError.
@@ -186,15 +193,15 @@ def replay_again(
         outcome, n_verified = check_again(best.file, rebuilt, device.builder, worker, n_sets, known)
         drawn = drawn_notes(best.file.stored, rebuilt.recording, rebuilt.problem, known)
         notes = (*rebuilt.notes, *drawn, *branch_notes(worker.branches))
-        again = Again(best.file, outcome, n_verified, notes)
+        again = ReplayResult(best.file, outcome, n_verified, notes)
         if again.slower_by is not None and again.slower_by > tolerance:
             again = _beside_default(again, rebuilt, device, worker)
     return again
 
 
 def _beside_default(
-    again: Again, rebuilt: Rebuilt, device: AbstractDevice, worker: AbstractWorker
-) -> Again:
+    again: ReplayResult, rebuilt: RebuiltRecord, device: AbstractDevice, worker: AbstractWorker
+) -> ReplayResult:
     """Returns the replay, timed in turn with the default: the default shows whether the machine itself is slower."""
     firsts = first_candidates(rebuilt.space, limit=1)
     # In another space the default may be another program than the one whose time was stored.

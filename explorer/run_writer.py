@@ -28,8 +28,8 @@ from ..runtime.records.record import (
     IncumbentRecord,
     KeptRecord,
     MachineRecord,
+    MeasurementOrigin,
     NoteRecord,
-    Place,
     RecordError,
     RemeasuredRecord,
     RunHeader,
@@ -38,7 +38,7 @@ from ..runtime.records.record import (
 )
 from ..runtime.records.replay import StaleError
 from ..runtime.records.store import TunedKey, TunedStore
-from ..runtime.records.tree_file import Opened, TreeWriter
+from ..runtime.records.tree_file import ExpandedChild, TreeWriter
 from ..search import events as ev
 from ..search.events import Outcome, Tally
 from ..space.candidate import Candidate, Space
@@ -135,9 +135,9 @@ class RunWriter:
         self.note("session", f"seed {self._options.seed}")
         self.machine()
 
-    def place(self, worker: int) -> Place:
+    def place(self, worker: int) -> MeasurementOrigin:
         """Returns the place of a current measurement by this worker process of the session."""
-        return Place(
+        return MeasurementOrigin(
             session=self._session,
             tree=max(0, self._n_trees - 1),
             worker=worker,
@@ -189,7 +189,9 @@ class RunWriter:
         started_s = time.monotonic()
         match event:
             case ev.NodeExpanded(children=children):
-                opened = [Opened(c.value, c.bound_ns, bool(c.pruned), c.why) for c in children]
+                opened = [
+                    ExpandedChild(c.value, c.bound_ns, bool(c.pruned), c.why) for c in children
+                ]
                 first = children[0].node if children else 0
                 self._tree.expand(
                     event.node, event.choice, event.tag, self.at_s(), first, opened, event.bound_ns

@@ -26,7 +26,7 @@ from ..search.asking import Tell as Told
 from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
 from ..search.inputs import Guidance, History, Oracle
-from ..search.learn.surrogate import Surrogate
+from ..search.learn.surrogate import KernelRidge
 from ..search.options import Batches, SearchOptions
 from ..search.precompile import precompile
 from ..search.predict import Predictor
@@ -319,7 +319,7 @@ def _guidance(
     writer: RunWriter,
 ) -> Guidance[Candidate]:
     predicted = None if predictor is None else predictor.ns
-    surrogate = Surrogate(root.space, predicted)
+    surrogate = KernelRidge(root.space, predicted)
     for r in writer.evaluations:
         ns = None if r.time_ns is None else r.time_ns / r.slowness
         surrogate.recall(root, r.decisions, ns)

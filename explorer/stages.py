@@ -114,7 +114,7 @@ class MachineChanged(AbstractLine, frozen=True, tag="machine_changed"):
     ratio: float
 
 
-class Again(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RemeasuredCandidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One candidate of the final re-measurement."""
 
     key: str  # source key
@@ -129,7 +129,7 @@ class Remeasured(AbstractLine, frozen=True, tag="final"):
     `is_disturbed`: other work took the cores meanwhile, and the times of the search stand.
     """
 
-    top: tuple[Again, ...]
+    top: tuple[RemeasuredCandidate, ...]
     ties: int
     is_disturbed: Inside[bool]
 

@@ -14,7 +14,7 @@ from ..kernels.frontend.truth_arrays import with_bytes
 from ..runtime.api.outcome import FINAL
 from ..runtime.forked import DiedError, Stopped, run_apart, shared_empty
 from ..runtime.measure.timing import Sampler, measure
-from ..runtime.records.stored import Parameter
+from ..runtime.records.stored import StoredParameter
 from ..runtime.worker.input_sets import InputSet, InputSets
 from ..runtime.worker.verify import Expected, find_mismatch, poison_value
 
@@ -32,7 +32,7 @@ class FailedReferenceError(Exception):
 
 
 @dataclass(frozen=True)
-class Looked:
+class ReferenceRun:
     """Results of running the user's function, as far as time allowed.
 
     `time_ns` is nanoseconds of a call, None where they were not taken. `is_compared` is True if the function was compared.
@@ -51,10 +51,10 @@ class UserReference:
 
     def look_at(
         self,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[StoredParameter],
         input_sets: InputSets,
         is_over: Callable[[], bool] = lambda: False,
-    ) -> Looked:
+    ) -> ReferenceRun:
         """Compares the function and times it, in a child of its own, until `is_over`. Raises WrongReferenceError and
         FailedReferenceError.
         """
@@ -74,9 +74,9 @@ class UserReference:
         except Stopped:
             if not is_over():
                 raise
-        return Looked(time_ns, bool(compared_s[0]))
+        return ReferenceRun(time_ns, bool(compared_s[0]))
 
-    def compare(self, parameters: Sequence[Parameter], input_sets: InputSets) -> float:
+    def compare(self, parameters: Sequence[StoredParameter], input_sets: InputSets) -> float:
         """Runs the function on the first input set with expected results; returns the seconds that it took.
 
         Raises WrongReferenceError and FailedReferenceError.
@@ -125,7 +125,7 @@ class UserReference:
         protocol = FINAL if run_s < _SLOW_S else replace(FINAL, min_samples=3, max_samples=3)
         return measure(Sampler(run, restore), protocol).time_ns
 
-    def _value(self, p: Parameter, given: Any, made: InputSet, input_sets: InputSets) -> Any:
+    def _value(self, p: StoredParameter, given: Any, made: InputSet, input_sets: InputSets) -> Any:
         if p.kind == "array":
             if input_sets.roles[p.name] == "output":
                 return np.array(given)

@@ -24,7 +24,7 @@ from ..runtime.records.record import (
 )
 from ..space.decisions import fixed_text
 from .pairs import Effect, Predictions, measured_effects
-from .rebuilt import Looked, Rebuilt, graph_of
+from .rebuilt import Implementation, RebuiltSpace, graph_of
 from .run_data import RunData, ns_of
 from .trees import columns_of, find_below
 
@@ -42,7 +42,7 @@ class Contents:
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
-def contents_of(run: RunData, space: Rebuilt | str) -> Contents:
+def contents_of(run: RunData, space: RebuiltSpace | str) -> Contents:
     """Returns everything that is known. Unknown contents have the reason in words."""
     evaluations = run.evaluations
     found = Contents({})
@@ -72,7 +72,7 @@ def best_record(run: RunData) -> EvaluationRecord | None:
     return min(timed, key=ns_of, default=None)
 
 
-def _head(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
+def _head(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     h, best = run.header, run.best
     c = h.conditions
     bounds = [r for r in run.records if isinstance(r, BoundRecord)]
@@ -247,7 +247,7 @@ def _graph(graph: StateFlowGraph) -> dict[str, Any]:
     }
 
 
-def _of_space(run: RunData, space: Rebuilt | str) -> dict[str, Any]:
+def _of_space(run: RunData, space: RebuiltSpace | str) -> dict[str, Any]:
     found: dict[str, Any] = {"looked": [], "roofline": None, "predicted": None, "steps": None}
     best = best_record(run)
     if isinstance(space, str) or best is None:
@@ -282,7 +282,7 @@ def _chosen(run: RunData, best: EvaluationRecord) -> list[int]:
     return chosen
 
 
-def _looked(k: int, one: Looked) -> dict[str, Any]:
+def _looked(k: int, one: Implementation) -> dict[str, Any]:
     words = describe(one.candidate)
     return {
         "evaluation": k,
@@ -294,7 +294,7 @@ def _looked(k: int, one: Looked) -> dict[str, Any]:
     }
 
 
-def _roofline(space: Rebuilt) -> dict[str, Any]:
+def _roofline(space: RebuiltSpace) -> dict[str, Any]:
     r = space.roofline
     bandwidths, arithmetic = space.roofs
     return {
@@ -314,7 +314,7 @@ def _predicted(found: Predictions) -> dict[str, Any]:
     }
 
 
-def _steps(looked: Looked) -> dict[str, Any]:
+def _steps(looked: Implementation) -> dict[str, Any]:
     starts = count_starts(looked.candidate)
     return {
         "n_launches": starts.n_launches,

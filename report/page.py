@@ -14,14 +14,14 @@ import msgspec
 
 from ..runtime.files import write_atomically
 from .contents import Contents, contents_of
-from .rebuilt import Rebuilt, rebuilt
+from .rebuilt import RebuiltSpace, rebuilt
 from .run_data import RunData, Source, load_run
 from .still import still_svg, summary
 
 _FRAME_HEIGHT = 900
 
 
-def page_html(run: RunData, space: Rebuilt | str, refresh_s: float = 0.0) -> str:
+def page_html(run: RunData, space: RebuiltSpace | str, refresh_s: float = 0.0) -> str:
     """Returns the page as text. A browser reads it again after `refresh_s` seconds; 0: never."""
     found = contents_of(run, space)
     found.values["refresh_s"] = refresh_s

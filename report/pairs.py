@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..runtime.records.record import EvaluationRecord
 from ..runtime.records.replay import StaleError, restore_complete
 from ..search.learn.neighbourhood import MAX_BACKTRACKS, Neighbourhood
-from ..search.learn.surrogate import LEAST, Surrogate
+from ..search.learn.surrogate import LEAST, KernelRidge
 from ..search.tree.ordering import open_in_order
 from ..space.candidate import Candidate, Space
 from .run_data import ns_of
@@ -152,8 +152,8 @@ def predicted_effects(
     return Predictions(tuple(sorted(rows, key=lambda p: p.ratio)), error, len(timed))
 
 
-def _fitted(space: Space, root: Candidate, measured: Sequence[EvaluationRecord]) -> Surrogate:
-    surrogate = Surrogate(space)
+def _fitted(space: Space, root: Candidate, measured: Sequence[EvaluationRecord]) -> KernelRidge:
+    surrogate = KernelRidge(space)
     for r in measured:
         surrogate.recall(root, r.decisions, None if r.time_ns is None else steady_ns(r))
     return surrogate

@@ -29,7 +29,7 @@ from .run_data import RunData
 
 
 @dataclass(frozen=True)
-class Looked:
+class Implementation:
     """One implementation: its text, and its bound with the terms, largest first, at the scale that the search used."""
 
     candidate: Candidate
@@ -42,7 +42,7 @@ class Looked:
         return [(name, ns * self.scale) for name, ns in self.bound.terms]
 
 
-class Rebuilt:
+class RebuiltSpace:
     """The space of a run, built again on this machine."""
 
     def __init__(self, problem: Problem, space: Space, device: AbstractDevice) -> None:
@@ -50,15 +50,15 @@ class Rebuilt:
         self.space = space
         self._dialect = dialect_of(device)
         self._bounder = Bounder(space)
-        self._looked: dict[str, Looked | None] = {}
+        self._looked: dict[str, Implementation | None] = {}
 
-    def look(self, r: EvaluationRecord) -> Looked | None:
+    def look(self, r: EvaluationRecord) -> Implementation | None:
         """Returns an evaluated implementation; None where its decisions have no meaning in this space."""
         if r.source_key not in self._looked:
             self._looked[r.source_key] = self._look(r)
         return self._looked[r.source_key]
 
-    def _look(self, r: EvaluationRecord) -> Looked | None:
+    def _look(self, r: EvaluationRecord) -> Implementation | None:
         try:
             candidate = restore_older(self.space, r.decisions)
         except StaleError:
@@ -66,7 +66,7 @@ class Rebuilt:
         bound = self._bounder.bound(candidate)
         scale = min(1.0, r.bound_ns / bound.ns) if r.bound_ns > 0 and bound.ns > 0 else 1.0
         text = print_source(lower(plan_of(candidate)), self._dialect).text
-        return Looked(candidate, text, bound, scale)
+        return Implementation(candidate, text, bound, scale)
 
     @cached_property
     def roofline(self) -> Roofline:
@@ -99,7 +99,7 @@ def graph_of(run: RunData) -> StateFlowGraph | str:
         return str(e)
 
 
-def rebuilt(run: RunData) -> Rebuilt | str:
+def rebuilt(run: RunData) -> RebuiltSpace | str:
     """Returns the run's space, or a sentence why its results cannot be shown: another machine has other bounds."""
     try:
         device = open_device(run.header.target)
@@ -114,4 +114,4 @@ def rebuilt(run: RunData) -> Rebuilt | str:
         return str(e)
     if space.key != run.header.space_key:
         return "the space has changed since the run was made"
-    return Rebuilt(problem, space, device)
+    return RebuiltSpace(problem, space, device)

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.interpret.llvm import NAME, Claim, Place, print_llvm
+from ..kernels.interpret.llvm import NAME, AxisCheck, Claim, print_llvm
 from ..kernels.ir.kernel import DType, KernelIR
 
 Array = NDArray[Any]
@@ -26,7 +26,7 @@ class CompiledKernel:
 
     ir: KernelIR
     function: Callable[..., int]
-    places: tuple[Place | Claim, ...]
+    places: tuple[AxisCheck | Claim, ...]
 
     def run(self, arrays: Sequence[Array], scalars: Mapping[str, Any], seed: int = 0) -> None:
         """Call the kernel on arrays that are `plain` and of the types for which it was compiled. `seed` drives random rounding.

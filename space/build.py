@@ -14,7 +14,7 @@ from .catalogue import FAMILIES, KINDS
 from .decisions import fix
 from .draft import Draft, Variables
 from .engine.builder import ModelBuilder
-from .engine.rows import Places
+from .engine.rows import PlaceRelation
 from .targets.target import Target
 
 
@@ -72,7 +72,7 @@ def _empty(problem: Problem, target: Target, register_room: int) -> Draft:
     """Returns a model builder (draft) that has only the objects of the order algebra."""
     backbone = build_backbone(problem)
     near = backbone.neighbours
-    b = ModelBuilder(Places(tuple(r.start for r in near), tuple(r.stop - 1 for r in near)))
+    b = ModelBuilder(PlaceRelation(tuple(r.start for r in near), tuple(r.stop - 1 for r in near)))
     bodies = set(backbone.body_ids)
     for k, (name, t) in enumerate(zip(backbone.order_names, backbone.order_tasks, strict=True)):
         b.add_object(name, leaf=k in bodies, place=t)

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..codegen.lower import lower, print_source
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
-from ..codegen.write.program import Program
+from ..codegen.write.program import LoweredProgram
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.outcome import Failure
@@ -35,7 +35,7 @@ def source_of(candidate: Candidate) -> Source:
     return printed(lower(plan_of(candidate)))
 
 
-def printed(program: Program) -> Source:
+def printed(program: LoweredProgram) -> Source:
     """The CUDA text of a program, which a test may have changed."""
     return print_source(program, open_device("emulator").builder.dialect())
 

@@ -18,7 +18,7 @@ from ..space import choices as ch
 from ..space.backbone import INNER, MID, OUTER, Dim, Flow
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from ..space.engine.order import MERGED, Node, forest
+from ..space.engine.order import MERGED, OrderNode, forest
 from ..space.targets.target import CacheLevel, Target
 from .meaning import runs
 
@@ -73,10 +73,10 @@ def root_of(space: Space) -> Candidate:
     return root
 
 
-def _of_objects(node: Node, objects: Sequence[int]) -> Node:
+def _of_objects(node: OrderNode, objects: Sequence[int]) -> OrderNode:
     """The same tree of the objects that its numbers stand for."""
     children = tuple(_of_objects(child, objects) for child in node.children)
-    return Node(tuple(objects[x] for x in node.objects), children)
+    return OrderNode(tuple(objects[x] for x in node.objects), children)
 
 
 class IdealMachine:
@@ -139,7 +139,7 @@ class IdealMachine:
             for tree in forest(self.space.model.relation_matrix(values, chosen)):
                 self.walk(_of_objects(tree, chosen), {})
 
-    def walk(self, node: Node, at: dict[tuple[int, str, int], int]) -> None:
+    def walk(self, node: OrderNode, at: dict[tuple[int, str, int], int]) -> None:
         bodies = [self.b.body_ids.index(k) for k in node.objects if k in self.b.body_ids]
         if bodies:
             self.body(bodies[0], at)

@@ -12,16 +12,16 @@ from ..codegen.passes.pipeline import CPU
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text import csyntax as c
 from ..codegen.text.addresses import share_addresses
-from ..codegen.write.program import Program
+from ..codegen.write.program import LoweredProgram
 from ..space.candidate import Candidate
 
 
-def program_of(candidate: Candidate) -> Program:
+def program_of(candidate: Candidate) -> LoweredProgram:
     """The program of a complete candidate, as passes leave it."""
     return lower(plan_of(candidate))
 
 
-def apart_program_of(candidate: Candidate) -> Program:
+def apart_program_of(candidate: Candidate) -> LoweredProgram:
     """The same with every element reached for itself, in which each access can be seen."""
     return lower(plan_of(candidate), passes=CPU.without(share_addresses))
 
@@ -29,7 +29,7 @@ def apart_program_of(candidate: Candidate) -> Program:
 def nodes(x: Any) -> Iterator[Any]:
     """A program, a function, statements or an expression with all that they hold, in the order of the text."""
     match x:
-        case Program():
+        case LoweredProgram():
             yield from nodes(x.functions)
         case c.Function():
             yield from nodes((x.body, x.after))
@@ -49,7 +49,7 @@ def rewritten(x: Any, change: Callable[[Any], Any]) -> Any:
     For errors that tests plant.
     """
     match x:
-        case Program():
+        case LoweredProgram():
             return replace(x, functions=rewritten(x.functions, change))
         case c.Function():
             body, after = rewritten((x.body, x.after), change)

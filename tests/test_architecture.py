@@ -287,7 +287,7 @@ def names_in(path: Path) -> set[str]:
 
 def makes_program(node: ast.AST) -> bool:
     """True for a call that makes a program: a lowering ends with it."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "Program"
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "LoweredProgram"
 
 
 # --- imports by name -----------------------------------------------------------------------------

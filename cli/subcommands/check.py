@@ -23,7 +23,7 @@ from ..sequence_name import Named
 from ..speaking import say
 
 if TYPE_CHECKING:
-    from ...explorer.external_function import Launch
+    from ...explorer.external_function import LaunchParameters
 
 
 @click.command("check")
@@ -83,16 +83,16 @@ def command(
     sys.exit(code)
 
 
-def _launch(grid: str | None, block: str | None, shared: int) -> Launch | None:
+def _launch(grid: str | None, block: str | None, shared: int) -> LaunchParameters | None:
     if (grid is None) != (block is None):
         raise click.UsageError("--grid and --block go together")
     if grid is None or block is None:
         if shared:
             raise click.UsageError("--shared goes with --grid and --block")
         return None
-    from ...explorer.external_function import Launch
+    from ...explorer.external_function import LaunchParameters
 
-    return Launch(_extents("--grid", grid), _extents("--block", block), shared)
+    return LaunchParameters(_extents("--grid", grid), _extents("--block", block), shared)
 
 
 def _extents(option: str, text: str) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ...kernels.analysis.contraction import Rounding, rounding_of
+from ...kernels.analysis.contraction import ExactRounding, rounding_of
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
@@ -42,7 +42,7 @@ class BodyWriter:
         self.stop = ""  # the label at which an iteration ends early
         self.is_free = False  # whether sums may be reordered
         self.ulp = ULP4  # the permitted error of functions in lanes, where sums may be reordered
-        self.rounding = Rounding(True)
+        self.rounding = ExactRounding(True)
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
         self.prefetch: BlockPrefetch | None = None  # of what later iterations touch

@@ -28,7 +28,7 @@ from .emitter import Block, Builder
 from .lanes_neighbours import NearLoads
 from .lanes_rows import UpdateRow, is_free, update_rows, written_out
 from .lanes_scope import Iterations, LaneScope
-from .lanes_values import BOOL, LaneValues, Place
+from .lanes_values import BOOL, LaneAddress, LaneValues
 from .memory import Value
 
 __all__ = ["Iterations", "LaneScope", "LaneWriter", "Lanes"]
@@ -349,7 +349,7 @@ class LaneWriter:
         value = self.v.splat(self.v.converted(self.v.evaluate(s.value), dtype)).x
         self.put(s.array, self.v.place(s.array, s.indices), value, dtype)
 
-    def put(self, array: str, place: Place, x: c.CExpr, dtype: DType) -> None:
+    def put(self, array: str, place: LaneAddress, x: c.CExpr, dtype: DType) -> None:
         at = self.v.address(array, place)
         if place.offsets is None and place.stride == 1:
             if self.v.mask is self.v.everyone:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from ...kernels.analysis.neighbour_loads import Group, Near, near_loads, row_length
+from ...kernels.analysis.neighbour_loads import LoadGroup, Near, near_loads, row_length
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.kernel import DType
 from ..text import csyntax as c
-from .lanes_values import LaneValues, Place
+from .lanes_values import LaneAddress, LaneValues
 
 _Elements = Mapping[ir.Load, tuple[Near, int]]
 
@@ -61,12 +61,12 @@ class NearLoads:
         array, dtype = near.group.load.array, self._dtype(near.group.load.array)
         name = c.Id(self.v.w.fresh("row"))
         self.v.w.write(c.Declare(self.v.m.type(dtype), name.name, None, near.length))
-        at = self.v.address(array, Place(c.number(near.start), 0, None))
+        at = self.v.address(array, LaneAddress(c.number(near.start), 0, None))
         function = self.v.rows.load(dtype, near.length)
         self.v.w.write(c.Evaluate(c.Call(function, (at, self._places[near.group.place], name))))
         return name
 
-    def _placed(self, group: Group) -> c.CExpr:
+    def _placed(self, group: LoadGroup) -> c.CExpr:
         """Returns the index of the first element of each lane's group, as 64-bit numbers.
 
         It is 0 in lanes that are not live.

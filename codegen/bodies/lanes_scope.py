@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ...kernels.analysis.contraction import Rounding
+from ...kernels.analysis.contraction import ExactRounding
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.task import Problem
 from ..text import csyntax as c
@@ -13,7 +13,7 @@ from .body_values import TilePlace
 from .memory import Value
 from .vector_functions import ULP4
 
-_FREE = Rounding(False)
+_FREE = ExactRounding(False)
 
 
 @dataclass(frozen=True)
@@ -50,4 +50,4 @@ class LaneScope:
     sums: Mapping[str, ir.ReduceOp] = field(default_factory=dict)
     iterations: Iterations = Iterations()
     ulp: float | None = ULP4
-    rounding: Rounding = _FREE
+    rounding: ExactRounding = _FREE

@@ -28,7 +28,7 @@ I32, I64, BOOL = DType.i32, DType.i64, DType.bool_
 
 
 @dataclass(frozen=True)
-class Place:
+class LaneAddress:
     """An element a lane: `base` of the first lane, then `stride` apart, and `offsets` (i32) more, if there are any."""
 
     base: c.CExpr
@@ -244,19 +244,19 @@ class LaneValues:
             return Value(c.Un("-", x.x), dtype, width)
         return Value(c.Call(self.ops.operation(op, x.dtype), (x.x,)), dtype, width)
 
-    def place(self, array: str, indices: tuple[ir.Expr, ...]) -> Place:
+    def place(self, array: str, indices: tuple[ir.Expr, ...]) -> LaneAddress:
         found, n_elements = self._flat(array, indices)
         total, tile = self._total(found), self.scope.iterations.tiles.get(array)
         first = found.base if tile is None else c.minus(found.base, tile.origin)
         if total is None or _keeps_apart(found.reach, n_elements):
-            return Place(first, found.stride, total)
-        return Place(c.Num("0"), found.stride, self._from_nowhere(first, total))
+            return LaneAddress(first, found.stride, total)
+        return LaneAddress(c.Num("0"), found.stride, self._from_nowhere(first, total))
 
     def flat_offsets(self, array: str, indices: tuple[ir.Expr, ...], more: int) -> c.CExpr:
         """Returns the index of an element of each lane, plus `more`, in an array as it is stored."""
         found, _ = self._flat(array, indices)
         first = c.add(found.base, c.number(more))
-        offsets = self.lane_offsets(Place(first, found.stride, self._total(found)))
+        offsets = self.lane_offsets(LaneAddress(first, found.stride, self._total(found)))
         return offsets if first == c.Num("0") else self._from_nowhere(first, offsets)
 
     def _flat(self, array: str, indices: tuple[ir.Expr, ...]) -> tuple[_Index, int]:
@@ -346,12 +346,12 @@ class LaneValues:
             return c.CastTo("long", self.evaluate(e).x)
         return self.scalar.index(e)
 
-    def address(self, array: str, place: Place) -> c.CExpr:
+    def address(self, array: str, place: LaneAddress) -> c.CExpr:
         tile = self.scope.iterations.tiles.get(array)
         held = self.scope.array_of(array) if tile is None else tile.base
         return c.Un("&", c.Index(held, place.base))
 
-    def lane_offsets(self, place: Place) -> c.CExpr:
+    def lane_offsets(self, place: LaneAddress) -> c.CExpr:
         """Returns the distance of each lane's element from the first one's base."""
         if place.stride == 0:
             return self._whole(0) if place.offsets is None else place.offsets

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...kernels.analysis.prefetch_sites import LINE_BYTES, OWN, Row
+from ...kernels.analysis.prefetch_sites import LINE_BYTES, OWN, PrefetchRow
 from ..plan.schedules import BlockPrefetch
 from ..text import csyntax as c
 from .body_values import BodyValues
@@ -38,7 +38,7 @@ def before(prefetch: BlockPrefetch, v: BodyValues, loop: str) -> Iterator[c.CStm
             yield from _lines(v, row)
 
 
-def _lines(v: BodyValues, row: Row) -> Iterator[c.CStmt]:
+def _lines(v: BodyValues, row: PrefetchRow) -> Iterator[c.CStmt]:
     """Yields prefetches of the lines that begin in a row.
 
     Blocks begin at line boundaries; otherwise a row prefetches the line before its own.
@@ -70,7 +70,7 @@ def _lines(v: BodyValues, row: Row) -> Iterator[c.CStmt]:
 
 
 def _calls(
-    v: BodyValues, row: Row, terms: list[tuple[c.CExpr, int]], const: int
+    v: BodyValues, row: PrefetchRow, terms: list[tuple[c.CExpr, int]], const: int
 ) -> Iterator[c.CStmt]:
     info = v.problem.array(row.array)
     strides = row_strides(info.shape)

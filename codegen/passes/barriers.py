@@ -58,7 +58,7 @@ class Touch:
 
 
 @dataclass(frozen=True)
-class Threads:
+class ThreadScope:
     """The threads of a team or block, for barrier placement. `enter` is true for loops that all threads run together, so that
     barriers may stand in them. `touches` returns the touches of a node that is no such loop.
     """
@@ -82,20 +82,20 @@ def place_block_barriers(launch: Launch, plan: Plan) -> Launch:
     return replace(launch, nodes=_placed(of_block(plan), launch.nodes, is_loop=False))
 
 
-def of_team(launch: Launch, plan: Plan) -> Threads:
+def of_team(launch: Launch, plan: Plan) -> ThreadScope:
     """Returns the threads of a CPU's team."""
-    return Threads(
+    return ThreadScope(
         lambda loop: not loop.is_parallel and has_parallel(loop),
         lambda node: list(_team_touches(launch, plan, node)),
     )
 
 
-def of_block(plan: Plan) -> Threads:
+def of_block(plan: Plan) -> ThreadScope:
     """Returns the threads of a block of a GPU."""
-    return Threads(lambda loop: True, lambda node: list(_block_touches(plan, node)))
+    return ThreadScope(lambda loop: True, lambda node: list(_block_touches(plan, node)))
 
 
-def _placed(threads: Threads, nodes: Sequence[Node], is_loop: bool) -> tuple[Node, ...]:
+def _placed(threads: ThreadScope, nodes: Sequence[Node], is_loop: bool) -> tuple[Node, ...]:
     """Returns the nodes with barriers. With `is_loop`, the end of the list is followed by its beginning."""
     placed: list[Node] = []
     pending: list[Touch] = []
@@ -118,7 +118,9 @@ def _conflict(before: Sequence[Touch], behind: Sequence[Touch]) -> bool:
     return any(a.conflicts(b) for a in before for b in behind)
 
 
-def _reached(threads: Threads, nodes: Sequence[Node], step: int = 1) -> tuple[list[Touch], bool]:
+def _reached(
+    threads: ThreadScope, nodes: Sequence[Node], step: int = 1
+) -> tuple[list[Touch], bool]:
     """Returns the touches up to the first barrier, and True if there is one. A `step` of 1 searches from the front, -1 from the
     back.
 

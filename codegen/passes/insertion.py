@@ -21,7 +21,7 @@ _OPENING = (StartCopies, PackFirstBlock, FillSums, PrefetchSums, ResetSums)
 
 
 @dataclass
-class Beside:
+class Insertions:
     """Phases to insert before a loop, at its head, at its end, and after it."""
 
     before: list[Node] = field(default_factory=list)
@@ -35,16 +35,16 @@ class Notes:
 
     def __init__(self, order: Sequence[int]) -> None:
         """`order` is the order of the launch's tasks."""
-        self.loops: dict[Member, Beside] = {}
-        self.bodies: dict[int, Beside] = {}
+        self.loops: dict[Member, Insertions] = {}
+        self.bodies: dict[int, Insertions] = {}
         self.order = order
 
-    def at(self, loop: Loop) -> Beside:
+    def at(self, loop: Loop) -> Insertions:
         """Returns the insertions of a loop. The first of its members identifies it."""
-        return self.loops.setdefault(loop.members[0], Beside())
+        return self.loops.setdefault(loop.members[0], Insertions())
 
-    def at_body(self, task: int) -> Beside:
-        return self.bodies.setdefault(task, Beside())
+    def at_body(self, task: int) -> Insertions:
+        return self.bodies.setdefault(task, Insertions())
 
     def placed(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """Returns the nodes with all insertions. Phases before a loop are sorted by task, and those that pack come first in each
@@ -54,13 +54,13 @@ class Notes:
         for n in nodes:
             match n:
                 case Loop():
-                    noted = self.loops.get(n.members[0], Beside())
+                    noted = self.loops.get(n.members[0], Insertions())
                     before = [*_opening_at_end(made), *noted.before]
                     children = (*noted.head, *self.placed(n.children), *noted.tail)
                     made += sorted(before, key=self.rank)
                     made += [replace(n, children=children), *noted.after]
                 case Body(task):
-                    noted = self.bodies.get(task, Beside())
+                    noted = self.bodies.get(task, Insertions())
                     made += [*noted.before, n, *noted.after]
                 case _:
                     made.append(n)

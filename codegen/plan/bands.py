@@ -16,7 +16,7 @@ from ...space import choices as ch
 from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_backbone
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
-from ...space.engine.order import Node, forest
+from ...space.engine.order import OrderNode, forest
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target
@@ -257,7 +257,7 @@ class _Reader:
         for x, t in enumerate(backbone.order_tasks):
             objects[t].append(x)
 
-        def convert(node: Node) -> list[PlannedNode]:
+        def convert(node: OrderNode) -> list[PlannedNode]:
             if node.objects[0] in bodies:
                 return [PlannedBody(bodies[node.objects[0]])]
             children = [c for child in node.children for c in convert(child)]
@@ -312,7 +312,7 @@ def _stages(o: Operand, value: str) -> int:
     return (ch.WINDOW if o.is_window else ch.STAGED).index(value)
 
 
-def _named(node: Node, objects: Sequence[int]) -> Node:
+def _named(node: OrderNode, objects: Sequence[int]) -> OrderNode:
     """Returns the same tree with each number replaced by its object."""
     children = tuple(_named(child, objects) for child in node.children)
-    return Node(tuple(objects[x] for x in node.objects), children)
+    return OrderNode(tuple(objects[x] for x in node.objects), children)

@@ -18,7 +18,7 @@ from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
 from ...space.backbone import Dim, Flow, Operand, Prefetch, Shift
 from ...space.draft import Decisions, TreePart
-from ...space.families.scatter import Blocks
+from ...space.families.scatter import ArrayBlocks
 from ...space.targets.target import Target
 from .nest_plan import Step
 from .schedules import Wave
@@ -91,7 +91,7 @@ class ScatterPlan:
     scatter: Scatter
     how: int  # a value of SCATTER, not SERIAL
     tile: tuple[int, ...] = ()  # elements along each axis of a thread's tile
-    blocks: Blocks | None = None
+    blocks: ArrayBlocks | None = None
     placing: Placing | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kernels.analysis.prefetch_sites import Blocks
+from ...kernels.analysis.prefetch_sites import PrefetchCandidates
 from ...kernels.analysis.wavefronts import Sweep
 
 
@@ -44,5 +44,5 @@ class Lanes:
 class BlockPrefetch:
     """A prefetch of the blocks of a later iteration: `distance` places further on in the list."""
 
-    blocks: Blocks
+    blocks: PrefetchCandidates
     distance: int

@@ -16,7 +16,7 @@ from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .partial_tiles import Flat
 from .values import Values
 
@@ -24,7 +24,7 @@ from .values import Values
 class Accumulators:
     """Accumulators of a launch: in registers, in memory, and in slots of threads."""
 
-    def __init__(self, scene: Scene, values: Values) -> None:
+    def __init__(self, scene: Emission, values: Values) -> None:
         self.scene, self.values = scene, values
 
     def total(self, task: TaskPlan, point: Point) -> Value:

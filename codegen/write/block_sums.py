@@ -29,7 +29,7 @@ from .context import Context
 from .grid_emission import KernelScene
 from .partial_tiles import Over
 from .register_sums import finish, reset
-from .tiles import Tile
+from .tiles import EmittedTile
 
 FINISHING_THREADS = 256  # of a block that combines partial results
 SHORT_SUM = 32  # so many partial results one thread combines alone
@@ -63,7 +63,7 @@ class BlockSumWriter:
         free = {p.loop.name for p in task.loops if not p.loop.is_reduction}
         full = tuple((name, n) for name, n in old.full if name in free)
         name = self.scene.w.fresh_family(f"{task.task.target.array}_all")
-        new = Tile(name, old.dtype, in_lanes, full, old.slow)
+        new = EmittedTile(name, old.dtype, in_lanes, full, old.slow)
         self.scene.declare(new, None)
         for cell in product(*(range(n) for _, n in full)):
             copies = {p: k for (p, _), k in zip(full, cell, strict=True)}

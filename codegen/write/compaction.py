@@ -11,12 +11,14 @@ from ..bodies.memory import Value
 from ..passes.storage import Buffer
 from ..text import csyntax as c
 from ..text.types import type_name
-from .emission import Scene
+from .emission import Emission
 
 _APART = 8  # counts of threads lie so far apart: a line of the cache
 
 
-def compacted(scene: Scene, statements: tuple[ir.Stmt, ...], in_order: bool) -> tuple[c.CStmt, ...]:
+def compacted(
+    scene: Emission, statements: tuple[ir.Stmt, ...], in_order: bool
+) -> tuple[c.CStmt, ...]:
     """Returns the statements of each thread of a team for statements that are compactions.
 
     `in_order`: each thread counts its part of the loop, and stores it behind the elements of the threads before it (count, prefix
@@ -45,7 +47,7 @@ def ir_stores(statements: tuple[ir.Stmt, ...]) -> list[ir.Store]:
 class _Team:
     """Writer of one compaction."""
 
-    def __init__(self, scene: Scene, writer: BodyWriter, x: Compaction) -> None:
+    def __init__(self, scene: Emission, writer: BodyWriter, x: Compaction) -> None:
         self.w, self.writer, self.x = scene.w, writer, x
         self.kind = type_name(x.count.dtype, 0)
         names = ("n", "is_old", "part_begin", "part_end", x.loop.loop.partition("@")[0])

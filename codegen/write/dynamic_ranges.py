@@ -6,10 +6,10 @@ from ...kernels.ir.kernel import DType
 from ..bodies.body_values import BodyValues
 from ..loops.ir import Loop, Schedule
 from ..text import csyntax as c
-from .emission import Scene
+from .emission import Emission
 
 
-def n_iterations(scene: Scene, node: Loop) -> c.CExpr:
+def n_iterations(scene: Emission, node: Loop) -> c.CExpr:
     """Returns the end of a loop. Declares it here if it is only known at run time."""
     extent = c.number(node.extent)
     if not node.ends:
@@ -25,7 +25,7 @@ def n_iterations(scene: Scene, node: Loop) -> c.CExpr:
     return n
 
 
-def counted_range(scene: Scene, node: Loop, n: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
+def counted_range(scene: Emission, node: Loop, n: c.CExpr) -> tuple[c.CExpr, c.CExpr]:
     """Returns begin and end of a thread's range of n iterations, in units of one iteration; declared here."""
     if node.schedule is Schedule.SEQUENTIAL:
         return c.Num("0"), n

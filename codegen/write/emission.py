@@ -29,10 +29,10 @@ from ..plan.plan import LoopPlan, Plan, PlannedLoop, PlannedNode, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
 from .context import Carried, Context, PartialLoop
-from .tiles import Tile
+from .tiles import EmittedTile
 
 
-class Scene:
+class Emission:
     """Emission context: the state of writing one launch."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Scene:
     ) -> None:
         self.plan, self.launch, self.target = plan, launch, plan.target
         self.workspace, self.w, self.prelude = workspace, w, w.prelude
-        self.tiles: dict[tuple[int, str], Tile] = {}  # (task, "acc" or "value")
+        self.tiles: dict[tuple[int, str], EmittedTile] = {}  # (task, "acc" or "value")
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
         # Blocks of operands, by task and site.
@@ -235,7 +235,7 @@ class Scene:
     def end_of_partial(start: c.CExpr, p: LoopPlan) -> c.CExpr:
         return c.minimum(c.linear(((start, 1),), p.inner), c.number(p.loop.extent))
 
-    def declare(self, tile: Tile, first: c.CExpr | None) -> None:
+    def declare(self, tile: EmittedTile, first: c.CExpr | None) -> None:
         """Declares a register tile, with a first value where one is given."""
         kind = type_name(tile.dtype, tile.lanes)
         if tile.lanes:

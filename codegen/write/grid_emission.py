@@ -19,7 +19,7 @@ from ..passes.storage import AccumulatorLayout, Buffer, SharedLayout
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
-from .emission import Scene
+from .emission import Emission
 
 SWIZZLED_ROWS = 8  # so many vectors of 16 bytes are in all banks
 VECTOR_BYTES = 16  # the widest access of a thread
@@ -81,7 +81,7 @@ def _piece(loops: list[LoopPlan], operand: Operand, source: ArrayInfo, strides: 
 class KernelScene:
     """Emission context of one kernel: that of its launch, with the threads and shared memory of its blocks."""
 
-    def __init__(self, scene: Scene, index_type: str) -> None:
+    def __init__(self, scene: Emission, index_type: str) -> None:
         self.scene, self.index_type = scene, index_type
         self.shape = block_shape([scene.plan.tasks[t] for t in scene.launch.tasks])
         self.blocks: dict[tuple[int, str], c.CExpr] = {}  # block number along a loop

@@ -27,10 +27,10 @@ from ..text.free_variables import (
 from ..text.names import RESERVED_CUDA, c_names
 from ..text.source import KernelLaunch
 from ..text.types import type_name
-from .emission import Scene
+from .emission import Emission
 from .grid_emission import KernelScene
-from .grid_writer import Kernel, KernelWriter
-from .program import Program, arguments_of
+from .grid_writer import GridKernel, KernelWriter
+from .program import LoweredProgram, arguments_of
 
 _RESTRICT = "__restrict__ "
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more
@@ -49,10 +49,10 @@ class _Kernels:
         sizes += [loop.extent for task in problem.tasks for loop in task.loops]
         self.index_type = "int" if max(sizes, default=0) < _INT_LIMIT else "long long"
         self.functions: list[c.Function] = []
-        self.configured: list[tuple[str, Kernel, tuple[str, ...], tuple[int, ...]]] = []
+        self.configured: list[tuple[str, GridKernel, tuple[str, ...], tuple[int, ...]]] = []
         self.around: list[tuple[Loop, ...]] = []  # of each kernel the loops that repeat it
 
-    def program(self) -> Program:
+    def program(self) -> LoweredProgram:
         for roots in self.plan.launches:
             launch = run(self.passes.loops, nests(self.plan, roots), self.plan)
             writer = self.writer(launch)
@@ -70,7 +70,7 @@ class _Kernels:
                     combined = self.writer(launch).combining(task, writer.kernel)
                     self.add(combined, f"{task.task.name}: combines what the blocks left")
             self.around += [tasks[0].task.repeats] * (len(self.functions) - n_before)
-        return Program(
+        return LoweredProgram(
             problem=self.plan.problem,
             functions=tuple(self.functions),
             calls=(),
@@ -89,10 +89,10 @@ class _Kernels:
 
     def writer(self, launch: Launch) -> KernelWriter:
         w = Builder(self.prelude, self.names, CudaMemory())
-        scene = Scene(self.plan, launch, self.workspace, w)
+        scene = Emission(self.plan, launch, self.workspace, w)
         return KernelWriter(KernelScene(scene, self.index_type))
 
-    def add(self, kernel: Kernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
+    def add(self, kernel: GridKernel, comment: str, tasks: tuple[int, ...] = ()) -> None:
         """Adds a kernel that computes these tasks. Its temporaries are declared at their places in the workspace."""
         name = f"launch_{len(self.functions)}"
         body = without_unused(kernel.body)
@@ -148,12 +148,12 @@ class _Kernels:
         )
 
 
-def _configuration(kernel: Kernel) -> str:
+def _configuration(kernel: GridKernel) -> str:
     """Returns the launch configuration of a kernel in CUDA's terms: grid, block, bytes of shared memory."""
     shared = f", {kernel.shared_bytes} bytes of shared memory" if kernel.shared_bytes else ""
     return f"grid {kernel.grid}, block {kernel.block}{shared}"
 
 
-def grid_program(plan: Plan, passes: Passes | None = None) -> Program:
+def grid_program(plan: Plan, passes: Passes | None = None) -> LoweredProgram:
     """Returns the program of a plan for a GPU. `passes` replaces the passes of GPUs."""
     return _Kernels(plan, passes or PASSES[plan.target.kind]).program()

@@ -38,7 +38,7 @@ from .values import Values
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GridKernel:
     """A kernel's body with its launch configuration."""
 
     body: tuple[c.CStmt, ...]
@@ -133,7 +133,7 @@ class KernelWriter:
         self.values = Values(self.scene, SharedOperands(kernel))
         self.sums = Accumulators(self.scene, self.values)
 
-    def main(self) -> Kernel:
+    def main(self) -> GridKernel:
         """The kernel of the launch."""
         scene, kernel = self.scene, self.kernel
         for t in scene.launch.tasks:
@@ -143,30 +143,30 @@ class KernelWriter:
         writer = LaunchWriter(scene, self.values, threads)
         with scene.w.scope() as body:
             writer.children(scene.launch.nodes, Context(is_team=True))
-        return Kernel(
+        return GridKernel(
             self.opened(tuple(body.statements)),
             _along_axes(-(-n.extent // n.step) for n in reversed(threads.axes)),
             _along_axes(kernel.shape),
             kernel.asks_for_bytes,
         )
 
-    def combining(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
+    def combining(self, task: TaskPlan, buffers: KernelScene) -> GridKernel:
         """Returns the kernel that combines the partial results described in `buffers`."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).combine_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
-    def starting(self, task: TaskPlan, buffers: KernelScene) -> Kernel:
+    def starting(self, task: TaskPlan, buffers: KernelScene) -> GridKernel:
         """Returns the kernel that initialises the sums to which blocks add."""
         self.take_over(task, buffers)
         with self.scene.w.scope() as body:
             blocks = BlockSumWriter(self.kernel, self.sums).start_launch(task)
         return self.beside(tuple(body.statements), blocks)
 
-    def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> Kernel:
+    def beside(self, body: tuple[c.CStmt, ...], blocks: int) -> GridKernel:
         """Returns a kernel that runs before or after the kernel of the launch."""
-        return Kernel(self.opened(body), _along_axes([blocks]), _along_axes(self.kernel.shape))
+        return GridKernel(self.opened(body), _along_axes([blocks]), _along_axes(self.kernel.shape))
 
     def take_over(self, task: TaskPlan, buffers: KernelScene) -> None:
         """Takes over the buffer in which a kernel of this launch leaves a task's sums."""

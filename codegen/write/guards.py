@@ -20,7 +20,7 @@ from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from ..text.types import mask_dtype
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .last_tiles import at_the_end
 from .partial_tiles import Over
 from .register_rotation import has_rows
@@ -41,7 +41,7 @@ class _Tail:
 class GuardWriter:
     """Writer of guarded tasks; see `write`."""
 
-    def __init__(self, scene: Scene, values: Values) -> None:
+    def __init__(self, scene: Emission, values: Values) -> None:
         self.scene, self.values, self.w = scene, values, scene.w
 
     def write(self, task: TaskPlan, ctx: Context) -> None:

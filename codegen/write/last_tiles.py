@@ -12,13 +12,13 @@ from ...space.backbone import MID, OUTER
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 
 # With narrower vectors a cut tile leaves only a few elements.
 _MANY_LANES = 16
 
 
-def at_the_end(scene: Scene, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Context] | None:
+def at_the_end(scene: Emission, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Context] | None:
     """Returns the loop whose tile is cut here, and the context of the last whole tile.
 
     None if no tile is cut, if other threads own the elements before it, or if values are passed on in registers or blocks.
@@ -40,7 +40,7 @@ def at_the_end(scene: Scene, task: TaskPlan, ctx: Context) -> tuple[LoopPlan, Co
     )
 
 
-def may_compute_twice(scene: Scene, task: TaskPlan) -> bool:
+def may_compute_twice(scene: Emission, task: TaskPlan) -> bool:
     """True if a second computation of an element finds the same inputs, and vectors have many lanes.
 
     Neither the task nor a later one of its launch writes an array that it reads. No later one writes its target.

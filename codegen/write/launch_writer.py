@@ -48,7 +48,7 @@ from . import sorted_blocks
 from .compaction import compacted
 from .context import Context
 from .dynamic_ranges import counted_range, n_iterations
-from .emission import Scene
+from .emission import Emission
 from .guards import GuardWriter
 from .last_tiles import at_the_end, may_compute_twice
 from .leaf_rows import copies_in, prefetch_in
@@ -68,7 +68,7 @@ class LaunchWriter:
 
     def __init__(
         self,
-        scene: Scene,
+        scene: Emission,
         values: Values,
         threads: Threads,
         name: str = "",

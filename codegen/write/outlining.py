@@ -12,12 +12,12 @@ from ..loops.ir import Alone, Barrier, InBlocks, Late, Loop, Node, phases_of
 from ..text import csyntax as c
 from ..text.free_variables import identifiers, parameters, without_unused
 from ..text.types import type_name
-from .emission import Scene
+from .emission import Emission
 
 _TEAM = (c.Id("tid"), c.Id("n_threads"))
 
 
-def is_closed(scene: Scene, node: Node) -> bool:
+def is_closed(scene: Emission, node: Node) -> bool:
     """True if a node has bodies of statements, and nothing else, not even a barrier."""
     phases = list(phases_of(node))
     return (
@@ -35,7 +35,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def outlined(
-    name: str, body: tuple[c.CStmt, ...], scene: Scene, around: Iterable[c.CExpr]
+    name: str, body: tuple[c.CStmt, ...], scene: Emission, around: Iterable[c.CExpr]
 ) -> tuple[c.Function, c.RunClosed]:
     """Returns a function with this body, inside loops whose variables are `around`, and its call.
 

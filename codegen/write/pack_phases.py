@@ -20,7 +20,7 @@ from ..loops.ir import (
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .packed import PackedOperands, Progress
+from .packed import BufferState, PackedOperands
 from .packing import pack
 from .strips import own_part
 from .windows import fill_window
@@ -124,7 +124,7 @@ class PackWriter:
         is_there = c.Bin("<", ahead, end_of_part)
         n_slices = declare(f"{operand.access.array}_slices", c.Cond(is_there, slices, c.Num("0")))
         done = declare(f"{operand.access.array}_slice", c.Num("0"), constant=False)
-        self.operands.progress[key] = Progress(half, n_slices, done, starts)
+        self.operands.progress[key] = BufferState(half, n_slices, done, starts)
         self.scene.halves[key] = half
 
     def ask(self, task: TaskPlan, operand: Operand, n_before: int) -> None:
@@ -153,7 +153,7 @@ class PackWriter:
         w.write(c.If(c.Bin("<", following, now.slices), tuple(body.statements)))
 
     def first_of(
-        self, task: TaskPlan, made: DoubleBuffer, now: Progress, number: c.CExpr
+        self, task: TaskPlan, made: DoubleBuffer, now: BufferState, number: c.CExpr
     ) -> tuple[c.CExpr, c.CExpr]:
         """Returns the start of a slice along both loops."""
         tile, chunk = _over(number, made.chunks), _mod(number, made.chunks)

@@ -12,14 +12,14 @@ from ..bodies.memory import Value
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .packing import place_in_block
 from .values import Operands
 from .windows import read_window, tile_of_window
 
 
 @dataclass(frozen=True)
-class Progress:
+class BufferState:
     """State of double buffering, as names of C variables.
 
     `half`: the start of the present block in the buffer; `slices`: the number of slices of the next block; `done`: the number of
@@ -35,9 +35,9 @@ class Progress:
 class PackedOperands(Operands):
     """Operands on a CPU: blocks private to a thread, or packed by all threads together. Double-buffered blocks alternate."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Emission) -> None:
         self.scene = scene
-        self.progress: dict[tuple[int, str], Progress] = {}
+        self.progress: dict[tuple[int, str], BufferState] = {}
 
     def read(
         self, task: TaskPlan, operand: Operand, access: Access, point: Point, ctx: Context

@@ -12,7 +12,7 @@ from ..passes.storage import CopyLayout
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .strips import length_of, strips
 
 # Loads and stores that are written without a loop: each is then an instruction of its own, whose steps the machine can foresee.
@@ -34,7 +34,7 @@ class _Header(NamedTuple):
 
 
 def pack(
-    scene: Scene,
+    scene: Emission,
     task: TaskPlan,
     operand: Operand,
     ctx: Context,
@@ -52,7 +52,7 @@ def pack(
 class _Packing:
     """Writer of the packing of one block."""
 
-    def __init__(self, scene: Scene, task: TaskPlan, operand: Operand, half: c.CExpr) -> None:
+    def __init__(self, scene: Emission, task: TaskPlan, operand: Operand, half: c.CExpr) -> None:
         self.scene, self.w, self.task, self.operand, self.half = scene, scene.w, task, operand, half
         self.buffer, self.layout = scene.copies[task.index, operand.site]
         self.array = scene.plan.problem.array(operand.access.array)
@@ -170,7 +170,7 @@ class _Packing:
 
 
 def place_in_block(
-    scene: Scene, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
+    scene: Emission, task: TaskPlan, layout: CopyLayout, point: Point, ctx: Context
 ) -> tuple[c.CExpr, int]:
     """Returns the place of an element in a packed block, and the stride from lane to lane."""
     terms: dict[c.CExpr, int] = {}

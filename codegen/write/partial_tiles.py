@@ -12,14 +12,16 @@ from ..bodies.iteration_point import LoopIndexAt, Point
 from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .strips import length_of, own_part, strips
 
 
 class Over:
     """Scope inside `for` loops over the partial register tiles of `loops`. Without any, the open scope."""
 
-    def __init__(self, scene: Scene, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
+    def __init__(
+        self, scene: Emission, task: TaskPlan, loops: list[LoopPlan], ctx: Context
+    ) -> None:
         self.scene = scene
         self.headers, self.context = scene.slow_loops(task, loops, ctx)
         self.array = task.task.target.array
@@ -51,7 +53,7 @@ class Flat:
     out copy by copy: a register has no index.
     """
 
-    def __init__(self, scene: Scene, task: TaskPlan, ctx: Context, share: bool = False) -> None:
+    def __init__(self, scene: Emission, task: TaskPlan, ctx: Context, share: bool = False) -> None:
         self.scene, self.task = scene, task
         plan = scene.launch.accumulators[task.index]
         layout = scene.accumulators[task.index][1]

@@ -25,7 +25,7 @@ _OTHER_INTEGERS = re.compile(r"\b(u?int(8|16)|uint(32|64))_t\b|\bU?INT(8|16)_M|\
 
 
 @dataclass(frozen=True)
-class Program:
+class LoweredProgram:
     """A lowered candidate: functions in the order in which they run, helpers, and the workspace they share."""
 
     problem: Problem
@@ -57,7 +57,7 @@ class Launches:
     workspace_bytes: int = 0
 
 
-def arguments(program: Program) -> tuple[Argument, ...]:
+def arguments(program: LoweredProgram) -> tuple[Argument, ...]:
     """Returns the argument vector of a program."""
     return arguments_of(program.problem, program.workspace_bytes)
 
@@ -76,7 +76,7 @@ def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]
     return tuple(found)
 
 
-def print_source(program: Program, dialect: Dialect) -> Source:
+def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
     """Returns the text of a program in a dialect."""
     p = Printer(dialect, program.index_type)
     problem = program.problem
@@ -136,7 +136,7 @@ def print_source(program: Program, dialect: Dialect) -> Source:
     )
 
 
-def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
+def _entry(p: Printer, program: LoweredProgram, dialect: Dialect) -> None:
     p.line(f"void {ENTRY}(void **args);")
     p.line(f"void {ENTRY}(void **args) {{")
     p.depth += 1
@@ -166,7 +166,7 @@ def _entry(p: Printer, program: Program, dialect: Dialect) -> None:
     p.line("}")
 
 
-def _calls(p: Printer, program: Program) -> None:
+def _calls(p: Printer, program: LoweredProgram) -> None:
     """Prints the calls of all functions, in loops where they repeat."""
     ends: list[int] = []
     for k, (name, names) in enumerate(program.calls):

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from ..loops.ir import Body, Loop, last_loop_plan
 from ..text import csyntax as c
 from .context import Carried
-from .emission import Scene
+from .emission import Emission
 
 
 @contextmanager
-def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
+def carrying(scene: Emission, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
     """Context in which a loop is written. Yields the declarations to be put in front of the loop afterwards."""
     around, scene.carried = scene.carried, None
     if (t := _rows_of(scene, node)) is not None:
@@ -30,12 +30,12 @@ def carrying(scene: Scene, node: Loop, lo: c.CExpr) -> Iterator[list[c.CStmt]]:
         scene.carried = around
 
 
-def has_rows(scene: Scene, t: int) -> bool:
+def has_rows(scene: Emission, t: int) -> bool:
     """True if a task reads rows in vectors."""
     return scene.plan.choice("rows", t) == "ROWS"
 
 
-def _rows_of(scene: Scene, node: Loop) -> int | None:
+def _rows_of(scene: Emission, node: Loop) -> int | None:
     """Returns the task if a loop holds only its rows of vectors, tile by tile in their order; otherwise None."""
     match node.children:
         case (Body(t),):

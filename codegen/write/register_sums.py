@@ -12,7 +12,7 @@ from ..text.constants import neutral
 from .accumulators import Accumulators
 from .context import Context
 from .partial_tiles import Flat, Over
-from .tiles import Tile
+from .tiles import EmittedTile
 
 
 def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
@@ -36,7 +36,7 @@ def reset(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
         else:
             slow.append((name, p.inner))
     stem = f"{task.task.target.array}_acc"
-    tile = Tile(scene.w.fresh_family(stem), task.task.dtype, lanes, tuple(full), tuple(slow))
+    tile = EmittedTile(scene.w.fresh_family(stem), task.task.dtype, lanes, tuple(full), tuple(slow))
     scene.tiles[task.index, "acc"] = tile
     start = neutral(task.task.op, task.task.dtype)
     first = scene.w.splat(Value(start, task.task.dtype), lanes).x

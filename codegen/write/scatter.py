@@ -27,13 +27,13 @@ from ..plan.plan import ScatterPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.constants import neutral
 from ..text.types import type_name
-from .emission import Scene
+from .emission import Emission
 
 _CHUNK = 2048  # elements of an array that stay in a cache while the copies of all threads are added to them
 _UNWANTED = c.Un("-", c.Num("1"))  # the block of an iteration that does nothing
 
 
-def allocate_scatters(scene: Scene, task: TaskPlan) -> None:
+def allocate_scatters(scene: Emission, task: TaskPlan) -> None:
     """Allocates buffers for the copies, tiles and sorts of a task."""
     copies, tiles = {}, {}
     for x in task.scatters:
@@ -51,7 +51,7 @@ def allocate_scatters(scene: Scene, task: TaskPlan) -> None:
     scene.scatters[task.index] = ScatterMemory(copies, tiles, sort)
 
 
-def _sort_memory(scene: Scene, task: TaskPlan, x: ScatterPlan) -> SortMemory:
+def _sort_memory(scene: Emission, task: TaskPlan, x: ScatterPlan) -> SortMemory:
     assert x.blocks is not None and x.placing is not None
     n, n_blocks = task.loops[0].loop.extent, x.blocks.n_blocks
     n_threads = scene.target.cores if task.is_parallel else 1
@@ -70,7 +70,7 @@ def _sort_memory(scene: Scene, task: TaskPlan, x: ScatterPlan) -> SortMemory:
 
 
 def body_writer(
-    scene: Scene,
+    scene: Emission,
     task: TaskPlan,
     variables: Mapping[tuple[int, str, int], c.CExpr],
     windows: Mapping[str, TilePlace],
@@ -92,14 +92,14 @@ def body_writer(
     return writer
 
 
-def array_updated(scene: Scene, task: TaskPlan, name: str) -> c.CExpr:
+def array_updated(scene: Emission, task: TaskPlan, name: str) -> c.CExpr:
     """Returns the first element of an array for a task, which may update a private copy of the thread."""
     memory = scene.scatters.get(task.index)
     copy = memory.copies.get(name) if memory is not None else None
     return scene.global_array(name) if copy is None else c.Id(copy.name)
 
 
-def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
+def iterations_of(scene: Emission, task: TaskPlan, windows: Mapping[str, TilePlace]) -> Iterations:
     """Returns the order of a task's iterations, and the targets of their updates; `windows` are parts of the arrays they read."""
     memory = scene.scatters.get(task.index, ScatterMemory({}, {}, None))
     atomic = {x.array for x in task.scatters if x.how == ch.BY_ATOMICS} | task.states
@@ -118,7 +118,7 @@ def iterations_of(scene: Scene, task: TaskPlan, windows: Mapping[str, TilePlace]
     )
 
 
-def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:
+def write_scatter(scene: Emission, phase: ScatterPhase, task: TaskPlan) -> None:
     """Writes a phase before or after the loop of a task."""
     match phase:
         case ClearCopies():
@@ -135,7 +135,7 @@ def write_scatter(scene: Scene, phase: ScatterPhase, task: TaskPlan) -> None:
             _sort(scene, task)
 
 
-def added(scene: Scene, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStmt:
+def added(scene: Emission, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStmt:
     """Returns `place op= part`. Elements without an update leave the least or greatest unchanged, even if it is a NaN."""
     dtype = scene.plan.problem.array(x.array).dtype
     op = x.scatter.op
@@ -145,7 +145,7 @@ def added(scene: Scene, x: ScatterPlan, place: c.CExpr, part: c.CExpr) -> c.CStm
     return made
 
 
-def cleared(scene: Scene, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
+def cleared(scene: Emission, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
     """Returns a loop that sets a buffer of the thread to the neutral element."""
     k = scene.w.fresh("k")
     scene.w.used.discard(k)
@@ -153,11 +153,11 @@ def cleared(scene: Scene, buffer: Buffer, x: ScatterPlan) -> c.CStmt:
     return c.For(k, c.Num("0"), c.number(buffer.n_elements), 1, (zero,))
 
 
-def _fill(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
+def _fill(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
     scene.w.write(cleared(scene, buffer, x))
 
 
-def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
+def _part(scene: Emission, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.CExpr]:
     """Returns begin and end of this thread's part of n elements."""
     if not task_is_parallel:
         return c.Num("0"), n
@@ -171,7 +171,7 @@ def _part(scene: Scene, n: c.CExpr, task_is_parallel: bool) -> tuple[c.CExpr, c.
     return c.Id(begin), c.Id(end)
 
 
-def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
+def _add_copies(scene: Emission, buffer: Buffer, x: ScatterPlan) -> None:
     """Adds the copies to the array: chunk by chunk of this thread's part, the copy of one thread after another."""
     w, n, rest = scene.w, buffer.n_elements, buffer.n_elements
     n_shared = scene.plan.problem.parts.n_shared(x.array)
@@ -211,7 +211,7 @@ def _add_copies(scene: Scene, buffer: Buffer, x: ScatterPlan) -> None:
 # --- the sort --------------------------------------------------------------------------------
 
 
-def _count(scene: Scene, task: TaskPlan) -> None:
+def _count(scene: Emission, task: TaskPlan) -> None:
     """Computes the blocks of iterations first, in a vectorisable loop, and then the number of iterations by block."""
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and x.placing is not None and memory is not None
@@ -246,7 +246,7 @@ def _count(scene: Scene, task: TaskPlan) -> None:
     w.write(c.Scope(tuple(body.statements)))
 
 
-def _block(scene: Scene, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
+def _block(scene: Emission, writer: BodyWriter, x: ScatterPlan) -> c.CExpr:
     """Returns the block number of an iteration's window. Colours come first, so that the blocks of one are neighbours."""
     b = x.blocks
     assert b is not None
@@ -290,7 +290,7 @@ def _where_wanted(x: ScatterPlan, block: c.CExpr, one: c.CStmt) -> c.CStmt:
     return c.If(c.Bin(">=", block, c.Num("0")), (one,)) if x.placing.conditions else one
 
 
-def _start(scene: Scene, task: TaskPlan) -> None:
+def _start(scene: Emission, task: TaskPlan) -> None:
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and x.blocks is not None and memory is not None
     w, n = scene.w, x.blocks.n_blocks
@@ -322,7 +322,7 @@ def _start(scene: Scene, task: TaskPlan) -> None:
     )
 
 
-def _sort(scene: Scene, task: TaskPlan) -> None:
+def _sort(scene: Emission, task: TaskPlan) -> None:
     x, memory = task.sort, scene.scatters[task.index].sort
     assert x is not None and memory is not None
     w, loop = scene.w, task.loops[0].loop

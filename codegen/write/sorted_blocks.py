@@ -10,7 +10,7 @@ from ..bodies.iteration_point import row_strides
 from ..loops.ir import Loop
 from ..plan.plan import ScatterPlan, TaskPlan
 from ..text import csyntax as c
-from .emission import Scene
+from .emission import Emission
 from .scatter import added, cleared
 from .triangles import maximum
 
@@ -18,7 +18,7 @@ Statements = tuple[c.CStmt, ...]
 
 
 @dataclass(frozen=True)
-class Places:
+class BlockVariables:
     """Variables of a block: its number, and its begin and end in the order of the iterations.
 
     `iteration` is the variable of an iteration. If several run at once, it is the place in the order.
@@ -30,14 +30,14 @@ class Places:
     iteration: c.Id
 
 
-def places(scene: Scene, loop: Loop) -> Places:
+def places(scene: Emission, loop: Loop) -> BlockVariables:
     """Returns new variables for a loop that runs in blocks."""
     w, name = scene.w, loop.members[0].loop
     stems = (f"{name}_block", f"{name}_begin", f"{name}_end", name)
-    return Places(*(c.Id(w.fresh(stem)) for stem in stems))
+    return BlockVariables(*(c.Id(w.fresh(stem)) for stem in stems))
 
 
-def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Statements:
+def one_block(scene: Emission, task: TaskPlan, at: BlockVariables, body: Statements) -> Statements:
     """Returns the work of one block: its tiles are cleared, its iterations run, the tiles are added to their arrays."""
     memory = scene.scatters[task.index]
     assert memory.sort is not None
@@ -63,7 +63,7 @@ def one_block(scene: Scene, task: TaskPlan, at: Places, body: Statements) -> Sta
     return (*opening, loop, *(_flush(scene, task, x, corners) for x in tiled))
 
 
-def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
+def _asked(scene: Emission, task: TaskPlan, at: BlockVariables, k: c.CExpr) -> Statements:
     """Returns prefetches of the elements that a later iteration reads at its own number.
 
     Neighbouring iterations in a block have numbers that are far apart.
@@ -93,7 +93,9 @@ def _asked(scene: Scene, task: TaskPlan, at: Places, k: c.CExpr) -> Statements:
     return (c.Declare("long", later.name, number, constant=True), *calls) if places else ()
 
 
-def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_shared: bool) -> c.CStmt:
+def in_colours(
+    scene: Emission, task: TaskPlan, at: BlockVariables, call: c.CStmt, is_shared: bool
+) -> c.CStmt:
     """Returns the loop over all blocks, colour by colour.
 
     Blocks of a colour are partitioned among threads by their iterations: each goes to the thread in whose part it begins.
@@ -139,7 +141,9 @@ def in_colours(scene: Scene, task: TaskPlan, at: Places, call: c.CStmt, is_share
 # --- tiles -----------------------------------------------------------------------------------
 
 
-def _corners(scene: Scene, task: TaskPlan, at: Places) -> tuple[list[c.CStmt], tuple[c.CExpr, ...]]:
+def _corners(
+    scene: Emission, task: TaskPlan, at: BlockVariables
+) -> tuple[list[c.CStmt], tuple[c.CExpr, ...]]:
     """Declares and returns the first elements that windows of a block may access, along the axes of the window."""
     assert task.sort is not None and task.sort.blocks is not None
     b, w = task.sort.blocks, scene.w
@@ -181,7 +185,9 @@ def _origin(x: ScatterPlan, name: str, corners: tuple[c.CExpr, ...]) -> c.CStmt:
     return c.Declare("long", name, whole, constant=True)
 
 
-def _flush(scene: Scene, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]) -> c.CStmt:
+def _flush(
+    scene: Emission, task: TaskPlan, x: ScatterPlan, corners: tuple[c.CExpr, ...]
+) -> c.CStmt:
     """Returns a loop that adds the tile to the array, within its bounds, except to elements that inactive cells share."""
     w, array = scene.w, scene.plan.problem.array(x.array)
     buffer, _ = scene.scatters[task.index].tiles[x.array]

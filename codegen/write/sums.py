@@ -30,7 +30,7 @@ from .context import Context
 from .partial_tiles import Flat, Over
 from .register_sums import add_to_memory, finish, reset
 from .strips import strips
-from .tiles import Tile
+from .tiles import EmittedTile
 
 UNROLLED_THREADS = 8  # up to so many partial results are added in one expression
 
@@ -99,12 +99,12 @@ class SumWriter:
         fits = reduce(lambda a, b: c.Bin("&&", a, b), tests)
         self.scene.w.write(c.If(fits, tuple(whole.statements), tuple(part.statements)))
 
-    def laid_out(self, task: TaskPlan, ctx: Context) -> Tile:
+    def laid_out(self, task: TaskPlan, ctx: Context) -> EmittedTile:
         """Returns the sums of a register tile as elements of an array, since registers have no index."""
         free = sorted(self.scene.free_loops(task), key=lambda p: p.is_vector)
         extents = tuple((p.loop.name, p.inner) for p in free if p.inner > 1)
         name = self.scene.w.fresh_family(f"{task.task.target.array}_part")
-        tile = Tile(name, task.task.dtype, 0, (), extents)
+        tile = EmittedTile(name, task.task.dtype, 0, (), extents)
         self.scene.declare(tile, None)
         steps = {p: prod(n for _, n in extents[k + 1 :]) for k, (p, _) in enumerate(extents)}
         lanes = {p.loop.name: self.scene.lanes(task) if p.is_vector else 1 for p in free}

@@ -29,7 +29,7 @@ from ..text.free_variables import parameters, thread_parameters, without_unused
 from ..text.types import type_name
 from .accumulators import Accumulators
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .launch_writer import LaunchWriter
 from .pack_phases import PackWriter
 from .packed import PackedOperands
@@ -46,7 +46,7 @@ class TeamThreads(Threads):
 
     index_type = "long"
 
-    def __init__(self, scene: Scene, operands: PackedOperands, sums: Accumulators) -> None:
+    def __init__(self, scene: Emission, operands: PackedOperands, sums: Accumulators) -> None:
         self.scene, self.operands, self.sums = scene, operands, sums
 
     def is_among(self, n_threads: int) -> c.CExpr:
@@ -94,7 +94,7 @@ def team_launches(
         launch = run(passes.loops, nests(plan, roots), plan)
         name = f"launch_{k}"
         w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
-        writer = team_writer(Scene(plan, launch, workspace, w), name)
+        writer = team_writer(Emission(plan, launch, workspace, w), name)
         body, after = written(writer)
         before = set_counters(writer.scene)
         named = parameters(plan.problem, (*before, *body, *after), names)
@@ -122,7 +122,7 @@ def team_launches(
     return Launches(tuple(functions), tuple(calls), temporaries, workspace.size_bytes)
 
 
-def team_writer(scene: Scene, name: str) -> LaunchWriter:
+def team_writer(scene: Emission, name: str) -> LaunchWriter:
     """Returns the writer of a CPU launch whose function has this name. Allocates the memory of the launch."""
     for t in scene.launch.tasks:
         allocate(scene, scene.plan.tasks[t])
@@ -146,7 +146,7 @@ def written(writer: LaunchWriter) -> tuple[tuple[c.CStmt, ...], tuple[c.CStmt, .
     return without_unused(whole), without_unused(tuple(after.statements))
 
 
-def allocate(scene: Scene, task: TaskPlan) -> None:
+def allocate(scene: Emission, task: TaskPlan) -> None:
     """Allocates buffers of a task: memory accumulators and packed operands.
 
     Its value gets one if readers take it from a thread's own array.
@@ -189,7 +189,7 @@ def allocate(scene: Scene, task: TaskPlan) -> None:
 
 
 def own_array(
-    scene: Scene, task: TaskPlan, flows: tuple[Flow, ...], stem: str
+    scene: Emission, task: TaskPlan, flows: tuple[Flow, ...], stem: str
 ) -> tuple[Buffer, SharedLayout]:
     """Returns the array in which a thread stores values for the readers of `flows`."""
     array = scene.plan.problem.array(flows[0].array)
@@ -198,7 +198,7 @@ def own_array(
     return scene.buffer(stem, array.dtype, layout.n_elements, private), layout
 
 
-def set_counters(scene: Scene) -> tuple[c.CStmt, ...]:
+def set_counters(scene: Emission) -> tuple[c.CStmt, ...]:
     """Returns statements that reset the counters of a launch before its team begins."""
     made: list[c.CStmt] = []
     for b in scene.counters:
@@ -208,7 +208,7 @@ def set_counters(scene: Scene) -> tuple[c.CStmt, ...]:
     return tuple(made)
 
 
-def open_buffer(scene: Scene, b: Buffer) -> c.CStmt:
+def open_buffer(scene: Emission, b: Buffer) -> c.CStmt:
     place = c.number(b.offset_bytes)
     if b.is_private:
         place = c.linear(((c.Id("tid"), b.stride_bytes),), b.offset_bytes)

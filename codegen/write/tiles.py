@@ -9,7 +9,7 @@ from ..text import csyntax as c
 
 
 @dataclass(frozen=True)
-class Tile:
+class EmittedTile:
     """A register tile: `full` loops have one name per copy, `slow` loops are dims of a small array.
 
     `lanes` is 0 for scalars.

@@ -16,7 +16,7 @@ from ...space.backbone import MID, OUTER
 from ..loops.ir import Loop, loop_of, phases_of
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Sum:
         return c.linear(self.terms, self.const)
 
 
-def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> Iterator[Part]:
+def parts(scene: Emission, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> Iterator[Part]:
     """Yields the parts of a loop's range lo to hi, in order, after declarations of their begins."""
     if node.within is None:
         yield Part(lo, hi, ctx)
@@ -66,7 +66,7 @@ def parts(scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> I
     yield Part(last, hi, ctx)
 
 
-def shared_part(scene: Scene, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
+def shared_part(scene: Emission, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExpr]:
     """Returns begin and end of a thread's range of a loop, declared here.
 
     Threads share the iterations that are not outside of cuts.
@@ -94,7 +94,7 @@ def shared_part(scene: Scene, node: Loop, ctx: Context) -> tuple[c.CExpr, c.CExp
 
 
 class _Ranges:
-    def __init__(self, scene: Scene, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> None:
+    def __init__(self, scene: Emission, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -> None:
         self.scene, self.node, self.lo, self.hi, self.ctx = scene, node, lo, hi, ctx
         self.task = next(phases_of(node)).task
         self.name = loop_of(node, self.task)

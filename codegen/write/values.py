@@ -22,8 +22,8 @@ from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from ..text.types import type_name
 from .context import Context
-from .emission import Scene
-from .tiles import Tile
+from .emission import Emission
+from .tiles import EmittedTile
 
 
 class Operands(ABC):
@@ -43,7 +43,7 @@ class Operands(ABC):
 class Values:
     """Values of a launch's tasks."""
 
-    def __init__(self, scene: Scene, operands: Operands) -> None:
+    def __init__(self, scene: Emission, operands: Operands) -> None:
         self.scene, self.operands = scene, operands
 
     def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
@@ -64,7 +64,7 @@ class Values:
                 full.append((p.loop.name, copies))
             else:
                 slow.append((p.loop.name, p.inner))
-        tile = Tile(
+        tile = EmittedTile(
             self.scene.w.fresh_family(f"{array.name}_value"),
             array.dtype,
             lanes,

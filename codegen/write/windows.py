@@ -13,12 +13,12 @@ from ..passes.storage import Buffer, WindowLayout
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
-from .emission import Scene
+from .emission import Emission
 from .strips import strips
 from .triangles import maximum
 
 
-def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) -> None:
+def fill_window(scene: Emission, task: TaskPlan, operand: Operand, ctx: Context) -> None:
     """Copies the block of one tile with its border, row by row; in vectors, if the array's rows are contiguous."""
     buffer, layout = scene.windows[task.index, operand.site]
     array, w = scene.plan.problem.array(operand.access.array), scene.w
@@ -61,7 +61,7 @@ def fill_window(scene: Scene, task: TaskPlan, operand: Operand, ctx: Context) ->
 
 
 def read_window(
-    scene: Scene,
+    scene: Emission,
     task: TaskPlan,
     window: tuple[Buffer, WindowLayout],
     access: Access,

@@ -36,7 +36,7 @@ FREE, SUMS, ALL = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Rounding:
+class ExactRounding:
     """Scope of exact rounding: values that are rounded operation by operation.
 
     It is a whole body (`is_exact`), or the values written to the names in `fed`.
@@ -51,9 +51,9 @@ class Rounding:
         return ALL if self.is_exact or is_fed else FREE
 
 
-def rounding_of(body: tuple[Stmt, ...], fast_math: bool) -> Rounding:
+def rounding_of(body: tuple[Stmt, ...], fast_math: bool) -> ExactRounding:
     """Returns the rounding of a kernel's or a task's statements."""
-    return Rounding(False, fed(body)) if fast_math else Rounding(True)
+    return ExactRounding(False, fed(body)) if fast_math else ExactRounding(True)
 
 
 def is_step(x: Expr) -> bool:

@@ -33,7 +33,7 @@ from ..ir.walk import children, local_changed, nested_statements, walk
 
 
 @dataclass(frozen=True)
-class Block:
+class BasicBlock:
     """Basic block in structured form: a run of statements of a body. Blocks have numbers in the order of the text.
 
     Block 0 is the body itself; an `If` has two blocks. `around` are the loops of the body around the block, outermost first.
@@ -65,7 +65,7 @@ class Needed:
 
 
 @lru_cache(maxsize=64)  # asked for each array of a task
-def blocks_of(body: tuple[Stmt, ...]) -> tuple[Block, ...]:
+def blocks_of(body: tuple[Stmt, ...]) -> tuple[BasicBlock, ...]:
     """Returns the blocks of a body."""
     return tuple(block for block, _ in _blocks(body))
 
@@ -97,7 +97,7 @@ def known_extent(s: For) -> int | None:
 
 _LATEST = 4  # iterations
 
-_Inside = tuple[Block, dict[int, tuple[int, ...]]]  # with the blocks that its statements have
+_Inside = tuple[BasicBlock, dict[int, tuple[int, ...]]]  # with the blocks that its statements have
 
 
 def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
@@ -109,7 +109,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[_Inside]:
         around: tuple[For | While, ...],
         times: int | None,
     ) -> int:
-        block = Block(len(found), statements, parent, around, times)
+        block = BasicBlock(len(found), statements, parent, around, times)
         inside: dict[int, tuple[int, ...]] = {}
         found.append((block, inside))
         for k, s in enumerate(statements):
@@ -236,7 +236,7 @@ class _Reader:
                     return best
         return best
 
-    def in_next(self, name: str, b: int, block: Block) -> int | None:
+    def in_next(self, name: str, b: int, block: BasicBlock) -> int | None:
         """Returns the same distance for a use in the next iteration of the loop that runs a block."""
         loop = block.around[-1]
         if isinstance(loop, While) and any(_reads(e, name) for e in conjuncts(loop.condition)):

@@ -37,7 +37,7 @@ _Key = tuple[str, int, tuple[Expr | None, ...]]
 
 
 @dataclass(frozen=True)
-class Group:
+class LoadGroup:
     """Load group: elements of one array at constant distances.
 
     `load` is the group's first load in the text. The group's first element is `before` places in front of that of `load`.
@@ -53,7 +53,7 @@ class Group:
 class Near:
     """Adjacent members of a group, or nearly adjacent ones: `length` elements from the one at `start` on."""
 
-    group: Group
+    group: LoadGroup
     start: int
     length: int
 
@@ -119,7 +119,7 @@ def near_loads(
             continue
         # The place is computed at the first load: locals in the indices of the others may have other values there.
         place = places.setdefault((*shape_of(array), bases, min(kept)), len(places))
-        group = Group(number, place, seen[0].load, seen[0].distance - min(kept))
+        group = LoadGroup(number, place, seen[0].load, seen[0].distance - min(kept))
         for run in runs:
             near = Near(group, run[0] - min(kept), run[-1] - run[0] + 1)
             for x in (x for x in seen if run[0] <= x.distance <= run[-1]):

@@ -44,7 +44,7 @@ OWN = "own block"  # the term of an index with the number of the block
 
 
 @dataclass(frozen=True)
-class Row:
+class PrefetchRow:
     """Row of a block: the elements of an array that the loop `loop` touches.
 
     `first` is the index of the first element along the array's last axis, in terms of OWN and of the loops around; the row has
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class PrefetchCandidates:
     """Prefetch candidates of a loop. The local `own` has the number of an iteration's block: `number`, an element of a list.
 
     `last` is the last index of the list; its element there may be unused.
@@ -78,7 +78,7 @@ class Blocks:
     own: str
     number: Expr
     last: int
-    rows: tuple[Row, ...]
+    rows: tuple[PrefetchRow, ...]
 
     @property
     def pay(self) -> bool:
@@ -99,7 +99,9 @@ class Blocks:
         return Renaming(loops={self.loop: ahead(found)}).apply(self.number)
 
 
-def blocks_of(loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]) -> Blocks | None:
+def blocks_of(
+    loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]
+) -> PrefetchCandidates | None:
     """Returns the blocks that iterations of a loop touch, by the first list that names some; None without such a list."""
     body = tuple(body)
     times = Counter(local_changed(s) for s in nested_statements(body))
@@ -112,7 +114,7 @@ def blocks_of(loop: str, body: Sequence[Stmt], array: Callable[[str], ArrayInfo]
         reader = _Reader(s.name, {x.name: x.value for x in once}, array)
         found = tuple(reader.rows(body, (), {x.row for x in few_rows(body)}))
         if found:
-            return Blocks(loop, s.name, s.value, last, found)
+            return PrefetchCandidates(loop, s.name, s.value, last, found)
     return None
 
 
@@ -149,7 +151,7 @@ class _Reader:
 
     def rows(
         self, body: Sequence[Stmt], around: tuple[For, ...], names: Container[str]
-    ) -> Iterator[Row]:
+    ) -> Iterator[PrefetchRow]:
         """Yields the rows of these names in statements inside of these loops, in the order of the text."""
         for s in body:
             match s:
@@ -160,7 +162,7 @@ class _Reader:
                 case If():
                     yield from self.rows((*s.then, *s.orelse), around, names)
 
-    def row(self, s: For, around: tuple[For, ...]) -> Iterator[Row]:
+    def row(self, s: For, around: tuple[For, ...]) -> Iterator[PrefetchRow]:
         """Yields the rows that one loop touches, an array each.
 
         Rows that differ in a constant are one row. A row that is also stored counts as written.
@@ -186,7 +188,7 @@ class _Reader:
             first = Affine(max(0, least), tuple((k, n) for k, n in terms if k != s.loop))
             n_bytes = ((int(s.extent.value) - 1) * stride + 1) * size
             step = min((abs(n) * size for n in along.values()), default=0)
-            made = Row(s.loop, name, before, first, n_bytes, step, block * size, is_written)
+            made = PrefetchRow(s.loop, name, before, first, n_bytes, step, block * size, is_written)
             if made.n_lines <= _MOST_LINES:
                 yield made
 

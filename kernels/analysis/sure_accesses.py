@@ -14,7 +14,7 @@ from ..ir.affine import to_affine
 from ..ir.kernel import Expr, For, Load, SetLocal, Stmt, Store, Update
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, nested_statements
-from .must_execute import Block, Needed, blocks_of, needed, set_in, surely
+from .must_execute import BasicBlock, Needed, blocks_of, needed, set_in, surely
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def touched_at(n: Needed) -> Sequence[tuple[str, tuple[Expr, ...], bool]]:
     return list(dict.fromkeys(found))
 
 
-def known_loops(task: Task, blocks: Sequence[Block], n: Needed) -> dict[str, int] | None:
+def known_loops(task: Task, blocks: Sequence[BasicBlock], n: Needed) -> dict[str, int] | None:
     """Returns the extents of the loops around a statement.
 
     None where it is in a branch, or in a loop whose length depends on values.

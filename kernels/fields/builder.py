@@ -7,7 +7,7 @@ from typing import Any
 from ..ir.errors import ProgramRuntimeError
 from .caller_location import fail
 from .program import Program, needed_program
-from .tree import SNode, Tree
+from .tree import NodeTree, SNode
 
 
 class _Root:
@@ -39,7 +39,7 @@ def deactivate_all_snodes() -> None:
 class FieldTree:
     """The fields of a finalized builder."""
 
-    def __init__(self, tree: Tree, program: Program) -> None:
+    def __init__(self, tree: NodeTree, program: Program) -> None:
         self._tree, self._program = tree, program
 
     def destroy(self) -> None:
@@ -57,7 +57,7 @@ class FieldsBuilder:
 
     def __init__(self) -> None:
         self._program = needed_program("ks.FieldsBuilder")
-        tree = Tree(is_final=False, number=next(self._program.n_trees))
+        tree = NodeTree(is_final=False, number=next(self._program.n_trees))
         self._root = SNode("root", None, tree)
 
     def __getattr__(self, name: str) -> Any:

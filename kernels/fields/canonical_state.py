@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, Layout, n_shared, nowhere
+from ..sparse.layout import CHANGED, COUNT, FREE, FREED, FRESH, TAKEN, TreeLayout, n_shared, nowhere
 from ..sparse.naming import inactive_written, node_text
 from ..sparse.recorded import UsedTree
 from .storage import TOP, TreeStorage
@@ -215,7 +215,7 @@ def _is_within(rows: Array, ends: Sequence[int]) -> bool:
     return all(not row.size or 0 <= row.min() <= row.max() < n for row, n in pairs)
 
 
-def is_sound(layout: Layout, here: Mapping[str, Array]) -> bool:
+def is_sound(layout: TreeLayout, here: Mapping[str, Array]) -> bool:
     """True if all numbers in the state of a tree are within their arrays."""
     counters = here.get("counters")
     for k, node in enumerate(layout.tree.nodes):

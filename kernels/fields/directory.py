@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.errors import ProgramRuntimeError
-from ..sparse.layout import MIX, WINDOW, Layout, n_places, nowhere
+from ..sparse.layout import MIX, WINDOW, TreeLayout, n_places, nowhere
 from .caller_location import fail
 
 Array = NDArray[Any]
@@ -21,7 +21,7 @@ class Directory:
     Containers and cells are arrays of one length; a place is an entry of the node's table.
     """
 
-    def __init__(self, layout: Layout, arrays: Mapping[str, Array], node: int) -> None:
+    def __init__(self, layout: TreeLayout, arrays: Mapping[str, Array], node: int) -> None:
         self.entries = layout.tree.nodes[node].entries
         self.n_slots = layout.slots[node]
         self.keys, self.table, self.at = (arrays[f"{k}{node}"] for k in ("keys", "table", "at"))

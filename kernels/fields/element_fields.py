@@ -13,7 +13,7 @@ from .caller_location import fail
 from .conversion import element_values, number
 from .field import AbstractLeaf, DerivativeKind, torch_tensor
 from .matrix import Matrix, python_number
-from .tree import Place
+from .tree import PlacedField
 
 
 class ScalarField(AbstractLeaf):
@@ -44,7 +44,7 @@ class ScalarField(AbstractLeaf):
         assert isinstance(derivative, MatrixField)
         return derivative.get_scalar_field(*self.component)
 
-    def set_place(self, place: Place) -> None:
+    def set_place(self, place: PlacedField) -> None:
         super().set_place(place)
         if self.whole is not None:
             self.whole.component_placed()
@@ -102,7 +102,7 @@ class MatrixField(AbstractLeaf):
         found.name = "_".join(map(str, (self.name or "component", *indices)))
         return found
 
-    def set_place(self, place: Place) -> None:
+    def set_place(self, place: PlacedField) -> None:
         super().set_place(place)
         for component in self._components.values():
             component._place = place

@@ -29,7 +29,7 @@ from .matrix import Matrix
 from .program import current_program, needed_program, settle_for_python
 from .sparse_cells import SparseCells
 from .statistics import TreeStatistics
-from .tree import Place, SNode
+from .tree import PlacedField, SNode
 
 DerivativeKind = Literal["grad", "dual"]
 
@@ -133,7 +133,7 @@ class AbstractLeaf(AbstractField):
         super().__init__(name)
         self.dtype = dtype
         self.element_shape = element_shape
-        self._place: Place | None = None
+        self._place: PlacedField | None = None
         self._array: NDArray[Any] | None = None
         self._cells: SparseCells | None = None
         self._released = ""
@@ -145,14 +145,14 @@ class AbstractLeaf(AbstractField):
         return (self,)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PlacedField:
         """The field's place in its tree; LanguageError if it has no place yet."""
         if self._place is None:
             remedy = self._derived_from or "give it a shape=, or call ks.root.dense(...).place(...)"
             fail(f"{self.label} has no place: {remedy}", ProgramRuntimeError)
         return self._place
 
-    def set_place(self, place: Place) -> None:
+    def set_place(self, place: PlacedField) -> None:
         if self._place is not None:
             fail(f"{self.label} has been placed already", ProgramRuntimeError)
         self._place = place

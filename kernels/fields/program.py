@@ -19,7 +19,7 @@ from ..ir.errors import ProgramRuntimeError, ProgramValueError
 from ..ir.kernel import DType
 from .caller_location import fail
 from .following import AbstractFollower
-from .tree import SNode, Tree
+from .tree import NodeTree, SNode
 
 if TYPE_CHECKING:
     from .field import AbstractField
@@ -103,9 +103,9 @@ class Program:
         self.config = config
         self.ignored = ignored
         self.fields: list[AbstractField] = []
-        self.root = SNode("root", None, Tree(is_final=True))
+        self.root = SNode("root", None, NodeTree(is_final=True))
         self.n_trees = itertools.count(1)  # of builders; the root's is 0
-        self.builders: list[Tree] = []
+        self.builders: list[NodeTree] = []
         self.draws = itertools.count()  # calls of kernels that draw random numbers
         self.follower: AbstractFollower | None = None
         self.n_destroyed = (

@@ -21,7 +21,7 @@ from ..sparse.layout import (
     FRESH,
     TAKEN,
     WORD,
-    Layout,
+    TreeLayout,
     words,
 )
 from .arena import Arena
@@ -36,7 +36,7 @@ TOP: tuple[Array, dict[int, Array]] = (np.zeros(1, np.int64), {})  # the root's 
 class TreeStorage:
     """Storage of one tree and its fields."""
 
-    def __init__(self, layout: Layout, arrays: dict[str, Array] | None = None) -> None:
+    def __init__(self, layout: TreeLayout, arrays: dict[str, Array] | None = None) -> None:
         """`arrays`: existing sections; new ones are allocated without them."""
         self.layout, self.tree = layout, layout.tree
         if arrays is not None:

@@ -47,7 +47,7 @@ class Layout(Enum):
 
 
 @dataclass
-class Tree:
+class NodeTree:
     """All nodes of one root.
 
     `is_final`: its fields may have memory. `is_closed`: no nodes can be added. `released`: the reason why its memory is gone, "" if
@@ -63,7 +63,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedField:
     """Place of a field: its shape, the least index along each axis (all 0 if `offset` is empty), its node."""
 
     shape: tuple[int, ...]
@@ -87,7 +87,7 @@ class SNode:
         self,
         kind: str,
         above: SNode | None,
-        tree: Tree,
+        tree: NodeTree,
         cells: tuple[Axes, tuple[int, ...]] = ((), ()),
         chunk: int = 1,
     ) -> None:
@@ -201,7 +201,7 @@ class SNode:
         for leaf in placed.leaves():
             node = SNode("place", self, self.tree)
             node.leaf = leaf
-            leaf.set_place(Place(shape, least, node))
+            leaf.set_place(PlacedField(shape, least, node))
             self.tree.leaves.append(leaf)
 
     def lazy_grad(self) -> None:

@@ -14,7 +14,7 @@ from ..fields.program import current_program
 from ..ir.kernel import DType, Location
 from .complex_numbers import Pairs
 from .instance import Instance, KernelCall
-from .layout import Layout
+from .layout import ViewLayout
 from .random import GOLDEN, SEED
 from .signature import (
     ArrayArgument,
@@ -38,7 +38,7 @@ def passed(
     for name, argument in signature:
         value = values[name]
         match argument:
-            case ArrayArgument(layout=Layout(memory=memory)):
+            case ArrayArgument(layout=ViewLayout(memory=memory)):
                 arrays[memory] = (value.array if isinstance(value, Pairs) else value).memory
             case ArrayArgument(is_complex=True):
                 arrays[name] = value.array

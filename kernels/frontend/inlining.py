@@ -16,7 +16,7 @@ from .intrinsics import TemplateAnnotation
 from .protocol import Frontend
 from .python_objects import lifted
 from .scopes import Frame, Pass
-from .side_effects import Scope, names_changed, names_of, scope_of, stores
+from .side_effects import FunctionScope, names_changed, names_of, scope_of, stores
 from .values import MatrixValue, Typed, Value, is_data, leaves, loaded
 
 MAX_INLINE_DEPTH = 32
@@ -108,7 +108,7 @@ class Inliner:
             else:
                 frame.bind(name, x)
 
-    def _stands(self, x: Value, scope: Scope, name: str, written: set[str]) -> bool:
+    def _stands(self, x: Value, scope: FunctionScope, name: str, written: set[str]) -> bool:
         """True if a parameter can be an alias of its argument at every use.
 
         Evaluating the argument is then cheap, and its value does not change.

@@ -13,7 +13,7 @@ BROADCAST = "whose elements are one and the same along an axis"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ViewLayout:
     """Affine layout of a view: element `i` is at `offsets[m] + sum(strides[m][k] * i[k])` along each axis m of an array.
 
     That array is the parameter `memory` of the kernel, of shape `extents`. `shape` is that of the view. `fixed` is the reason why

@@ -25,7 +25,7 @@ from .bounds import Bounds, extent_of, held_bounds
 from .control import escapes, none_of, targets_of
 from .errors import ZERO_STEP, KernelSyntaxError, KernelValueError
 from .intrinsics import grouped, ndrange
-from .protocol import Body, Frontend
+from .protocol import BodyCompiler, Frontend
 from .scopes import Jumps, LoopVar, Pass
 from .sparse import number_of
 from .values import (
@@ -46,7 +46,7 @@ _ONE = const(1, DType.i64)
 class Loops:
     """Compiles loops of a pass. `statements` runs their bodies."""
 
-    def __init__(self, state: Pass, frontend: Frontend, statements: Body) -> None:
+    def __init__(self, state: Pass, frontend: Frontend, statements: BodyCompiler) -> None:
         self._state, self._expr, self._statements = state, frontend, statements
 
     def run(self, node: ast.For) -> str | None:

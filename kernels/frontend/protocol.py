@@ -91,7 +91,7 @@ class Frontend(Protocol):
         """True if evaluating an expression runs statements of the program."""
 
 
-class Body(Protocol):
+class BodyCompiler(Protocol):
     """Compiles the statements of the current frame of a pass into its current block."""
 
     def run(self, statements: Sequence[ast.stmt]) -> str | None:

@@ -32,7 +32,7 @@ _Seen = frozenset[tuple[int, str]]
 
 
 @dataclass(frozen=True)
-class Scope:
+class FunctionScope:
     """Function with its scope: `known` returns the Python object of a local name, None where there is none."""
 
     parsed: ParsedFunction
@@ -68,28 +68,30 @@ class Scope:
                     return kind if isinstance(kind, StructType) else None
         return None
 
-    def called(self, call: ast.Call) -> tuple[Func, Scope] | None:
+    def called(self, call: ast.Call) -> tuple[Func, FunctionScope] | None:
         """The function of the language that a call names, and its scope; None for other calls."""
         callee = self.object(call.func)
         if isinstance(callee, BoundFunc):
             own = callee.func.parameters[0][0]
-            return callee.func, Scope(
+            return callee.func, FunctionScope(
                 callee.func.parsed, lambda name: callee.owner if name == own else None
             )
-        return (callee, Scope(callee.parsed, _nothing)) if isinstance(callee, Func) else None
+        return (
+            (callee, FunctionScope(callee.parsed, _nothing)) if isinstance(callee, Func) else None
+        )
 
 
-def scope_of(frame: Frame) -> Scope:
+def scope_of(frame: Frame) -> FunctionScope:
     """The scope of a function being compiled, with its present names."""
 
     def known(name: str) -> Any:
         x = frame.find(name)
         return x.python if isinstance(x, Static) else x.kind if isinstance(x, StructValue) else None
 
-    return Scope(frame.parsed, known)
+    return FunctionScope(frame.parsed, known)
 
 
-def names_changed(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
+def names_changed(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
     """The names that a function changes, in whole or in part.
 
     It assigns them, updates them, or passes them to a function that changes them.
@@ -98,13 +100,13 @@ def names_changed(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
     return assigned | scope.parsed.mutated | names_passed_to_change(scope, seen)
 
 
-def names_passed_to_change(scope: Scope, seen: _Seen = frozenset()) -> set[str]:
+def names_passed_to_change(scope: FunctionScope, seen: _Seen = frozenset()) -> set[str]:
     """The names that a function passes, in whole or in part, to functions that change them."""
     calls = _calls([scope.parsed.tree])
     return {root_of(place) for call in calls for place in _given_to_change(scope, call, seen)}
 
 
-def places_changed(scope: Scope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+def places_changed(scope: FunctionScope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
     """The places that statements or expressions of a function name and may change."""
     for node in (n for top in nodes for n in ast.walk(top)):
         match node:
@@ -116,12 +118,12 @@ def places_changed(scope: Scope, nodes: Iterable[ast.AST]) -> Iterator[ast.expr]
                 yield from _given_to_change(scope, node, frozenset())
 
 
-def calls_store(scope: Scope, nodes: Iterable[ast.AST], seen: _Seen = frozenset()) -> bool:
+def calls_store(scope: FunctionScope, nodes: Iterable[ast.AST], seen: _Seen = frozenset()) -> bool:
     """True if functions called in statements or expressions may write elements of arrays. Unknown functions may."""
     return any(_call_stores(scope, call, seen) for call in _calls(nodes))
 
 
-def stores(scope: Scope, seen: _Seen = frozenset()) -> bool:
+def stores(scope: FunctionScope, seen: _Seen = frozenset()) -> bool:
     """True if a function may write elements of arrays, itself or through its calls."""
     body = [scope.parsed.tree]
     return (
@@ -180,7 +182,7 @@ def _fills(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "fill"
 
 
-def _given_to_change(scope: Scope, call: ast.Call, seen: _Seen) -> Iterator[ast.expr]:
+def _given_to_change(scope: FunctionScope, call: ast.Call, seen: _Seen) -> Iterator[ast.expr]:
     """The arguments that a call may change: templates, the owner of a method, the place of an atomic update."""
     if isinstance(call.func, ast.Attribute) and _fills(call):
         yield call.func.value
@@ -209,7 +211,7 @@ def _given_to_change(scope: Scope, call: ast.Call, seen: _Seen) -> Iterator[ast.
             yield argument
 
 
-def _call_stores(scope: Scope, call: ast.Call, seen: _Seen) -> bool:
+def _call_stores(scope: FunctionScope, call: ast.Call, seen: _Seen) -> bool:
     found = scope.called(call)
     if found is None:
         is_method = isinstance(call.func, ast.Attribute) and call.func.attr in methods.METHODS

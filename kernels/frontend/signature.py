@@ -28,7 +28,7 @@ from .errors import (
     ProgramValueError,
 )
 from .intrinsics import ARRAY_TYPES, ELEMENT_TYPES, NdarrayAnnotation, TemplateAnnotation, i64
-from .layout import Layout
+from .layout import ViewLayout
 from .symbols import SymbolicArray, SymbolicScalar
 from .views import View
 
@@ -50,7 +50,7 @@ class ArrayArgument:
     dtype: DType
     shape: tuple[int, ...]
     element: tuple[int, ...] = ()
-    layout: Layout | None = None
+    layout: ViewLayout | None = None
     is_complex: bool = False  # the last axis has the parts of a number
     clamps: bool = False  # an index outside means the nearest element
 

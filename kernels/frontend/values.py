@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir.kernel import ArrayParam, DType, Expr, Load, Local, LocalElement
 from ..ir.simplify import compare, const, select
-from .layout import Layout
+from .layout import ViewLayout
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class ArrayRef:
     component: tuple[int, ...] = ()
     offset: tuple[int, ...] = ()
     source: Any = None
-    layout: Layout | None = None
+    layout: ViewLayout | None = None
     argument: str = ""
     is_truth: bool = False
     clamps: bool = False

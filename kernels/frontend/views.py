@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..ir.kernel import DType, Location
 from .errors import LanguageError
 from .intrinsics import ARRAY_TYPES
-from .layout import BROADCAST, READ_ONLY, Layout
+from .layout import BROADCAST, READ_ONLY, ViewLayout
 from .symbols import SymbolicArray
 
 
@@ -26,7 +26,7 @@ class View:
     """Argument, with the array that contains it: memory of NumPy, or an array of a sequence."""
 
     element: DType
-    layout: Layout
+    layout: ViewLayout
     memory: Any
 
 
@@ -94,7 +94,7 @@ def _of_numpy(given: Mapping[str, Any], kernel: str, where: Location) -> Iterato
         is_read_only = not any(s.array.flags.writeable for s in group)
         memory = np.asarray(_Memory(group, extent, is_read_only))
         for s in group:
-            layout = Layout(
+            layout = ViewLayout(
                 s.array.shape,
                 group[0].name,
                 (extent,),
@@ -173,7 +173,9 @@ def _transposed(span: _Span, dtype: DType) -> View | None:
     if not memory.flags.c_contiguous:
         return None
     units = tuple(tuple(int(k == m) for k in range(array.ndim)) for m in order)
-    layout = Layout(array.shape, span.name, memory.shape, (0,) * array.ndim, units, _fixed(array))
+    layout = ViewLayout(
+        array.shape, span.name, memory.shape, (0,) * array.ndim, units, _fixed(array)
+    )
     return View(dtype, layout, memory)
 
 
@@ -187,5 +189,5 @@ def _of_symbols(given: Mapping[str, Any]) -> Iterator[tuple[str, View]]:
         if all(s is x.whole for _, s in of_one):
             continue
         offsets, strides = x.lies
-        layout = Layout(x.shape, of_one[0][0], x.whole.shape, offsets, strides)
+        layout = ViewLayout(x.shape, of_one[0][0], x.whole.shape, offsets, strides)
         yield name, View(x.element, layout, x.whole)

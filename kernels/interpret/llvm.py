@@ -69,7 +69,7 @@ NAME = "run"
 
 
 @dataclass(frozen=True)
-class Place:
+class AxisCheck:
     """Bounds check: one axis of an array, of `extent` elements along it."""
 
     array: str
@@ -100,7 +100,7 @@ class Printed:
     """
 
     text: str
-    places: tuple[Place | Claim, ...]
+    places: tuple[AxisCheck | Claim, ...]
 
 
 def print_llvm(
@@ -140,7 +140,7 @@ class _Writer:
     kernel: KernelIR
     held: Mapping[str, DType]
     is_moved: bool = False
-    places: list[Place | Claim] = field(default_factory=list)
+    places: list[AxisCheck | Claim] = field(default_factory=list)
     locals: dict[tuple[str, DType], Value] = field(default_factory=dict)
     loops: dict[str, Value] = field(default_factory=dict)
     extents: dict[str, int | None] = field(default_factory=dict)  # of the loops around
@@ -328,7 +328,7 @@ class _Writer:
             if (index, extent) in self.checked:
                 continue
             self.checked.add((index, extent))
-            self.places.append(Place(array, axis, extent))
+            self.places.append(AxisCheck(array, axis, extent))
             # One test of both ends: below 0 is far above as a number without a sign.
             is_inside = self.build.icmp_unsigned("<", index, ir.Constant(WORD, extent))
             self._leave_unless(is_inside, index)

@@ -175,7 +175,7 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Table:
+class SlotTable:
     """Slot table, in which a sequence looks up cells of a node: the array with the slot of each entry, 0 for none.
 
     In a pointer node each cell has an entry. In a hash node the entry of a cell is at the place of its key in `keys`.
@@ -193,7 +193,7 @@ class TreeParts:
 
     leaves: tuple[Leaves, ...] = ()
     lists: tuple[ListRecords, ...] = ()  # of active cells
-    tables: tuple[Table, ...] = ()
+    tables: tuple[SlotTable, ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
     """Arrays in which inactive cells share the first elements of each row, which are never written, and the number of these."""
     structure: frozenset[str] = frozenset()  # arrays that say which cells are active, and where

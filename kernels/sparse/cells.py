@@ -31,7 +31,7 @@ from ..ir.kernel import (
 )
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.structure import StructureTree
-from .layout import BUSY, CLAIMED, MIX, WINDOW, WORD, Layout, n_places, nowhere, words
+from .layout import BUSY, CLAIMED, MIX, WINDOW, WORD, TreeLayout, n_places, nowhere, words
 
 I64, U32, U64 = DType.i64, DType.u32, DType.u64
 
@@ -142,7 +142,7 @@ class Names:
         return found
 
 
-class Block:
+class StatementBuilder:
     """Statement builder: a list of statements and the helpers that append to it."""
 
     def __init__(self, names: Names, where: Location = NOWHERE) -> None:
@@ -152,9 +152,9 @@ class Block:
     def put(self, s: Stmt) -> None:
         self.statements.append(s)
 
-    def inner(self) -> Block:
+    def inner(self) -> StatementBuilder:
         """A block within this one."""
-        return Block(self.names, self.where)
+        return StatementBuilder(self.names, self.where)
 
     def hold(self, stem: str, value: Expr) -> Expr:
         """Stores the value in a new local; constants and locals are returned unchanged."""
@@ -184,11 +184,13 @@ class Block:
     def update_local(self, name: str, op: ReduceOp, value: Expr) -> None:
         self.put(UpdateLocal(name, op, value, self.where))
 
-    def branch(self, condition: Expr, then: Block, orelse: Block | None = None) -> None:
+    def branch(
+        self, condition: Expr, then: StatementBuilder, orelse: StatementBuilder | None = None
+    ) -> None:
         other = tuple(orelse.statements) if orelse is not None else ()
         self.put(If(condition, tuple(then.statements), other, self.where))
 
-    def repeat(self, extent: int, write: Callable[[Block, Expr], None]) -> None:
+    def repeat(self, extent: int, write: Callable[[StatementBuilder, Expr], None]) -> None:
         """Appends the statements of `write` for each index of an extent: in a loop, unless the extent is 1."""
         inner, name = self.inner(), self.names.fresh("c")
         write(inner, LoopIndex(name, I64) if extent > 1 else number(0))
@@ -197,14 +199,14 @@ class Block:
         elif extent == 1:
             self.statements += inner.statements
 
-    def loop(self, name: str, extent: Expr, body: Block) -> None:
+    def loop(self, name: str, extent: Expr, body: StatementBuilder) -> None:
         self.put(For(name, extent, tuple(body.statements), self.where))
 
 
 class Cells:
     """Writer of index expressions: positions of cells of the trees of one kernel."""
 
-    def __init__(self, layouts: Mapping[str, Layout], names: Names) -> None:
+    def __init__(self, layouts: Mapping[str, TreeLayout], names: Names) -> None:
         self.layouts, self.names = layouts, names
         self.extents: dict[str, int | None] = {}  # of loops around
         self.busy: set[tuple[str, int]] = set()  # pools with concurrent changes of the table
@@ -229,7 +231,7 @@ class Cells:
         tree: str,
         node: int,
         indices: Sequence[Expr],
-        block: Block | None = None,
+        block: StatementBuilder | None = None,
         sure: Collection[int] = (),
     ) -> tuple[Expr, list[Expr]]:
         """The condition that a cell is within its node, and the indices, replaced by 0 where it is not.
@@ -271,7 +273,12 @@ class Cells:
         return cast(x, I64)
 
     def entry(
-        self, t: StructureTree, node: int, container: Expr, cell: Expr, block: Block | None = None
+        self,
+        t: StructureTree,
+        node: int,
+        container: Expr,
+        cell: Expr,
+        block: StatementBuilder | None = None,
     ) -> Expr:
         """The entry of a cell in the table of a node.
 
@@ -297,7 +304,7 @@ class Cells:
         return cast(plus(times(container, n.entries), cell, number(1)), U64)
 
     def starts(
-        self, t: StructureTree, node: int, key: Expr, block: Block | None
+        self, t: StructureTree, node: int, key: Expr, block: StatementBuilder | None
     ) -> tuple[Expr, ...]:
         """The first places of the windows in which a key may be."""
         found = starts_of(key, n_places(self.layouts[t.name].slots[node]))
@@ -318,7 +325,7 @@ class Cells:
         node: int,
         indices: Sequence[Expr],
         begin: tuple[int, Expr] | None = None,
-        block: Block | None = None,
+        block: StatementBuilder | None = None,
         sure: Collection[int] = (),
     ) -> Found:
         """The cell at these indices of a node.
@@ -367,7 +374,7 @@ class Cells:
         return compare("ne", met, const(0, U64))
 
     def is_active(
-        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+        self, tree: str, node: int, indices: Sequence[Expr], block: StatementBuilder | None = None
     ) -> Expr:
         """Condition that a cell and all cells that contain it are active."""
         t = self.layouts[tree].tree
@@ -413,7 +420,7 @@ class Cells:
         return found
 
     def container(
-        self, tree: str, node: int, indices: Sequence[Expr], block: Block | None = None
+        self, tree: str, node: int, indices: Sequence[Expr], block: StatementBuilder | None = None
     ) -> Found:
         """The container of a node, by indices of the node above it."""
         parent = self.layouts[tree].tree.nodes[node].parent

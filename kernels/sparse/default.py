@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from ..ir.kernel import KernelIR
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from .hoisted_activation import once_a_leaf
-from .layout import Layout
+from .layout import TreeLayout
 from .lower import lower_trees
 from .lowered import Lowered
 
 
 def lower_by_default(
     ir: KernelIR,
-    layouts: Mapping[str, Layout],
+    layouts: Mapping[str, TreeLayout],
     fields: Mapping[str, int],
     *,
     activates_once: bool = True,

@@ -10,12 +10,17 @@ from collections.abc import Callable, Sequence
 
 from ..ir.kernel import DType, Expr, LoopIndex, While
 from ..ir.simplify import binary, cast, compare, const, select
-from .cells import I64, U32, U64, Block, Cells, number, plus, quotient
+from .cells import I64, U32, U64, Cells, StatementBuilder, number, plus, quotient
 from .layout import CLAIMED, FREE, FRESH, TAKEN, WINDOW
 
 
 def claim(
-    b: Block, keys: str, starts: Sequence[Expr], key: Expr, place: str, width: int = WINDOW
+    b: StatementBuilder,
+    keys: str,
+    starts: Sequence[Expr],
+    key: Expr,
+    place: str,
+    width: int = WINDOW,
 ) -> None:
     """Gives a key the first free place of its windows; the local `place` stays unchanged if there is none.
 
@@ -35,7 +40,7 @@ def claim(
     seen = round_.fetch(keys, (p,), "bit_or", zero)
     has = round_.hold("has", binary("bit_and", seen, const(CLAIMED - 1, U64)))
 
-    def stop(block: Block) -> None:
+    def stop(block: StatementBuilder) -> None:
         block.set(going, const(False, DType.bool_))
 
     free, mine, undo = round_.inner(), round_.inner(), round_.inner()
@@ -60,7 +65,7 @@ def claim(
     b.put(While(is_going, tuple(round_.statements), b.where))
 
 
-def leave(b: Block, cells: Cells, tree: str, n: int, slot: Expr) -> None:
+def leave(b: StatementBuilder, cells: Cells, tree: str, n: int, slot: Expr) -> None:
     """Frees the place of a slot that was given back, unless its cell has a new slot."""
     place = b.hold("place", cells.load(tree, f"at{n}", number(0), slot))
     leaving = b.inner()
@@ -69,7 +74,11 @@ def leave(b: Block, cells: Cells, tree: str, n: int, slot: Expr) -> None:
 
 
 def over_slots(
-    b: Block, cells: Cells, tree: str, n: int, write: Callable[[Block, Expr], None]
+    b: StatementBuilder,
+    cells: Cells,
+    tree: str,
+    n: int,
+    write: Callable[[StatementBuilder, Expr], None],
 ) -> None:
     """Appends a loop over all slots of a pool that were ever taken."""
     fresh, free, taken = (cells.counter(tree, n, c) for c in (FRESH, FREE, TAKEN))
@@ -82,17 +91,17 @@ def over_slots(
 
 
 def clear(
-    b: Block,
+    b: StatementBuilder,
     cells: Cells,
     tree: str,
     n: int,
     container: Expr,
-    give_back: Callable[[Block, str, int, Expr], None],
+    give_back: Callable[[StatementBuilder, str, int, Expr], None],
 ) -> None:
     """Gives back the slots of a hash node that are in one container, by a search of all its slots."""
     entries = cells.layouts[tree].tree.nodes[n].entries
 
-    def look(inner: Block, slot: Expr) -> None:
+    def look(inner: StatementBuilder, slot: Expr) -> None:
         place = inner.hold("place", cells.load(tree, f"at{n}", number(0), slot))
         key = binary("bit_and", cells.load(tree, f"keys{n}", place), const(CLAIMED - 1, U64))
         own = quotient(binary("sub", cast(key, I64), number(1)), entries)

@@ -25,13 +25,13 @@ from ..ir.simplify import const
 from ..ir.structure import StructureTree
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from ..ir.walk import children, loads, nested_statements
-from .cells import I64, Block, Cells, number, plus, times
-from .lowered import Window
+from .cells import I64, Cells, StatementBuilder, number, plus, times
+from .lowered import HaloWindow
 from .neighbour_cells import Direction, Leaf, near_load, offsets
 
 
 @dataclass(frozen=True)
-class Tile:
+class HaloTile:
     """A local array with a leaf and its border, of the components of a field: by axis the cells before the leaf, and strides."""
 
     name: str
@@ -66,11 +66,17 @@ class Staged:
 
     reads: Mapping[str, Reads]
     wanted: frozenset[str]
-    tiles: dict[Load, Tile] = field(default_factory=dict)
+    tiles: dict[Load, HaloTile] = field(default_factory=dict)
     near: dict[str, None] = field(default_factory=dict)
 
     def read(
-        self, cells: Cells, leaf: Leaf, b: Block, array: str, load: Load, offset: Direction
+        self,
+        cells: Cells,
+        leaf: Leaf,
+        b: StatementBuilder,
+        array: str,
+        load: Load,
+        offset: Direction,
     ) -> Expr | None:
         """Returns the value of `near_load`. A staged field is read out of its tile, which is filled at the first read."""
         reads = self.reads.get(array)
@@ -86,10 +92,10 @@ class Staged:
         return LocalElement(tile.name, tile.at(place), load.dtype)
 
 
-def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[Window, ...]:
+def windows(loops: Iterable[tuple[int, Staged]]) -> tuple[HaloWindow, ...]:
     """Windows that loops may read out of tiles. `loops`: by their numbers in the body before lowering."""
     return tuple(
-        Window(top, array, reads.n_bytes, reads.n_crossed)
+        HaloWindow(top, array, reads.n_bytes, reads.n_crossed)
         for top, staged in loops
         for array in staged.near
         for reads in (staged.reads[array],)
@@ -147,7 +153,7 @@ def _sides(
     }
 
 
-def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) -> Tile:
+def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) -> HaloTile:
     """Returns a tile that is filled once per leaf: from the leaf itself, and from each neighbour leaf with possible reads."""
     t = cells.layouts[leaf.tree].tree
     node, axes, extents = t.nodes[leaf.node], t.axes(leaf.node), leaf.extents(cells)
@@ -160,7 +166,7 @@ def _filled(cells: Cells, leaf: Leaf, load: Load, reads: tuple[Direction, ...]) 
     for a in reversed(order):
         strides[a] = n
         n *= sides[a]
-    tile = Tile(b.names.fresh("tile"), before, strides)
+    tile = HaloTile(b.names.fresh("tile"), before, strides)
     b.put(LocalArray(tile.name, n, const(0, load.dtype), b.where))
     inside, n_cells = dict.fromkeys(axes, 0), 1
     for a in reversed(node.axes):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import NOWHERE, Expr, Load, Stmt, Store, While
 from ..ir.simplify import binary, cast, compare, const, select
-from ..ir.task import Problem, Table, Task
+from ..ir.task import Problem, SlotTable, Task
 from ..ir.walk import mapped, with_blocks
-from .cells import I64, U32, U64, Block, Names, number, place_of, plus, starts_of, times
+from .cells import I64, U32, U64, Names, StatementBuilder, number, place_of, plus, starts_of, times
 from .directory import claim
 from .layout import BUSY, CLAIMED
 from .leaf_layout import fresh_name
@@ -35,7 +35,7 @@ class _Directory:
     Keys without a place have `nowhere`, with no slot. They have `crowded` if their bucket is full, so that only the table has it.
     """
 
-    table: Table
+    table: SlotTable
     n_entries: int
     keys: str
     slots: str
@@ -49,7 +49,7 @@ class _Directory:
     def crowded(self) -> int:
         return self.n_places + 1
 
-    def place(self, b: Block, entry: Expr) -> tuple[Expr, Expr, Expr]:
+    def place(self, b: StatementBuilder, entry: Expr) -> tuple[Expr, Expr, Expr]:
         """The key of an entry, the begin of its bucket, and its place."""
         key = b.hold("key", cast(plus(entry, number(1)), U64))
         start = b.hold("start", times(starts_of(key, self.n_places // _WAYS)[0], _WAYS))
@@ -64,14 +64,14 @@ class _Directory:
         nobody = select(has_room, number(self.nowhere), number(self.crowded))
         return key, start, place_of(seen, (start,), key, nobody, _WAYS)
 
-    def slot(self, b: Block, load: Load) -> Expr:
+    def slot(self, b: StatementBuilder, load: Load) -> Expr:
         """The slot of a table's entry; read from the table if the bucket of the entry is full."""
         entry = b.hold("entry", cast(load.indices[0], I64))
         place = b.hold("place", self.place(b, entry)[2])
         found = b.hold("found", Load(self.slots, (place,), U32))
         return select(compare("eq", found, const(BUSY, U32)), load, found)
 
-    def publish(self, b: Block, entry: Expr, slot: Expr) -> None:
+    def publish(self, b: StatementBuilder, entry: Expr, slot: Expr) -> None:
         """Enters the slot of an entry, while no other thread does so for the same entry."""
         entry = b.hold("entry", cast(entry, I64))
         key, start, found = self.place(b, entry)
@@ -85,7 +85,7 @@ class _Directory:
         b.branch(compare("lt", at, number(self.nowhere)), fits)
 
 
-def keyed(problem: Problem, tables: Iterable[Table]) -> Problem:
+def keyed(problem: Problem, tables: Iterable[SlotTable]) -> Problem:
     """Returns the problem with directories for these tables, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found = list(problem.arrays), dict[str, _Directory]()
@@ -117,10 +117,10 @@ def _through(
     def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for s in statements:
-            b = Block(names, NOWHERE)
+            b = StatementBuilder(names, NOWHERE)
             known = dict[Expr, Expr]()
 
-            def expr(e: Expr, b: Block = b, known: dict[Expr, Expr] = known) -> Expr:
+            def expr(e: Expr, b: StatementBuilder = b, known: dict[Expr, Expr] = known) -> Expr:
                 if e in known:
                     return known[e]
                 x = mapped(e, expr, lambda inner: inner)
@@ -143,7 +143,7 @@ def _through(
 
 
 def _clearing(d: _Directory) -> Task:
-    def write(b: Block, place: Expr) -> None:
+    def write(b: StatementBuilder, place: Expr) -> None:
         b.store(d.keys, (place,), const(0, U64))
         is_crowded = compare("eq", place, number(d.crowded))
         b.store(d.slots, (place,), select(is_crowded, const(BUSY, U32), const(0, U32)))
@@ -152,7 +152,7 @@ def _clearing(d: _Directory) -> Task:
 
 
 def _filling(d: _Directory) -> Task:
-    def write(b: Block, entry: Expr) -> None:
+    def write(b: StatementBuilder, entry: Expr) -> None:
         slot = b.hold("slot", Load(d.table.array, (entry,), U32))
         active = b.inner()
         d.publish(active, entry, slot)

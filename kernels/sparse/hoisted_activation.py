@@ -29,7 +29,7 @@ from ..ir.ops import OPS
 from ..ir.simplify import cast, scalar
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, walk
-from .cells import I64, Block, Found, number, times
+from .cells import I64, Found, StatementBuilder, number, times
 from .current_cell import changing, own_of, shrinks
 from .disjoint import activated
 from .pools import Pools
@@ -71,7 +71,7 @@ def first_indices(s: ForActive, t: StructureTree, at: Mapping[int, Expr]) -> dic
 
 
 def made_once(
-    b: Block, sites: Sequence[ActivationSite], pools: Pools, expr: Callable[[Expr], Expr]
+    b: StatementBuilder, sites: Sequence[ActivationSite], pools: Pools, expr: Callable[[Expr], Expr]
 ) -> Leaves:
     """Appends the hoisted activations of sites, one per node and cell.
 

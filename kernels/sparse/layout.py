@@ -47,7 +47,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TreeLayout:
     """The sections of a tree with its fields, by key. Per node: `containers`, `items`, and `slots` of its pool (0: none).
 
     `tableN`: slot of each entry; `freeN`: free slots; `freedN`: slots given back since the pool was last reclaimed; `listN`: item
@@ -84,7 +84,7 @@ def nowhere(n_slots: int) -> int:
 
 def layout_of(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
-) -> Layout:
+) -> TreeLayout:
     """The layout of a tree. Pools have their largest possible size, or the largest within `most_bytes`.
 
     Raises LanguageError if the tree has too many cells.
@@ -108,7 +108,7 @@ def layout_of(
 
 def _layout(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most: int, spare: int = 0
-) -> Layout:
+) -> TreeLayout:
     containers, items, slots = list[int](), list[int](), list[int]()
     n_cells = list[int]()  # of the node, in the whole tree
     for k in range(len(tree.nodes)):
@@ -152,10 +152,10 @@ def _layout(
         items.append(n_slots * node.chunk if n_slots else n * node.cells)
     for k, f in enumerate(fields):
         sections[f"field{k}"] = Section(f.dtype, (*f.components, items[f.node] + PADDING))
-    return Layout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)
+    return TreeLayout(tree, fields, tuple(containers), tuple(items), tuple(slots), sections)
 
 
-def n_shared(layout: Layout, key: str) -> int:
+def n_shared(layout: TreeLayout, key: str) -> int:
     """The number of first elements of each row of a section that belong to slot 0 of a pool.
 
     Inactive cells read them; they are never written.

@@ -10,7 +10,7 @@ from ..ir.body import Body
 from ..ir.kernel import NOWHERE, DType, Expr, For, LoopIndex, Stmt
 from ..ir.task import Task
 from ..ir.walk import local_changed, nested_statements
-from .cells import I64, Block, Names, number, plus
+from .cells import I64, Names, StatementBuilder, number, plus
 from .converting import SOME_PAGES, converting
 
 
@@ -41,7 +41,7 @@ def making(
     verb: str,
     name: str,
     n: int,
-    write: Callable[[Block, Expr], None],
+    write: Callable[[StatementBuilder, Expr], None],
     shared: str,
     used: Expr | None = None,
     at_once: int = SOME_PAGES,
@@ -52,7 +52,7 @@ def making(
     """
 
     def block(begin: Expr, n_used: Expr, _: Expr) -> list[Stmt]:
-        b = Block(Names({"block", "n_used"}), NOWHERE)
+        b = StatementBuilder(Names({"block", "n_used"}), NOWHERE)
         inner = b.inner()
         write(inner, inner.hold("item", plus(begin, LoopIndex("k", I64))))
         b.loop("k", n_used, inner)

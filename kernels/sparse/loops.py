@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..ir.kernel import Expr, Local, LoopIndex
 from ..ir.simplify import binary, cast, compare, const, unary
-from .cells import I64, U32, U64, Block, Cells, number, plus, quotient, remainder, times
+from .cells import I64, U32, U64, Cells, StatementBuilder, number, plus, quotient, remainder, times
 from .directory import over_slots
 from .layout import CHANGED, COUNT, WORD, words
 from .pools import Pools
@@ -26,11 +26,15 @@ class CellLoops:
         self.independent: list[str] = []
         self.made: list[tuple[int, str, int]] = []  # places of statements that make lists, of nodes
         self.inner: dict[int, Expr] = {}
-        self.row = Block(self.names)
+        self.row = StatementBuilder(self.names)
         self.is_listing = False  # while a loop that makes a list is written
 
     def over_list(
-        self, b: Block, tree: str, node: int, write: Callable[[Block, Expr, dict[int, Expr]], None]
+        self,
+        b: StatementBuilder,
+        tree: str,
+        node: int,
+        write: Callable[[StatementBuilder, Expr, dict[int, Expr]], None],
     ) -> None:
         """Appends a loop over a list, with the item and the coordinates of each cell."""
         t = self.cells.layouts[tree].tree
@@ -49,13 +53,13 @@ class CellLoops:
 
     def nest(
         self,
-        b: Block,
+        b: StatementBuilder,
         tree: str,
         nodes: Sequence[int],
         container: Expr,
         items: dict[int, Expr],
         coordinates: dict[int, Expr],
-        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+        write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
         is_leaf: bool = False,
     ) -> None:
         """Appends loops over the active cells of containers: of the first node, and in each cell those of the next node."""
@@ -133,13 +137,13 @@ class CellLoops:
 
     def over_bits(
         self,
-        b: Block,
+        b: StatementBuilder,
         tree: str,
         nodes: Sequence[int],
         container: Expr,
         items: dict[int, Expr],
         coordinates: dict[int, Expr],
-        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+        write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
         """Appends a loop over the words of a mask, and in it one over the bits that are 1, in order (Lemire, Muła, 2018)."""
         t, n = self.cells.layouts[tree].tree, nodes[0]
@@ -172,8 +176,13 @@ class CellLoops:
             b.statements += outer.statements
 
     def _where_any(
-        self, b: Block, tree: str, node: int, entry: Expr, loop: tuple[str, Block]
-    ) -> Block:
+        self,
+        b: StatementBuilder,
+        tree: str,
+        node: int,
+        entry: Expr,
+        loop: tuple[str, StatementBuilder],
+    ) -> StatementBuilder:
         """A loop over a group of entries of a table, skipped if none of them has a slot."""
         found: Expr = self.cells.load(tree, f"table{node}", entry)
         for k in range(1, _GROUP):
@@ -190,7 +199,9 @@ class CellLoops:
         """The index along the last axis if a loop runs over that; else None."""
         return LoopIndex(levels[-1][0], I64) if levels and extent > 1 else None
 
-    def bits_of_row(self, row: Block, tree: str, node: int, container: Expr, first: Expr) -> Expr:
+    def bits_of_row(
+        self, row: StatementBuilder, tree: str, node: int, container: Expr, first: Expr
+    ) -> Expr:
         """The bits of the cells of a row that begins at a cell of its container, from the lowest on.
 
         They are read once: so a compiler has a mask of lanes for the row.
@@ -201,7 +212,7 @@ class CellLoops:
         word = binary("shr", self.cells.load(tree, f"mask{node}", w), shift)
         return row.hold("bits", cast(word, U32))
 
-    def make_list(self, b: Block, tree: str, node: int) -> None:
+    def make_list(self, b: StatementBuilder, tree: str, node: int) -> None:
         """Appends the generation of a list of a node's active cells, skipped if a stored list is up to date."""
         t = self.cells.layouts[tree].tree
         upper = t.last(t.nodes[node].parent, "is_listed")
@@ -214,7 +225,7 @@ class CellLoops:
         count = Local(n, I64)
         array = self.cells.array(tree, f"list{node}")
 
-        def push(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+        def push(inner: StatementBuilder, items: dict[int, Expr], found: dict[int, Expr]) -> None:
             dtype = self.cells.dtype(tree, f"list{node}")
             inner.store(array, (number(0), count), cast(items[node], dtype))
             for k, axis in enumerate(t.axes(node)):
@@ -247,15 +258,15 @@ class CellLoops:
 
     def _over_directory(
         self,
-        b: Block,
+        b: StatementBuilder,
         tree: str,
         node: int,
-        write: Callable[[Block, dict[int, Expr], dict[int, Expr]], None],
+        write: Callable[[StatementBuilder, dict[int, Expr], dict[int, Expr]], None],
     ) -> None:
         """Appends a loop over the slots of a hash node whose cells are active: a search by their coordinates finds them."""
         axes = self.cells.layouts[tree].tree.axes(node)
 
-        def look(inner: Block, slot: Expr) -> None:
+        def look(inner: StatementBuilder, slot: Expr) -> None:
             at = [
                 inner.hold("at", self.cells.load(tree, f"at{node}", number(1 + k), slot))
                 for k in range(len(axes))

@@ -44,11 +44,11 @@ from ..ir.walk import (
     walk,
 )
 from .active_cells import still_active, without_activations
-from .cells import I64, Block, Cells, Found, Names, number
+from .cells import I64, Cells, Found, Names, StatementBuilder, number
 from .current_cell import Own, lists_made, shrinks, without_own_activations, written
 from .halo import Staged, around, windows
 from .hoisted_activation import Leaves, chosen, first_indices, made_once
-from .layout import Layout, n_shared, pools_below
+from .layout import TreeLayout, n_shared, pools_below
 from .loops import CellLoops
 from .lowered import Lowered
 from .neighbour_cells import Leaf, offsets
@@ -59,7 +59,7 @@ from .redundancy import ActivationSite
 
 def lower_trees(
     ir: KernelIR,
-    layouts: Mapping[str, Layout],
+    layouts: Mapping[str, TreeLayout],
     fields: Mapping[str, int],
     demoted: frozenset[int] = frozenset(),
     staged: Collection[tuple[int, str]] = (),
@@ -79,7 +79,7 @@ class _Lowering:
     def __init__(
         self,
         ir: KernelIR,
-        layouts: Mapping[str, Layout],
+        layouts: Mapping[str, TreeLayout],
         fields: Mapping[str, int],
         demoted: frozenset[int],
         staged: Collection[tuple[int, str]],
@@ -121,14 +121,14 @@ class _Lowering:
             if isinstance(s, Activate | Append | Deactivate)
         ]
         self.cells.busy = {(s.tree, n) for s in changed for n in self._touched(s)}
-        first = Block(self.names, self.ir.where)
+        first = StatementBuilder(self.names, self.ir.where)
         for tree in dict.fromkeys(s.tree for s in changed):
             t = self.layouts[tree].tree
             upper = {t.path(s.node)[0] for s in changed if s.tree == tree}
             for n in pools_below(t, upper):
                 settle(first, self.pools, tree, n)
         made = self.block(self.ir.body, is_top=True)
-        last = Block(self.names, self.ir.where)
+        last = StatementBuilder(self.names, self.ir.where)
         self.pools.check(last, self.ir.name)
         added = tuple(
             ArrayParam(
@@ -167,7 +167,7 @@ class _Lowering:
 
     def block(self, body: tuple[Stmt, ...], is_top: bool = False) -> list[Stmt]:
         kept = dict(self.active)
-        b = Block(self.names, self.ir.where)
+        b = StatementBuilder(self.names, self.ir.where)
         for k, s in enumerate(body):
             b.where = s.where
             self.top = k if is_top else self.top
@@ -180,7 +180,7 @@ class _Lowering:
         self.active = kept
         return b.statements
 
-    def statement(self, b: Block, s: Stmt, is_top: bool) -> None:
+    def statement(self, b: StatementBuilder, s: Stmt, is_top: bool) -> None:
         match s:
             case ForActive():
                 if not is_top:
@@ -227,7 +227,7 @@ class _Lowering:
             case _:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
 
-    def repeat(self, b: Block, s: While) -> None:
+    def repeat(self, b: StatementBuilder, s: While) -> None:
         """Appends a `while`. Its condition is computed at the end of a round if it searches for keys of hash nodes."""
         used = {x.tree for x in walk(s.condition) if isinstance(x, IsActive | Length | Item)}
         used |= {self.placed[x.array].tree for x in loads(s.condition) if x.array in self.placed}
@@ -245,7 +245,7 @@ class _Lowering:
     def tree(self, name: str) -> StructureTree:
         return self.layouts[name].tree
 
-    def activate(self, b: Block, s: Activate) -> None:
+    def activate(self, b: StatementBuilder, s: Activate) -> None:
         key = s.tree, s.node, s.indices
         is_own = self._own_item(*key) is not None
         if key in self.active or key in self.leaves or is_own:
@@ -253,7 +253,7 @@ class _Lowering:
         indices = [b.hold("i", self.expr(i, b)) for i in s.indices]
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
 
-    def write(self, b: Block, s: Store | Update) -> None:
+    def write(self, b: StatementBuilder, s: Store | Update) -> None:
         """Appends a write to a field: to the current cell, to one that was just activated, or to one that must be active."""
         p = self.placed[s.array]
         n = len(s.indices) - len(self.tree(p.tree).axes(p.node))
@@ -293,7 +293,7 @@ class _Lowering:
             made = [If(guard, tuple(made), (), s.where)]
         b.statements += made
 
-    def _sure(self, b: Block, p: Placed, indices: list[Expr]) -> tuple[Expr, Expr]:
+    def _sure(self, b: StatementBuilder, p: Placed, indices: list[Expr]) -> tuple[Expr, Expr]:
         """The item of a cell that is active unless it is outside, and the condition that it is inside."""
         found = self.cells.find(p.tree, p.node, [b.hold("i", i) for i in indices], block=b)
         if self.tree(p.tree).last(p.node, "pool") < 0:
@@ -305,7 +305,7 @@ class _Lowering:
 
     # --- expressions
 
-    def expr(self, e: Expr, b: Block | None) -> Expr:
+    def expr(self, e: Expr, b: StatementBuilder | None) -> Expr:
         """The expression on plain arrays. Positions of cells are computed in `b` before, or inline if `b` is None."""
         match e:
             case LoopIndex(loop) if loop in self.loops:
@@ -330,7 +330,7 @@ class _Lowering:
                 return n if found.reads_zero else select(found.is_there, n, const(0, DType.i32))
         return mapped(e, lambda x: self.expr(x, b), lambda s: s)
 
-    def load(self, e: Load, b: Block | None) -> Expr:
+    def load(self, e: Load, b: StatementBuilder | None) -> Expr:
         p = self.placed[e.array]
         n = len(e.indices) - len(self.tree(p.tree).axes(p.node))
         components = tuple(self.expr(i, b) for i in e.indices[:n])
@@ -367,7 +367,7 @@ class _Lowering:
 
     # --- loops over active cells
 
-    def activated_once(self, b: Block, at: Mapping[int, Expr]) -> Leaves:
+    def activated_once(self, b: StatementBuilder, at: Mapping[int, Expr]) -> Leaves:
         """Appends the hoisted activations of an element. `at`: its coordinates, by axis."""
         if self.top not in self.once:
             return {}
@@ -377,7 +377,7 @@ class _Lowering:
         self.loops = before
         return made
 
-    def loop(self, b: Block, s: ForActive) -> None:
+    def loop(self, b: StatementBuilder, s: ForActive) -> None:
         t = self.tree(s.tree)
         path = t.path(s.node)
         listed = next(lists_made(s, t), -1)
@@ -393,7 +393,7 @@ class _Lowering:
         self.staged, loses_cells = Staged(around(s, t, self.placed, by_field), wanted), shrinks(s)
         coordinates: dict[int, Expr] = {a: number(0) for a in t.axes(s.node)}
 
-        def inside(inner: Block, items: dict[int, Expr], found: dict[int, Expr]) -> None:
+        def inside(inner: StatementBuilder, items: dict[int, Expr], found: dict[int, Expr]) -> None:
             before = self.own, dict(self.loops), dict(self.cells.extents)
             own = {} if loses_cells else items
             self.own = Own(t, s.node, s.loops, own, leaf_at(found) if own else None)
@@ -403,7 +403,7 @@ class _Lowering:
             inner.statements += self.block(s.body)
             self.own, self.loops, self.cells.extents = before
 
-        elements: list[tuple[Block, Expr, dict[int, Expr]]] = []
+        elements: list[tuple[StatementBuilder, Expr, dict[int, Expr]]] = []
 
         def leaf_at(found: dict[int, Expr]) -> Leaf | None:
             """The leaf around if it is the one dense node below a list with fixed slots; else None."""
@@ -421,7 +421,7 @@ class _Lowering:
             near = {(0,) * len(local): slot}
             return Leaf(s.tree, listed, s.node, block, self.cell_loops.row, at, local, near)
 
-        def over_element(inner: Block, item: Expr, found: dict[int, Expr]) -> None:
+        def over_element(inner: StatementBuilder, item: Expr, found: dict[int, Expr]) -> None:
             elements.append((inner, item, found))
             rest = path[path.index(listed) + 1 :]
             at = {**coordinates, **found}

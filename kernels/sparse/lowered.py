@@ -8,7 +8,7 @@ from ..ir.kernel import KernelIR
 
 
 @dataclass(frozen=True)
-class Window:
+class HaloWindow:
     """Window of a field that a loop over the cells of leaves reads around its current cell.
 
     `top` is the loop's number in the body before lowering. `n_bytes` is the size of a tile of `field` (see halo.py). `n_crossed`:
@@ -35,4 +35,4 @@ class Lowered:
     n_settling: int = 0
     n_claiming: int = 0
     lists: tuple[tuple[int, int, str, int], ...] = ()
-    windows: tuple[Window, ...] = ()
+    windows: tuple[HaloWindow, ...] = ()

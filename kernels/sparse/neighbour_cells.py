@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ..ir.affine import to_affine
 from ..ir.kernel import DType, Expr, Load
 from ..ir.simplify import binary, bitcast, cast, compare, const, select, unary
-from .cells import Block, Cells, number, plus, times
+from .cells import Cells, StatementBuilder, number, plus, times
 
 Direction = tuple[int, ...]
 
@@ -28,8 +28,8 @@ class Leaf:
     tree: str
     listed: int
     node: int
-    element: Block
-    row: Block
+    element: StatementBuilder
+    row: StatementBuilder
     coordinates: Mapping[int, Expr]
     local: Mapping[int, Expr]
     found: dict[Direction, Expr] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def offsets(indices: Sequence[Expr], loops: Sequence[str]) -> tuple[int, ...] | 
 
 
 def near_load(
-    cells: Cells, leaf: Leaf, b: Block, load: Load, offset: tuple[int, ...]
+    cells: Cells, leaf: Leaf, b: StatementBuilder, load: Load, offset: tuple[int, ...]
 ) -> Expr | None:
     """The element at an offset from the current one; `load` is of the array, with the indices of components.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ..ir.kernel import Assert, DType, Expr, Local, LoopIndex, SetLocal, While
 from ..ir.simplify import binary, cast, compare, const, select, unary
 from ..ir.structure import StructureTree
-from .cells import I64, U32, U64, Block, Cells, Found, number, plus, quotient, times
+from .cells import I64, U32, U64, Cells, Found, StatementBuilder, number, plus, quotient, times
 from .directory import claim, clear
 from .layout import (
     BUSY,
@@ -52,21 +52,23 @@ class Pools:
 
     # --- counters
 
-    def set_counter(self, b: Block, tree: str, node: int, column: int, value: Expr) -> None:
+    def set_counter(
+        self, b: StatementBuilder, tree: str, node: int, column: int, value: Expr
+    ) -> None:
         b.store(self.cells.array(tree, "counters"), (number(node), number(column)), value)
 
-    def count(self, b: Block, tree: str, node: int, column: int) -> Expr:
+    def count(self, b: StatementBuilder, tree: str, node: int, column: int) -> Expr:
         """Increments a counter; returns its old value."""
         place = (number(node), number(column))
         return b.fetch(self.cells.array(tree, "counters"), place, "add", number(1))
 
-    def fail(self, b: Block, tree: str, column: int) -> None:
+    def fail(self, b: StatementBuilder, tree: str, column: int) -> None:
         """Records that a write was not made."""
         self.may_fail.add(tree)
         last = len(self.cells.layouts[tree].tree.nodes)
         self.set_counter(b, tree, last, column, number(1))
 
-    def check(self, b: Block, kernel: str) -> None:
+    def check(self, b: StatementBuilder, kernel: str) -> None:
         """Appends assertions that all writes were made. They end the call with an error, after a reset for the next call in all
         trees.
         """
@@ -80,7 +82,7 @@ class Pools:
         for is_made, text in made:
             b.put(Assert(is_made, f"kernel {kernel}: {text}", (), b.where))
 
-    def note_change(self, b: Block, tree: str, node: int) -> None:
+    def note_change(self, b: StatementBuilder, tree: str, node: int) -> None:
         """Marks lists of the node's cells as out of date."""
         t = self.cells.layouts[tree].tree
         for k in t.below(node):
@@ -89,7 +91,7 @@ class Pools:
 
     # --- activation
 
-    def activate(self, b: Block, tree: str, node: int, indices: Sequence[Expr]) -> Found:
+    def activate(self, b: StatementBuilder, tree: str, node: int, indices: Sequence[Expr]) -> Found:
         """Activates a cell; returns its item, and the condition that it could be done."""
         cells = self.cells
         t = cells.layouts[tree].tree
@@ -118,7 +120,13 @@ class Pools:
         return Found(item, ok, False)
 
     def _activated(
-        self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
+        self,
+        b: StatementBuilder,
+        tree: str,
+        n: int,
+        container: Expr,
+        cell: Expr,
+        at: Sequence[Expr],
     ) -> Expr:
         """Activates a cell of one container; returns its item. `at`: its coordinates in a hash node."""
         t = self.cells.layouts[tree].tree
@@ -143,7 +151,13 @@ class Pools:
         return item
 
     def _hashed(
-        self, b: Block, tree: str, n: int, container: Expr, cell: Expr, at: Sequence[Expr]
+        self,
+        b: StatementBuilder,
+        tree: str,
+        n: int,
+        container: Expr,
+        cell: Expr,
+        at: Sequence[Expr],
     ) -> Expr:
         """The slot of a cell of a hash node; 0 if there is no room. Allocates a place and a slot if the cell has none."""
         names, layout = self.cells.names, self.cells.layouts[tree]
@@ -164,7 +178,7 @@ class Pools:
         return Local(slot, I64)
 
     def _fill_chunks(
-        self, b: Block, tree: str, n: int, container: Expr, length: Expr, cell: Expr
+        self, b: StatementBuilder, tree: str, n: int, container: Expr, length: Expr, cell: Expr
     ) -> None:
         """Allocates slots for the chunks from the end of a list to that of a cell behind it, which become part of the list."""
         node = self.cells.layouts[tree].tree.nodes[n]
@@ -178,7 +192,7 @@ class Pools:
         self.slot_at(inner, tree, n, inner.hold("entry", entry))
         b.loop(name, binary("max", n_chunks, number(0)), inner)
 
-    def _set_bit(self, b: Block, tree: str, n: int, container: Expr, cell: Expr) -> None:
+    def _set_bit(self, b: StatementBuilder, tree: str, n: int, container: Expr, cell: Expr) -> None:
         t = self.cells.layouts[tree].tree
         w, bit = self.cells.bit(t, n, container, cell)
         w, bit = b.hold("word", w), b.hold("bit", bit)
@@ -191,7 +205,9 @@ class Pools:
         self.note_change(setting, tree, n)
         b.branch(absent, setting)
 
-    def slot_at(self, b: Block, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()) -> Expr:
+    def slot_at(
+        self, b: StatementBuilder, tree: str, n: int, entry: Expr, at: Sequence[Expr] = ()
+    ) -> Expr:
         """The slot of an entry; 0 if there are no more. Allocates one if the entry has none. `at`: coordinates, in a hash node."""
         table, names = self.cells.array(tree, f"table{n}"), self.cells.names
         slot = names.fresh("slot")
@@ -228,8 +244,8 @@ class Pools:
         return cast(found, I64)
 
     def _marked(
-        self, b: Block, table: str, entry: Expr
-    ) -> tuple[Block, Local, Callable[[Block], None]]:
+        self, b: StatementBuilder, table: str, entry: Expr
+    ) -> tuple[StatementBuilder, Local, Callable[[StatementBuilder], None]]:
         """One round of a loop that marks an entry BUSY, the old entry, and the writer of the statement that ends the loop.
 
         A thread that found no mark owns the entry until it stores the new one.
@@ -243,14 +259,16 @@ class Pools:
             lambda last: last.put(SetLocal(going, const(False, DType.bool_), last.where)),
         )
 
-    def _rounds(self, b: Block, round_: Block) -> Block:
+    def _rounds(self, b: StatementBuilder, round_: StatementBuilder) -> StatementBuilder:
         """The loop of these rounds, in a block."""
         block = b.inner()
         going = block.set(self._going, const(True, DType.bool_))
         block.put(While(going, tuple(round_.statements), b.where))
         return block
 
-    def append(self, b: Block, tree: str, n: int, indices: Sequence[Expr], result: str) -> Found:
+    def append(
+        self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr], result: str
+    ) -> Found:
         """Activates the next cell of a dynamic node; the local `result` takes its index."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
@@ -282,7 +300,7 @@ class Pools:
 
     # --- deactivation
 
-    def deactivate(self, b: Block, tree: str, n: int, indices: Sequence[Expr]) -> None:
+    def deactivate(self, b: StatementBuilder, tree: str, n: int, indices: Sequence[Expr]) -> None:
         """Deactivates a cell; for a dynamic node all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
@@ -301,7 +319,9 @@ class Pools:
         cell = b.hold("cell", cells.cell(t, n, n, inside))
         self._if(b, ok, lambda inner: self._deactivated(inner, tree, n, container, cell))
 
-    def _if(self, b: Block, condition: Expr, write: Callable[[Block], None]) -> None:
+    def _if(
+        self, b: StatementBuilder, condition: Expr, write: Callable[[StatementBuilder], None]
+    ) -> None:
         if condition == const(True, DType.bool_):
             write(b)
             return
@@ -309,7 +329,9 @@ class Pools:
         write(inner)
         b.branch(condition, inner)
 
-    def _deactivated(self, b: Block, tree: str, n: int, container: Expr, cell: Expr) -> None:
+    def _deactivated(
+        self, b: StatementBuilder, tree: str, n: int, container: Expr, cell: Expr
+    ) -> None:
         cells, t = self.cells, self.cells.layouts[tree].tree
         has = t.nodes[n].has
         if has.pool:
@@ -327,7 +349,7 @@ class Pools:
         self.clear_item(clearing, tree, n, cells.item(t, n, container, cell, None))
         b.branch(present, clearing)
 
-    def _give_back(self, b: Block, tree: str, n: int, entry: Expr) -> None:
+    def _give_back(self, b: StatementBuilder, tree: str, n: int, entry: Expr) -> None:
         """Empties an entry of a table and gives back its slot."""
         table = self.cells.array(tree, f"table{n}")
         round_, old, is_left = self._marked(b, table, entry)
@@ -342,7 +364,7 @@ class Pools:
         present = compare("ne", self.cells.load(tree, f"table{n}", entry), const(0, U32))
         b.branch(present, self._rounds(b, round_))
 
-    def clear(self, b: Block, tree: str, n: int, container: Expr) -> None:
+    def clear(self, b: StatementBuilder, tree: str, n: int, container: Expr) -> None:
         """Deactivates all cells of a container."""
         cells, t = self.cells, self.cells.layouts[tree].tree
         node = t.nodes[n]
@@ -374,7 +396,7 @@ class Pools:
                 ),
             )
 
-    def clear_item(self, b: Block, tree: str, n: int, item: Expr) -> None:
+    def clear_item(self, b: StatementBuilder, tree: str, n: int, item: Expr) -> None:
         """Sets the contents of a cell to zero: its fields, and containers below."""
         layout = self.cells.layouts[tree]
         for k, f in enumerate(layout.fields):
@@ -385,7 +407,7 @@ class Pools:
             self.clear(b, tree, child, item)
 
     def _zero(
-        self, b: Block, array: str, components: tuple[int, ...], item: Expr, dtype: DType
+        self, b: StatementBuilder, array: str, components: tuple[int, ...], item: Expr, dtype: DType
     ) -> None:
         for at in itertools.product(*map(range, components)):
             b.store(array, (*map(number, at), item), const(0, dtype))

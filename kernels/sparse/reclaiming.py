@@ -5,13 +5,13 @@ from __future__ import annotations
 from ..ir.kernel import Activate, Append, Deactivate, LoopIndex, Stmt
 from ..ir.simplify import binary, cast
 from ..ir.walk import nested_statements
-from .cells import I64, Block, number, plus, times
+from .cells import I64, StatementBuilder, number, plus, times
 from .directory import leave
 from .layout import FREE, FREED, FRESH, TAKEN, pools_below
 from .pools import Pools
 
 
-def settle(b: Block, pools: Pools, tree: str, n: int) -> None:
+def settle(b: StatementBuilder, pools: Pools, tree: str, n: int) -> None:
     """Reclaims a pool: commits the taken slots, and makes the returned ones zero and free again.
 
     Clearing a slot gives back those of the pools below.
@@ -48,7 +48,7 @@ def settle(b: Block, pools: Pools, tree: str, n: int) -> None:
     pools.set_counter(b, tree, n, FREED, number(0))
 
 
-def settle_between(b: Block, pools: Pools, s: Stmt) -> None:
+def settle_between(b: StatementBuilder, pools: Pools, s: Stmt) -> None:
     """Reclaims, before a top-level statement that takes slots, the pools whose slots earlier statements gave back.
 
     Records the pools whose slots `s` gives back.

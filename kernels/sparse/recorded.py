@@ -10,7 +10,7 @@ from ..ir.kernel import Append, KernelIR
 from ..ir.logical import FieldPlace
 from ..ir.structure import StructureTree
 from ..ir.walk import nested_statements
-from .layout import Layout, layout_of
+from .layout import TreeLayout, layout_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class UsedTree:
     appended: tuple[int, ...] = ()
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> TreeLayout:
         """The memory layout of its states. Raises LanguageError."""
         return layout_of(self.tree, self.fields)
 
@@ -59,6 +59,6 @@ def appended_to(ir: KernelIR, tree: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def layouts_of(trees: Iterable[UsedTree]) -> dict[str, Layout]:
+def layouts_of(trees: Iterable[UsedTree]) -> dict[str, TreeLayout]:
     """The layouts of trees, by name."""
     return {t.tree.name: t.layout for t in trees}

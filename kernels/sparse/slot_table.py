@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import Expr, Load, SetLocal, Stmt, Store
 from ..ir.simplify import binary, cast, compare, const
-from ..ir.task import Keys, Problem, Table, Task
+from ..ir.task import Keys, Problem, SlotTable, Task
 from ..ir.walk import children, locals_read, mapped, nested_statements, with_blocks
-from .cells import I64, U32, U64, Block, Names, looked_for, number
+from .cells import I64, U32, U64, Names, StatementBuilder, looked_for, number
 from .converting import SOME_PAGES, in_use
 from .layout import CLAIMED
 from .leaf_layout import fresh_name
@@ -26,7 +26,7 @@ from .lookup import again, making, names_of
 class _Places:
     """The array of a table: the place of each key. The first entry, of no key, is written and never read."""
 
-    table: Table
+    table: SlotTable
     keys: Keys
     array: str
     nowhere: int
@@ -38,10 +38,10 @@ class _Places:
         """The key of a place."""
         return binary("bit_and", Load(self.keys.array, (place,), U64), const(CLAIMED - 1, U64))
 
-    def enter(self, b: Block, key: Expr, place: Expr) -> None:
+    def enter(self, b: StatementBuilder, key: Expr, place: Expr) -> None:
         b.store(self.array, (cast(key, I64),), cast(place, U32))
 
-    def publish(self, b: Block, s: Store) -> None:
+    def publish(self, b: StatementBuilder, s: Store) -> None:
         """Enters the place of a key before the store `s` to the keys."""
         (place,) = s.indices
         if s.value == const(0, U64):
@@ -50,7 +50,7 @@ class _Places:
             self.enter(b, s.value, place)
 
 
-def tabled(problem: Problem, tables: Iterable[Table], at_once: int = SOME_PAGES) -> Problem:
+def tabled(problem: Problem, tables: Iterable[SlotTable], at_once: int = SOME_PAGES) -> Problem:
     """Returns the problem with tables for these hash nodes, and with tasks behind its own that make them."""
     taken = {a.name for a in problem.arrays} | {p.name for p in problem.scalars}
     arrays, found, before = list(problem.arrays), dict[str, _Places](), list[Task]()
@@ -80,7 +80,7 @@ def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
         return mapped(e, expr, lambda inner: inner)
 
     def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        b = Block(names)
+        b = StatementBuilder(names)
         for s in statements:
             new = mapped(s, expr, lambda inner: inner)
             b.where = new.where
@@ -111,7 +111,7 @@ def _without(body: tuple[Stmt, ...], names: set[str]) -> tuple[Stmt, ...]:
 
 
 def _clearing(p: _Places, at_once: int) -> Task:
-    def write(b: Block, key: Expr) -> None:
+    def write(b: StatementBuilder, key: Expr) -> None:
         p.enter(b, key, number(p.nowhere))
 
     n = p.keys.n_cells + 1
@@ -121,14 +121,14 @@ def _clearing(p: _Places, at_once: int) -> Task:
 def _filling(p: _Places, problem: Problem, at_once: int) -> Task:
     """Task that enters the active cells. Inactive cells need no place: without one they are found to be absent."""
 
-    def of_slot(b: Block, slot: Expr) -> None:
+    def of_slot(b: StatementBuilder, slot: Expr) -> None:
         place = b.hold("place", Load(p.keys.at, (number(0), slot), I64))
         entering = b.inner()
         p.enter(entering, p.key_at(place), place)
         has = Load(p.table.array, (place,), U32)
         b.branch(compare("eq", has, cast(slot, U32)), entering)
 
-    def of_place(b: Block, place: Expr) -> None:
+    def of_place(b: StatementBuilder, place: Expr) -> None:
         entering = b.inner()
         p.enter(entering, p.key_at(place), place)
         has = Load(p.table.array, (place,), U32)

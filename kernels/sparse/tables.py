@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..analysis.effects import arrays_written
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import Load, Stmt, While
-from ..ir.task import Keys, Problem, Slots, Table, Task
+from ..ir.task import Keys, Problem, Slots, SlotTable, Task
 from ..ir.walk import children, nested_statements, walk
 from .cells import looked_for
 from .leaves import kept_in
@@ -16,7 +16,7 @@ from .recorded import UsedTree
 
 def tables_of(
     trees: Iterable[UsedTree], arrays: Sequence[ArrayInfo], tasks: Sequence[Task]
-) -> tuple[Table, ...]:
+) -> tuple[SlotTable, ...]:
     """Tables of pointer nodes that a loop reads, other than to make a list, and of hash nodes with searches for keys.
 
     Only tables that tasks write in statements of bodies alone.
@@ -35,10 +35,10 @@ def tables_of(
                 keys = _keys(used, n, known, written)
                 if keys is not None and keys.array in sought - fixed:
                     name = f"{used.tree.name}.{n}"
-                    found.append(Table(name, array, keys.array in written, keys))
+                    found.append(SlotTable(name, array, keys.array in written, keys))
             is_pointer = node.has.pool and not (node.has.directory or node.has.length)
             if is_pointer and array in known and array in read - fixed:
-                found.append(Table(f"{used.tree.name}.{n}", array, array in written))
+                found.append(SlotTable(f"{used.tree.name}.{n}", array, array in written))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from ..analysis.speculation import is_safe, is_safe_where_wanted
 from ..ir.kernel import ArrayParam, Binary, Const, Expr, LoopIndex
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, loads, locals_read, size
-from .distribute import MAX_INLINED_NODES, Assign, Define, Flat, Reduce, reads_of
+from .distribute import MAX_INLINED_NODES, ArrayAssignment, Define, Flat, Reduce, reads_of
 from .guards import box_of, conjuncts, either
 
 
@@ -25,21 +25,21 @@ def join_branches(flat: tuple[Flat, ...], arrays: Mapping[str, ArrayParam]) -> t
 
 def _joined_pair(
     work: list[Flat], arrays: Mapping[str, ArrayParam]
-) -> tuple[int, int, Assign] | None:
+) -> tuple[int, int, ArrayAssignment] | None:
     """Positions of two assignments that can be joined, and the joined one, which replaces the second.
 
     The two sides of one branch take precedence over other pairs.
     """
     defined = {s.name: s for s in work if isinstance(s, Define)}
-    found: list[tuple[int, int, Assign]] = []
+    found: list[tuple[int, int, ArrayAssignment]] = []
     for second, b in enumerate(work):
-        if not isinstance(b, Assign) or not b.conditions:
+        if not isinstance(b, ArrayAssignment) or not b.conditions:
             continue
         element = b.array, b.indices, b.path
         earlier = range(second - 1, -1, -1)
         for first in earlier:
             a = work[first]
-            if not isinstance(a, Assign) or (a.array, a.indices, a.path) != element:
+            if not isinstance(a, ArrayAssignment) or (a.array, a.indices, a.path) != element:
                 continue
             if _may_join(a, b, work[first + 1 : second], defined, arrays):
                 dtype = arrays[a.array].dtype
@@ -53,8 +53,8 @@ def _joined_pair(
 
 
 def _may_join(
-    a: Assign,
-    b: Assign,
+    a: ArrayAssignment,
+    b: ArrayAssignment,
     between: list[Flat],
     defined: Mapping[str, Define],
     arrays: Mapping[str, ArrayParam],
@@ -68,7 +68,7 @@ def _may_join(
     for s in between:
         if any(x.array == a.array for e in reads_of(s) for x in loads(e)):
             return False
-        if isinstance(s, Assign) and s.array in {a.array, *used}:
+        if isinstance(s, ArrayAssignment) and s.array in {a.array, *used}:
             return False
     values = [a.value, b.value]
     for e in values:  # `values` grows meanwhile
@@ -96,7 +96,7 @@ def may_run(task: Task, arrays: Mapping[str, ArrayParam]) -> bool:
     return all(is_safe(e, loops, shape) for e, loops in everywhere if e is not None)
 
 
-def in_box(s: Assign) -> Assign | None:
+def in_box(s: ArrayAssignment) -> ArrayAssignment | None:
     """Shrinks the loops of a guarded assignment to the box of its conditions; None if the box is empty."""
     conditions = tuple(part for e in s.conditions for part in conjuncts(e))
     bounds, rest = box_of([x for x in s.path if not x.is_step], conditions)
@@ -111,7 +111,7 @@ def in_box(s: Assign) -> Assign | None:
             index = LoopIndex(loop.name)
             moved[loop.name] = Binary("add", index, Const(low, index.dtype), index.dtype)
     made = applied(Renaming(loops=moved), replace(s, conditions=rest))
-    assert isinstance(made, Assign)
+    assert isinstance(made, ArrayAssignment)
     return replace(made, path=path)
 
 
@@ -121,7 +121,7 @@ def applied(renaming: Renaming, s: Flat) -> Flat:
             return replace(s, value=renaming.apply(s.value))
         case Reduce():
             return replace(s, value=renaming.apply(s.value), init=renaming.apply(s.init))
-        case Assign():
+        case ArrayAssignment():
             indices = tuple(renaming.apply(i) for i in s.indices)
             conditions = tuple(renaming.apply(e) for e in s.conditions)
             return replace(s, indices=indices, value=renaming.apply(s.value), conditions=conditions)

@@ -95,7 +95,7 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class Assign:
+class ArrayAssignment:
     """An assignment to an array: `array[indices] = value`, or `op=` when op is given, where all `conditions` hold."""
 
     array: str
@@ -107,7 +107,7 @@ class Assign:
     conditions: Conditions = ()
 
 
-Flat = Define | Reduce | Assign
+Flat = Define | Reduce | ArrayAssignment
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,9 @@ class _Walker:
         self, s: Store | Update, indices: tuple[Expr, ...], op: ReduceOp | None, path: Path
     ) -> None:
         indices = tuple(_without_cancelled(i) for i in indices)
-        made = Assign(s.array, indices, self.read(s.value), op, path, s.where, self.conditions)
+        made = ArrayAssignment(
+            s.array, indices, self.read(s.value), op, path, s.where, self.conditions
+        )
         if op is not None and self.conditions and any(_is_summed(x, indices) for x in path):
             # A term left out of a reduction becomes the neutral element.
             made = replace(made, value=self.wanted(op, made.value, ()), conditions=())
@@ -446,5 +448,5 @@ def reads_of(s: Flat) -> tuple[Expr, ...]:
             return (s.value,)
         case Reduce():
             return (s.value, s.init)
-        case Assign():
+        case ArrayAssignment():
             return (*s.conditions, *s.indices, s.value)

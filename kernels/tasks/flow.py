@@ -38,7 +38,7 @@ Name = str
 
 
 @dataclass(frozen=True)
-class Flow:
+class Influence:
     """Names of arrays and scalars of the sequence, by their influence.
 
     `steering`: names that flow into a branch, an index, the length of a loop, a divisor, or a function not defined everywhere.
@@ -56,7 +56,7 @@ class Flow:
     coarsest: dict[Name, DType]
 
 
-def flow_of(recording: Recording) -> Flow:
+def flow_of(recording: Recording) -> Influence:
     """The data flow of all calls together."""
     graph = _Graph()
     for number, call in enumerate(recording.calls):
@@ -67,7 +67,7 @@ def flow_of(recording: Recording) -> Flow:
     arrays = [p for p in (*recording.arrays, *recording.temps) if p.dtype.is_float]
     in_cycle = {n for n in graph.sources if n in graph.behind(n)}
     steering, placing = graph.all_behind(graph.steering), graph.all_behind(graph.placing)
-    return Flow(
+    return Influence(
         frozenset(n for n in names if n in steering | placing),
         frozenset(n for n in names if n in placing),
         frozenset(names) & graph.all_behind(graph.ending),

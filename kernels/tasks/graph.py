@@ -23,7 +23,7 @@ EdgeKind = Literal["flow", "anti", "output"]
 
 
 @dataclass(frozen=True)
-class Node:
+class TaskNode:
     """A task with the states it reads and writes. `task` is its index in Problem.tasks."""
 
     task: int
@@ -56,7 +56,7 @@ class StateFlowGraph:
     first one, and `carried` are flows of values to the next.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TaskNode, ...]
     edges: tuple[Edge, ...]
     read_versions: tuple[tuple[int, State, int], ...]
     written_versions: tuple[tuple[int, State, int], ...]
@@ -72,7 +72,7 @@ def build_graph(problem: Problem) -> StateFlowGraph:
         written = {state for state, _, _ in found.writes}
         partial = [s for s in written if not overwrites(task, s.name, problem.array(s.name).shape)]
         reads = {*(state for state, _ in found.reads), *partial}
-        nodes.append(Node(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
+        nodes.append(TaskNode(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
     graph = connect(nodes)
     written_by = {(t, s): version for t, s, version in graph.written_versions}
     carried = set()
@@ -82,7 +82,7 @@ def build_graph(problem: Problem) -> StateFlowGraph:
     return replace(graph, repeats=problem.repeats, carried=tuple(sorted(carried)))
 
 
-def connect(nodes: Iterable[Node]) -> StateFlowGraph:
+def connect(nodes: Iterable[TaskNode]) -> StateFlowGraph:
     """Returns the graph of `nodes` executed in the order given."""
     version: dict[State, int] = {}
     owner: dict[State, int] = {}
@@ -90,7 +90,7 @@ def connect(nodes: Iterable[Node]) -> StateFlowGraph:
     edges: set[Edge] = set()
     read: list[tuple[int, State, int]] = []
     written: list[tuple[int, State, int]] = []
-    placed: list[Node] = []
+    placed: list[TaskNode] = []
     for node in nodes:
         placed.append(node)
         for state in node.reads:

@@ -18,7 +18,7 @@ from ..ir.domain import BOX
 from ..ir.kernel import NOWHERE, Expr, Load, Location, ReduceOp, Select
 from ..ir.walk import loads
 from .distribute import (
-    Assign,
+    ArrayAssignment,
     Flat,
     NotStructuredError,
     Path,
@@ -31,7 +31,7 @@ from .guards import Conditions, guard_of, negated
 
 
 @dataclass(frozen=True)
-class Use:
+class AccessUse:
     """One access of a flat statement under its loops."""
 
     array: str
@@ -57,17 +57,17 @@ def affine_axes(indices: tuple[Expr, ...], where: Location = NOWHERE) -> tuple[A
     return found
 
 
-def uses_of(s: Flat) -> tuple[Use, ...]:
+def uses_of(s: Flat) -> tuple[AccessUse, ...]:
     """All accesses of a flat statement. Raises NotStructuredError."""
     path = full_path(s)
     result = [
-        Use(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
+        AccessUse(x.array, affine_axes(x.indices, s.where), path, False, conditions=conditions)
         for e in reads_of(s)
         for x, conditions in _wanted_loads(e, s)
     ]
-    if isinstance(s, Assign):
+    if isinstance(s, ArrayAssignment):
         axes = affine_axes(s.indices, s.where)
-        result.append(Use(s.array, axes, path, True, s.op, s.conditions))
+        result.append(AccessUse(s.array, axes, path, True, s.op, s.conditions))
     return tuple(dict.fromkeys(result))
 
 
@@ -98,11 +98,11 @@ def check_distribution(flat: tuple[Flat, ...], fast_math: bool) -> None:
                 for b in uses[second]:
                     _check_pair(a, b, fast_math, flat[second].where)
         statement = flat[first]
-        if isinstance(statement, Assign):
+        if isinstance(statement, ArrayAssignment):
             _check_self(statement, earlier)
 
 
-def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
+def _check_pair(a: AccessUse, b: AccessUse, fast_math: bool, where: Location) -> None:
     if a.array != b.array or not (a.is_write or b.is_write):
         return
     if a.op is not None and a.op == b.op and (fast_math or a.op in ("min", "max")):
@@ -116,7 +116,7 @@ def _check_pair(a: Use, b: Use, fast_math: bool, where: Location) -> None:
             )
 
 
-def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
+def _check_self(s: ArrayAssignment, uses: tuple[AccessUse, ...]) -> None:
     write = next(u for u in uses if u.is_write)
     over = reduction_loops(s)
     reads_own = any(u.array == s.array and not u.is_write for u in uses)
@@ -133,12 +133,12 @@ def _check_self(s: Assign, uses: tuple[Use, ...]) -> None:
             )
 
 
-def carried(read: Use, write: Use, path: Path) -> bool:
+def carried(read: AccessUse, write: AccessUse, path: Path) -> bool:
     """True if two iterations that differ on the shared loops `path` may access one element."""
     return meet_in(read.elements, write.elements, path)
 
 
-def reduction_loops(s: Assign) -> Path:
+def reduction_loops(s: ArrayAssignment) -> Path:
     """Reduction loops of an update: the loops that its target does not name."""
     if s.op is None:
         return ()
@@ -166,6 +166,6 @@ def writes_between(flat: tuple[Flat, ...], start: int, use: int, arrays: frozens
         if k == start:
             continue
         inside = start < k < use or any(loop.name in around for loop in full_path(s))
-        if isinstance(s, Assign) and s.array in arrays and inside:
+        if isinstance(s, ArrayAssignment) and s.array in arrays and inside:
             return True
     return False

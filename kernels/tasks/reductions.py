@@ -29,7 +29,7 @@ from ..ir.walk import Renaming, coerced, joined, loads, locals_read, size, walk
 from .branches import applied, in_box, join_branches, may_run
 from .distribute import (
     MAX_INLINED_NODES,
-    Assign,
+    ArrayAssignment,
     Define,
     Flat,
     NotStructuredError,
@@ -39,7 +39,14 @@ from .distribute import (
     reads_of,
 )
 from .guards import conjunction
-from .legality import Use, affine_axes, carried, check_distribution, reduction_loops, writes_between
+from .legality import (
+    AccessUse,
+    affine_axes,
+    carried,
+    check_distribution,
+    reduction_loops,
+    writes_between,
+)
 from .narrowing import narrowed_task
 
 
@@ -71,7 +78,7 @@ def split(
     work.place_reductions()
     tasks: list[Task] = []
     for k, s in enumerate(work.flat):
-        if isinstance(s, Assign):
+        if isinstance(s, ArrayAssignment):
             made = _task(s, work.merged.get(k), kernel, work.arrays, fast_math)
             if made is not None:
                 if branch is not None and not may_run(made, work.arrays):
@@ -119,13 +126,13 @@ class _Splitter:
         A temporary avoids this: all values are read before.
         """
         s = self.flat[user]
-        if not isinstance(s, Assign):
+        if not isinstance(s, ArrayAssignment):
             return False
         own = [x for x in loads(read) if x.array == s.array]
         if not own or reduction_loops(s):
             return bool(own)
-        write = Use(s.array, affine_axes(s.indices), s.path, True, None, s.conditions)
-        uses = (Use(x.array, affine_axes(x.indices), s.path, False) for x in own)
+        write = AccessUse(s.array, affine_axes(s.indices), s.path, True, None, s.conditions)
+        uses = (AccessUse(x.array, affine_axes(x.indices), s.path, False) for x in own)
         return any(carried(replace(u, conditions=s.conditions), write, s.path) for u in uses)
 
     def place_definitions(self) -> None:
@@ -168,7 +175,7 @@ class _Splitter:
     def joins(self, k: int, r: Reduce, user: int) -> bool:
         """True if assignment `user` can finish reduction `r` of position `k` in one task."""
         s = self.flat[user]
-        if not isinstance(s, Assign) or user in self.merged or s.path != r.path:
+        if not isinstance(s, ArrayAssignment) or user in self.merged or s.path != r.path:
             return False
         if reduction_loops(s) or any(r.name in locals_read(i) for i in s.indices):
             return False
@@ -177,9 +184,9 @@ class _Splitter:
         if not self.is_movable(k, user, r.value) or not self.is_movable(k, user, r.init):
             return False
         path = full_path(r)
-        write = Use(s.array, affine_axes(s.indices), s.path, True)
+        write = AccessUse(s.array, affine_axes(s.indices), s.path, True)
         own = [x for e in (r.value, r.init) for x in loads(e) if x.array == s.array]
-        reads = [Use(x.array, affine_axes(x.indices), path, False) for x in own]
+        reads = [AccessUse(x.array, affine_axes(x.indices), path, False) for x in own]
         return not any(carried(read, write, s.path) for read in reads)
 
     def store(self, k: int, name: str, path: Path, value: Expr) -> None:
@@ -201,7 +208,7 @@ class _Splitter:
             value = Select(value, one, zero, dtype)
             kept = Compare("ne", Load(array, indices, dtype), zero)
         self.substitute(name, kept)
-        self.flat[k] = Assign(array, indices, value, None, path, old.where)
+        self.flat[k] = ArrayAssignment(array, indices, value, None, path, old.where)
 
     def temp_name(self, version: str) -> str:
         base = f"{self.call}.{version.split('#')[0]}"
@@ -219,7 +226,11 @@ def _count(name: str, s: Flat | None) -> int:
 
 
 def _task(
-    s: Assign, r: Reduce | None, kernel: str, arrays: Mapping[str, ArrayParam], fast_math: bool
+    s: ArrayAssignment,
+    r: Reduce | None,
+    kernel: str,
+    arrays: Mapping[str, ArrayParam],
+    fast_math: bool,
 ) -> Task | None:
     """The task of an assignment and its reduction; None if its conditions never hold."""
     if s.conditions and r is None:

@@ -90,7 +90,7 @@ class Workspaces(Protocol):
 
 
 @dataclass(frozen=True)
-class Row:
+class CallerParameter:
     """A parameter of a caller: an array, a scalar, or a constant of the code. A constant has no `place` among the entry's
     arguments.
     """
@@ -146,25 +146,29 @@ class Row:
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_*
 
 
-def rows_of(signature: CallSignature) -> tuple[Row, ...]:
+def rows_of(signature: CallSignature) -> tuple[CallerParameter, ...]:
     """Returns the parameters of a sequence, in the order of its function."""
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = []
     for p in signature.parameters:
         if p.kind == "constant":
-            rows.append(Row(p.name, "constant"))
+            rows.append(CallerParameter(p.name, "constant"))
         elif p.kind == "scalar":
-            rows.append(Row(p.name, "scalar", places[p.name], signature.scalars[p.name].dtype))
+            rows.append(
+                CallerParameter(p.name, "scalar", places[p.name], signature.scalars[p.name].dtype)
+            )
         else:
             a, is_written = signature.arrays[p.name], signature.is_written(p.name)
-            rows.append(Row(p.name, "array", places[p.name], a.dtype, a.shape, is_written))
+            rows.append(
+                CallerParameter(p.name, "array", places[p.name], a.dtype, a.shape, is_written)
+            )
     return tuple(rows)
 
 
 def make_caller(
     extension: Any | None,
     code: LoadedCode,
-    rows: Sequence[Row],
+    rows: Sequence[CallerParameter],
     workspaces: Workspaces | None = None,
 ) -> AbstractCaller:
     """Returns the fastest available caller of loaded code."""
@@ -199,7 +203,10 @@ class PlainCaller(AbstractCaller):
     """Python version of the caller in call.c, for calls with all arguments by position. Array addresses take most of its time."""
 
     def __init__(
-        self, code: LoadedCode, rows: Sequence[Row], workspaces: Workspaces | None = None
+        self,
+        code: LoadedCode,
+        rows: Sequence[CallerParameter],
+        workspaces: Workspaces | None = None,
     ) -> None:
         self._code, self._rows, self._workspaces = code, rows, workspaces
         self._n_places = sum(row.kind != "constant" for row in rows)

@@ -11,7 +11,7 @@ import msgspec
 
 from ..api.errors import DeviceError
 from ..worker.messages import read_message, write_message
-from .nvrtc import Compiled, compile_text
+from .nvrtc import Compilation, compile_text
 
 
 class CompileRequest(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def main() -> int:
         try:
             compiled = compile_text(request.text, request.architecture, request.extra)
         except DeviceError as e:
-            compiled = Compiled(None, str(e))
+            compiled = Compilation(None, str(e))
         signal.alarm(0)
         write_message(replies, msgspec.json.encode(compiled))
     return 0

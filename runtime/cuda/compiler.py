@@ -24,7 +24,7 @@ from ..files import opened_own, read_own, write_own
 from ..worker.messages import write_message
 from . import nvrtc
 from ._compile import CompileRequest
-from .nvrtc import Compiled, KernelReport
+from .nvrtc import Compilation, KernelReport
 
 if TYPE_CHECKING:
     from ...codegen.text.source import Source
@@ -77,7 +77,7 @@ class CudaCompiler:
         path = self._folder / f"{key}.cubin"
         notes = path.with_suffix(".json")
         with suppress(OSError), opened_own(path):
-            known = msgspec.json.decode(read_own(notes), type=Compiled)
+            known = msgspec.json.decode(read_own(notes), type=Compilation)
             return Cubin(path, key, known.reports, known.log, 0)
         started_ns = time.monotonic_ns()
         compiled = self._compile(CompileRequest(text, architecture, extra, self._timeout_s))
@@ -91,7 +91,7 @@ class CudaCompiler:
         build_ns = time.monotonic_ns() - started_ns
         return Cubin(path, key, compiled.reports, compiled.log, build_ns)
 
-    def _compile(self, request: CompileRequest) -> Compiled | Failure:
+    def _compile(self, request: CompileRequest) -> Compilation | Failure:
         with self._lock:
             process = self._idle.pop() if self._idle else None
         process = process or _Process()
@@ -105,7 +105,7 @@ class CudaCompiler:
             return answer
         with self._lock:
             self._idle.append(process)
-        return msgspec.json.decode(answer, type=Compiled)
+        return msgspec.json.decode(answer, type=Compilation)
 
 
 def _close(idle: list[_Process]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..api.errors import DeviceError
 from .driver import driver, gpu
-from .profiles import Profile, find_profile
+from .profiles import DataSheet, find_profile
 
 
 class Gpu:
@@ -26,7 +26,7 @@ class Gpu:
         return True
 
     @cached_property
-    def profile(self) -> Profile:
+    def profile(self) -> DataSheet:
         """The data sheet of the GPU, or the chosen one without a GPU."""
         return _profile_of(gpu()) if self.is_here else self._sheet
 
@@ -37,7 +37,7 @@ _LANES = {(7, 5): (64, 32), (8, 0): (64, 2), (9, 0): (128, 2), (10, 0): (128, 2)
 _OTHER_LANES = (128, 2)  # no chip has more
 
 
-def _profile_of(device: Any) -> Profile:
+def _profile_of(device: Any) -> DataSheet:
     """Returns the data sheet of a known GPU, else the same facts from the driver's attributes."""
     name = str(device.name())
     for words, key in _SHEETS.items():
@@ -50,7 +50,7 @@ def _profile_of(device: Any) -> Profile:
     ghz = ask(attribute.CLOCK_RATE) * 1e-6
     flops = 2.0 * lanes * cores * ghz
     memory_ghz = 2 * ask(attribute.MEMORY_CLOCK_RATE) * 1e-6  # two transfers a clock
-    return Profile(
+    return DataSheet(
         name=name,
         source="the driver",
         architecture=f"sm_{major}{minor}",

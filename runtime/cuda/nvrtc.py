@@ -42,7 +42,7 @@ class KernelReport(msgspec.Struct, frozen=True):
     stack_bytes: int
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class Compilation(msgspec.Struct, frozen=True):
     """Result of a compilation: `cubin` is None where the text was refused; `log` holds the compiler's messages without its
     statistics.
     """
@@ -111,14 +111,14 @@ def _without_cache() -> tuple[str, ...]:
     return (_NO_CACHE,) if asked.cubin is not None else ()
 
 
-def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compiled:
+def compile_text(text: str, architecture: str, extra: tuple[str, ...] = ()) -> Compilation:
     """Compiles CUDA text in this process to a cubin. Equal text and options give equal bytes."""
     return _compile(
         text, (f"--gpu-architecture={architecture}", *OPTIONS, *_without_cache(), *extra)
     )
 
 
-def _compile(text: str, words: tuple[str, ...]) -> Compiled:
+def _compile(text: str, words: tuple[str, ...]) -> Compilation:
     nvrtc = library()
     program = ctypes.c_void_p()
     _check(
@@ -132,9 +132,9 @@ def _compile(text: str, words: tuple[str, ...]) -> Compiled:
         log = _read(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if status != 0:
             what = log.strip() or nvrtc.nvrtcGetErrorString(status).decode()
-            return Compiled(None, what[:_LOG_CHARACTERS])
+            return Compilation(None, what[:_LOG_CHARACTERS])
         rest, reports = read_log(log)
-        return Compiled(_read(nvrtc, program, "CUBIN"), rest[:_LOG_CHARACTERS], reports)
+        return Compilation(_read(nvrtc, program, "CUBIN"), rest[:_LOG_CHARACTERS], reports)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -24,7 +24,7 @@ from ..api.errors import DeviceError
 from ..api.outcome import Failure
 from ..measure.calibration import fresh_calibration, keep, load_calibration
 from . import probe_kernels as pk
-from .profiles import Profile, target_of
+from .profiles import DataSheet, target_of
 
 _SAMPLES = 12
 _TIMES_L2 = 64  # size of the streams from memory: hits in L2 raise the rate by 1/64 at most
@@ -42,7 +42,7 @@ _LEAST_STEP_NS = 0.1  # less than a clock of any GPU
 _PLACES = 64  # slices of L2 are not all as far away
 
 
-def machine_key(p: Profile) -> str:
+def machine_key(p: DataSheet) -> str:
     """Returns a file-name-safe key, equal for GPUs that share calibrations."""
     parts = (p.name, p.architecture, p.multiprocessors, p.l2_bytes, p.memory_bytes)
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
@@ -50,13 +50,13 @@ def machine_key(p: Profile) -> str:
     return f"gpu-{name[:40]}-{p.multiprocessors}c-{digest}"
 
 
-def load_target(profile: Profile) -> Target | None:
+def load_target(profile: DataSheet) -> Target | None:
     """Returns the measured target of a GPU of this kind; None if nothing was measured."""
     found = load_calibration(machine_key(profile))
     return None if found is None else found.target
 
 
-def calibrate(device: AbstractDevice, p: Profile) -> Calibration:
+def calibrate(device: AbstractDevice, p: DataSheet) -> Calibration:
     """Measures, merges with the facts stored for this GPU, and stores; some seconds in a child process. Raises WorkerError."""
     from ..worker.worker import Worker
 
@@ -105,13 +105,13 @@ def target_from_samples(sheet: Target, samples: dict[str, list[float]]) -> Targe
 # --- in the child --------------------------------------------------------------------------------
 
 
-def take_samples(device: AbstractDevice, sheet: Profile) -> dict[str, list[float]]:
+def take_samples(device: AbstractDevice, sheet: DataSheet) -> dict[str, list[float]]:
     """Returns all samples by name: bytes or operations a ns, and latencies in ns. Raises DeviceError, MemoryError and RunError."""
     return _Probe(device, sheet).samples()
 
 
 class _Probe:
-    def __init__(self, device: AbstractDevice, sheet: Profile) -> None:
+    def __init__(self, device: AbstractDevice, sheet: DataSheet) -> None:
         self.device, self.sheet = device, sheet
         self.cores = self.sheet.multiprocessors
 

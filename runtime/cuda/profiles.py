@@ -9,7 +9,7 @@ from ..api.errors import DeviceError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
+class DataSheet:
     """One data sheet. Rates are peaks, of all multiprocessors together, at the boost clock."""
 
     name: str
@@ -32,7 +32,7 @@ class Profile:
 _KIB, _MIB, _GB = 1 << 10, 1 << 20, 10**9
 
 PROFILES = {
-    "h200": Profile(
+    "h200": DataSheet(
         name="NVIDIA H200 SXM (data sheet)",
         source="NVIDIA H200 Tensor Core GPU data sheet; multiprocessor: NVIDIA H100 architecture white paper",
         architecture="sm_90",
@@ -49,7 +49,7 @@ PROFILES = {
         threads_per_core=2048,
         blocks_per_core=32,
     ),
-    "h100": Profile(
+    "h100": DataSheet(
         name="NVIDIA H100 SXM 80 GB (data sheet)",
         source="NVIDIA H100 Tensor Core GPU data sheet and architecture white paper",
         architecture="sm_90",
@@ -66,7 +66,7 @@ PROFILES = {
         threads_per_core=2048,
         blocks_per_core=32,
     ),
-    "a100": Profile(
+    "a100": DataSheet(
         name="NVIDIA A100 SXM 80 GB (data sheet)",
         source="NVIDIA A100 Tensor Core GPU data sheet and architecture white paper",
         architecture="sm_80",
@@ -83,7 +83,7 @@ PROFILES = {
         threads_per_core=2048,
         blocks_per_core=32,
     ),
-    "rtx4090": Profile(
+    "rtx4090": DataSheet(
         name="NVIDIA GeForce RTX 4090 (data sheet)",
         source="NVIDIA Ada GPU architecture white paper, appendix A",
         architecture="sm_89",
@@ -115,7 +115,7 @@ _PORT_BYTES_PER_CLOCK = 128  # from L2 into one multiprocessor
 _SHARED_BYTES_PER_CLOCK, _SCHEDULERS = 128, 4
 
 
-def find_profile(name: str) -> Profile:
+def find_profile(name: str) -> DataSheet:
     """Returns the profile of that name. Raises DeviceError with the names of all profiles."""
     if name not in PROFILES:
         raise DeviceError(f"there is no data sheet {name!r}; there are {', '.join(PROFILES)}")
@@ -127,7 +127,7 @@ def profile_target(name: str, backend: str) -> Target:
     return target_of(find_profile(name), backend)
 
 
-def target_of(p: Profile, backend: str) -> Target:
+def target_of(p: DataSheet, backend: str) -> Target:
     """Returns the target of these facts."""
     core_clocks = p.multiprocessors * p.clock_ghz
     levels = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..api.artifact import BuildReport, LaunchResources
 from ..api.outcome import Failure
 from .nvrtc import KernelReport
-from .profiles import MAX_THREADS_ALONG_Z, MAX_THREADS_PER_BLOCK, Profile
+from .profiles import MAX_THREADS_ALONG_Z, MAX_THREADS_PER_BLOCK, DataSheet
 
 if TYPE_CHECKING:
     from ...codegen.text.source import KernelLaunch, Source
@@ -22,7 +22,7 @@ _SHARED_OWN_BYTES = 1024  # of every block, kept by the system from sm_80 on
 _WARP = 32
 
 
-def build_report(source: Source, cubin: Cubin, p: Profile) -> BuildReport | Failure:
+def build_report(source: Source, cubin: Cubin, p: DataSheet) -> BuildReport | Failure:
     """Returns the resources of a compiled source on a GPU of this profile; a Failure if a kernel is missing."""
     by_name = {r.kernel: r for r in cubin.reports}
     absent = [x.kernel for x in source.launches if x.kernel not in by_name]
@@ -50,7 +50,7 @@ def refusal(report: BuildReport, gpu: str) -> Failure | None:
     return None
 
 
-def launch_resources(report: KernelReport, launch: KernelLaunch, p: Profile) -> LaunchResources:
+def launch_resources(report: KernelReport, launch: KernelLaunch, p: DataSheet) -> LaunchResources:
     """Returns the occupancy of a multiprocessor of the profile by a kernel with these needs."""
     n_threads = prod(launch.block)
     n_warps = -(-n_threads // _WARP)

@@ -12,7 +12,7 @@ from ...kernels.ir.errors import failed_assertion
 from ...kernels.ir.kernel import KernelIR, Print
 from ...kernels.ir.walk import nested_statements, written_in
 from ..api.backend import AbstractCaller
-from ..cpu.calling import PrintingCaller, Row, make_caller
+from ..cpu.calling import CallerParameter, PrintingCaller, make_caller
 from ..cpu.index_check import IndexCheck
 from ..library import load_library
 
@@ -67,12 +67,13 @@ def caller_of(extension: Any | None, kernel: LoadedKernel, ir: KernelIR) -> Abst
     return caller
 
 
-def rows_of_kernel(ir: KernelIR) -> tuple[Row, ...]:
+def rows_of_kernel(ir: KernelIR) -> tuple[CallerParameter, ...]:
     """Returns the parameters of a kernel's code: its arrays, then its scalars."""
     written = written_in(ir.body)
     names = {id(p): k for k, p in enumerate((*ir.arrays, *ir.scalars))}
     arrays = [
-        Row(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written) for p in ir.arrays
+        CallerParameter(p.name, "array", names[id(p)], p.dtype, p.shape, p.name in written)
+        for p in ir.arrays
     ]
-    scalars = [Row(p.name, "scalar", names[id(p)], p.dtype) for p in ir.scalars]
+    scalars = [CallerParameter(p.name, "scalar", names[id(p)], p.dtype) for p in ir.scalars]
     return (*arrays, *scalars)

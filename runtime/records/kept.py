@@ -36,7 +36,7 @@ WANTED_BYTES = (
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
-class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SeparateArray(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An array in a separate file, next to the file that names it."""
 
     key: str  # of its content
@@ -47,7 +47,7 @@ class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"input-{self.key}.bin"
 
 
-Kept = str | Beside  # a text, packed, or a file
+Kept = str | SeparateArray  # a text, packed, or a file
 
 
 def structure_of(recording: Recording) -> list[str]:
@@ -95,7 +95,7 @@ def kept_of(
             n_text += len(text)
             kept[name] = text
         else:
-            kept[name] = Beside(content_key(np.ascontiguousarray(array)))
+            kept[name] = SeparateArray(content_key(np.ascontiguousarray(array)))
     return kept
 
 
@@ -106,7 +106,7 @@ def check_kept(kept: Mapping[str, Kept], recording: Recording) -> None:
     for name, content in kept.items():
         if name not in sizes:
             raise ArchiveError(f"{name!r:.60}, of which it keeps the values, is none of its arrays")
-        if isinstance(content, Beside):
+        if isinstance(content, SeparateArray):
             if not _KEY.fullmatch(content.key):
                 raise ArchiveError(f"{content.key!r:.60} is no key of what {name} held")
         elif sizes[name] > PACKED_BYTES:

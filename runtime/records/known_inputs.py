@@ -23,9 +23,17 @@ from ...kernels.ir.task import Problem
 from ...kernels.tasks.archive import ArchiveError
 from ..files import opened_regular, read_regular, write_atomically
 from ..free_memory import within_free_memory
-from .kept import Beside, content_key, n_bytes_of, needed_arrays, shaped, structure_of, unpacked
+from .kept import (
+    SeparateArray,
+    content_key,
+    n_bytes_of,
+    needed_arrays,
+    shaped,
+    structure_of,
+    unpacked,
+)
 from .record import RecordError
-from .stored import Parameter, StoredSequence
+from .stored import StoredParameter, StoredSequence
 
 Array = NDArray[Any]
 
@@ -92,7 +100,7 @@ def drawn_notes(
 def write_kept(folder: Path, stored: StoredSequence, arrays: Mapping[str, Array]) -> None:
     """Write the stored arrays that have files of their own."""
     for name, content in _kept(stored).items():
-        if isinstance(content, Beside) and not (folder / content.file).exists():
+        if isinstance(content, SeparateArray) and not (folder / content.file).exists():
             write_atomically(folder / content.file, arrays[name].tobytes())
 
 
@@ -101,14 +109,14 @@ def copy_kept(stored: StoredSequence, source: Path, folder: Path) -> None:
     recording = stored.recorded()
     shapes = {p.name: p for p in recording.arrays}
     for name, content in _kept(stored).items():
-        if isinstance(content, Beside) and not (folder / content.file).exists():
+        if isinstance(content, SeparateArray) and not (folder / content.file).exists():
             array = _read(content, shapes[name], source)
             if array is not None:
                 write_atomically(folder / content.file, array.tobytes())
 
 
 def read_inputs(
-    path: Path, recording: Recording, parameters: Sequence[Parameter]
+    path: Path, recording: Recording, parameters: Sequence[StoredParameter]
 ) -> dict[str, Array]:
     """The arrays of an .npz file, by name. Raises RecordError where one is no argument of the sequence."""
     structure = structure_of(recording)
@@ -137,11 +145,11 @@ def read_inputs(
     return found
 
 
-def _kept(stored: StoredSequence) -> Mapping[str, str | Beside]:
+def _kept(stored: StoredSequence) -> Mapping[str, str | SeparateArray]:
     return {} if isinstance(stored.kept, msgspec.UnsetType) else stored.kept
 
 
-def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
+def _read(content: str | SeparateArray, param: ArrayParam, file: Path) -> Array | None:
     """Returns a stored array; None where its file is missing. Raises RecordError where its content was changed."""
     try:
         if isinstance(content, str):
@@ -160,7 +168,7 @@ def _read(content: str | Beside, param: ArrayParam, file: Path) -> Array | None:
 
 
 def _member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: Parameter
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, param: ArrayParam, asked: StoredParameter
 ) -> Array:
     """Returns one array of an .npz file. No more is unpacked than it should hold."""
     n_bytes = n_bytes_of(param)

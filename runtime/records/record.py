@@ -86,7 +86,7 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     parent: str = ""
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MeasurementOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Place and time of a measurement.
 
     It is the session of the run, from 1; the tree of the session, from 0, whose nodes count from 0; the worker process of the
@@ -147,7 +147,7 @@ class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation
     launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
     # None where a version of schema 1 wrote it.
     origin: Origin | None = None
-    place: Place | None = None
+    place: MeasurementOrigin | None = None
     timing: Timing | None = None
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ from ..worker.inputs import ArgumentsError
 from ..worker.worker import AbstractWorker
 from .record import BestFile, RunHeader
 from .signature import Signature
-from .stored import Parameter, StoredSequence
+from .stored import StoredParameter, StoredSequence
 
 _UNCHANGING = (type(None), bool, int, float, str, FunctionType)
 
@@ -46,7 +46,7 @@ class StaleError(Exception):
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class RebuiltRecord:
     """A stored implementation, lowered again. `notes` describe harmless differences."""
 
     recording: Recording
@@ -151,7 +151,7 @@ def restore_older(space: Space, decisions: Sequence[tuple[str, str]]) -> Candida
         return candidate
 
 
-def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
+def rebuild(best: BestFile, target: Target, dialect: Dialect) -> RebuiltRecord:
     """Returns a stored implementation, lowered again. Raises StaleError unless its source text is unchanged."""
     recording, problem = rebuild_problem(best.stored, best.problem_key)
     space = space_of(problem, target, best)
@@ -165,12 +165,12 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> Rebuilt:
     notes = list(best.stored.changes())
     if space.key != best.space_key:
         notes.append("the space has changed since, the source has not")
-    return Rebuilt(recording, problem, space, candidate, source, tuple(notes))
+    return RebuiltRecord(recording, problem, space, candidate, source, tuple(notes))
 
 
 def check_again(
     best: BestFile,
-    rebuilt: Rebuilt,
+    rebuilt: RebuiltRecord,
     builder: AbstractBuilder,
     worker: AbstractWorker,
     n_sets: int,
@@ -273,8 +273,8 @@ class Loaded:
 
 
 def make_tuned(
-    parameters: Sequence[Parameter],
-    rebuilt: Rebuilt,
+    parameters: Sequence[StoredParameter],
+    rebuilt: RebuiltRecord,
     device: AbstractDevice,
     *,
     check_indices: bool = True,
@@ -296,7 +296,7 @@ def make_tuned(
 
 
 def open_tuned(
-    best: BestFile, rebuilt: Rebuilt, device: AbstractDevice, *, check_indices: bool = True
+    best: BestFile, rebuilt: RebuiltRecord, device: AbstractDevice, *, check_indices: bool = True
 ) -> Tuned:
     """Returns a stored implementation as a function. Raises StaleError when it cannot be built and loaded."""
     return make_tuned(best.stored.parameters, rebuilt, device, check_indices=check_indices)

@@ -19,7 +19,7 @@ from ...kernels.ir.kernel import DType, Param
 from ...kernels.ir.task import Problem
 from ..api.arguments import fitting_array
 from ..cpu.memory import empty
-from .stored import Parameter, text_of
+from .stored import StoredParameter, text_of
 
 Array = NDArray[Any]
 
@@ -34,7 +34,7 @@ class Signature:
     code may be left out, too.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], problem: Problem) -> None:
+    def __init__(self, parameters: Sequence[StoredParameter], problem: Problem) -> None:
         self.parameters = tuple(parameters)
         self.arrays = {a.name: a for a in problem.arrays if a.role != "temp"}
         self.scalars = {s.name: s for s in problem.scalars}

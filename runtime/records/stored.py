@@ -30,7 +30,7 @@ _PARTS = (DType.f32, DType.f64)  # types of the parts of a complex number
 _NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as they are stored
 
 
-class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoredParameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A parameter of the sequence's function; `text` shows the value of a constant.
 
     The last axis of an array that `is_complex` has the parts of its numbers. An array that `is_truth` holds truth values, and the
@@ -53,7 +53,7 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     formula: str  # prose, which the header of the source shows
     recording: str  # JSON in JSON: one line of a file that people read
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[StoredParameter, ...]
     ranges: dict[str, Range]
     scalars: dict[str, bool | int | float | str]
     files: tuple[SourceFile, ...] = ()  # of the user's program, which may have changed since
@@ -176,7 +176,7 @@ def bind_arguments(
     args: Sequence[Any],
     recording: Recording,
     captured: Mapping[str, Any] | None = None,
-) -> tuple[tuple[Parameter, ...], Arguments]:
+) -> tuple[tuple[StoredParameter, ...], Arguments]:
     """Returns the parameters of the recorded function, and its arguments by their names in the recording.
 
     `captured` are the arrays of fields, which are additional parameters behind them.
@@ -185,7 +185,7 @@ def bind_arguments(
     bound.apply_defaults()
     arrays = {p.name for p in recording.arrays}
     scalars = {p.name for p in recording.scalars}
-    parameters: list[Parameter] = []
+    parameters: list[StoredParameter] = []
     values: dict[str, Any] = dict(captured or {})
     for parameter in bound.signature.parameters.values():
         value = bound.arguments[parameter.name]
@@ -196,12 +196,12 @@ def bind_arguments(
             x = values[name] = shared_array(given) if hands_out(given) else given
             if name in arrays:
                 kinds = is_complex_array(x), is_truth_array(x)
-                parameters.append(Parameter(name, "array", "", *kinds))
+                parameters.append(StoredParameter(name, "array", "", *kinds))
             elif name in scalars:
-                parameters.append(Parameter(name, "scalar"))
+                parameters.append(StoredParameter(name, "scalar"))
             else:
-                parameters.append(Parameter(name, "constant", text_of(x)))
-    parameters += [Parameter(name, "array") for name in captured or {}]
+                parameters.append(StoredParameter(name, "constant", text_of(x)))
+    parameters += [StoredParameter(name, "array") for name in captured or {}]
     return tuple(parameters), Arguments(
         {p.name: _plain(values[p.name]) for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},
@@ -217,7 +217,7 @@ def _plain(x: Any) -> Any:
 def store_sequence(
     recording: Recording,
     formula: str,
-    parameters: tuple[Parameter, ...],
+    parameters: tuple[StoredParameter, ...],
     arguments: Arguments,
     roles: Mapping[str, str],
 ) -> StoredSequence:

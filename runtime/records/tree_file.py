@@ -35,7 +35,7 @@ CAP_BYTES = 20 << 20
 _FLUSH_EVERY_S = 1.0
 
 
-class Opened(NamedTuple):
+class ExpandedChild(NamedTuple):
     """A child at the expansion of its parent.
 
     It has the name of its value; its bound, None where a constraint forbids it; whether it was cut off at once; and the reason why
@@ -79,7 +79,7 @@ class TreeWriter:
         tag: str,
         at_s: float,
         first_child: int,
-        children: Sequence[Opened],
+        children: Sequence[ExpandedChild],
         bound_ns: float,
     ) -> None:
         """Record an expansion: `node`, of this bound, took `choice`; its children are numbered from `first_child` on."""
@@ -111,7 +111,7 @@ class TreeWriter:
         except OSError:
             self._is_full = True
 
-    def _fate(self, child: Opened, parent_ns: float) -> str:
+    def _fate(self, child: ExpandedChild, parent_ns: float) -> str:
         if child.bound_ns is None:
             return f'"{self._number(child.why)}"'
         if child.is_cut:

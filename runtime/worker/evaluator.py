@@ -31,11 +31,11 @@ from ..api.outcome import Disagreement, Failure, Measurement, Protocol
 from ..measure.timing import Sampler, measure, waited_ns
 from .memory_limit import limit_memory, unlimited_memory
 from .messages import (
-    Beside,
     Broken,
     Calibrate,
     Evaluate,
     Interleave,
+    MemoryProbe,
     Outcomes,
     Prepare,
     Probe,
@@ -47,7 +47,7 @@ from .messages import (
     SetFiles,
     TimeFunction,
 )
-from .placed_sets import Kept, PlacedSet, place_sets
+from .placed_sets import PlacedSet, ReadOnlyPrefix, place_sets
 from .verify import Mismatch, find_mismatch
 
 Array = NDArray[Any]
@@ -73,7 +73,7 @@ class Evaluator:
                     return self._prepare(request)
                 case Evaluate():
                     return _outcomes([self._evaluate(request)])
-                case Interleave(beside=Beside() as beside):
+                case Interleave(beside=MemoryProbe() as beside):
                     return self._interleave_beside(request, beside)
                 case Interleave():
                     return _outcomes(self._interleave(request.artifacts, request.protocol))
@@ -160,7 +160,7 @@ class Evaluator:
             return self._verified, []
         return self._verified[:1], self._verified[1:]
 
-    def _interleave_beside(self, request: Interleave, beside: Beside) -> Outcomes:
+    def _interleave_beside(self, request: Interleave, beside: MemoryProbe) -> Outcomes:
         """Returns outcomes as `_interleave`, and samples the memory rate before each round."""
         sizes = beside.read_bytes, beside.written_bytes
         with unlimited_memory():
@@ -209,7 +209,9 @@ class Evaluator:
         if self._timed is None or not self._runner.placement_counts:
             return []
         with unlimited_memory(), suppress(MemoryError):
-            return [PlacedSet(self._runner, self._roles, self._timed, {}, kept=Kept({}, 0))]
+            return [
+                PlacedSet(self._runner, self._roles, self._timed, {}, kept=ReadOnlyPrefix({}, 0))
+            ]
         return []
 
     @property

@@ -5,9 +5,9 @@ integers: where the sequence is linear its results are exact in any order of sum
 hold values of mixed sign. With huge arguments only the integers are verified: they show more than any tolerance on 2^26 summands
 does.
 
-Arrays that decide the control flow of a program (`Flow.steering`) are not drawn but taken from the caller. Integers stay, floats
-change a little: so no pivot becomes zero, no index leaves its array, and lists keep their order. Should a set still lead to NaN or
-infinite results, all of it is taken from the caller, and changed less and less.
+Arrays that decide the control flow of a program (`Influence.steering`) are not drawn but taken from the caller. Integers stay,
+floats change a little: so no pivot becomes zero, no index leaves its array, and lists keep their order. Should a set still lead to
+NaN or infinite results, all of it is taken from the caller, and changed less and less.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...kernels.frontend.record import Recording
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite
-from ...kernels.tasks.flow import Flow, flow_of
+from ...kernels.tasks.flow import Influence, flow_of
 from ...kernels.tasks.naive_activation import cell_by_cell
 from ..api.outcome import UNDECIDED
 from .input_sets import InputSet, InputSets
@@ -232,7 +232,7 @@ class _Variants:
 
     recording: Recording
     first: Arguments
-    flow: Flow
+    flow: Influence
     roles: Mapping[str, str]
     rng: np.random.Generator
 

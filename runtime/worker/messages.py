@@ -93,7 +93,7 @@ class Evaluate(msgspec.Struct, tag=True, frozen=True):
     control: Artifact | None = None  # that it is timed in turn with
 
 
-class Beside(msgspec.Struct, frozen=True):
+class MemoryProbe(msgspec.Struct, frozen=True):
     """Memory probe between the rounds of interleaved timing, with arrays of so many distinct bytes."""
 
     library: str
@@ -104,7 +104,7 @@ class Beside(msgspec.Struct, frozen=True):
 class Interleave(msgspec.Struct, tag=True, frozen=True):
     artifacts: list[Artifact]
     protocol: Protocol
-    beside: Beside | None = None
+    beside: MemoryProbe | None = None
 
 
 class Probe(msgspec.Struct, tag=True, frozen=True):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..api.backend import AbstractArray, AbstractRunner
 from .messages import SetFiles
-from .verify import Branches, Expected
+from .verify import Expected, UndecidedElements
 
 Array = NDArray[Any]
 MOST_TURNS = 16  # rows of one array that are protected in whole, each in a run of its own
@@ -19,7 +19,7 @@ _MOST_BYTES = 256 << 20  # of arrays that are there once more for each of these 
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReadOnlyPrefix:
     """Read-only elements at the beginning of each row: their number, by array.
 
     `row` is the row in which they end with a page, so that all of them can be protected. In other rows, only those on whole pages
@@ -40,7 +40,7 @@ class PlacedSet:
         files: SetFiles,
         shared: dict[tuple[str, int], AbstractArray],
         number: int = 0,
-        kept: Kept | None = None,
+        kept: ReadOnlyPrefix | None = None,
         like: PlacedSet | None = None,
     ) -> None:
         """Place one set. `kept` None: the timed set, which lies as a user's arrays do, without protection.
@@ -79,7 +79,9 @@ class PlacedSet:
             b = e.branches
             branches = None
             if b is not None:
-                branches = Branches(_open(b.at), _open(b.values), _open(b.reach), b.n_allowed)
+                branches = UndecidedElements(
+                    _open(b.at), _open(b.values), _open(b.reach), b.n_allowed
+                )
             self.expected[name] = Expected(_open(e.want), e.factor, magnitude, branches)
 
 
@@ -89,14 +91,14 @@ def place_sets(
     files: Sequence[SetFiles],
     counts: Mapping[str, int],
 ) -> list[PlacedSet]:
-    """Returns all sets, the timed one first; `counts` as in `Kept`. The other sets also verify code on aligned arrays.
+    """Returns all sets, the timed one first; `counts` as in `ReadOnlyPrefix`. The other sets also verify code on aligned arrays.
 
     If elements are kept, the timed set is placed again once for each row, in which they are then protected, as far as memory
     suffices.
     """
     shared: dict[tuple[str, int], AbstractArray] = {}
     found = [
-        PlacedSet(runner, roles, one, shared, k, Kept(counts, k - 1) if k else None)
+        PlacedSet(runner, roles, one, shared, k, ReadOnlyPrefix(counts, k - 1) if k else None)
         for k, one in enumerate(files)
     ]
     written = {name for name in counts if roles.get(name, "input") != "input"}
@@ -106,7 +108,10 @@ def place_sets(
     n_rows, n_bytes = max(map(_rows, contents)), sum(a.nbytes for a in contents)
     turns = range(max(1, min(n_rows, MOST_TURNS, _MOST_BYTES // max(1, n_bytes))))
     first = found[0]
-    found += [PlacedSet(runner, roles, files[0], shared, 0, Kept(counts, k), first) for k in turns]
+    found += [
+        PlacedSet(runner, roles, files[0], shared, 0, ReadOnlyPrefix(counts, k), first)
+        for k in turns
+    ]
     return found
 
 

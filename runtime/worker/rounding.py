@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ..api.outcome import UNDECIDED, Disagreement
 from ..forked import Stopped
-from .verify import Branches, Expected, allowed_error
+from .verify import Expected, UndecidedElements, allowed_error
 
 Array = NDArray[Any]
 Run = Callable[[int | None], Mapping[str, Array]]
@@ -167,7 +167,7 @@ class _Seen:
         chosen: Array = at[is_far & (n_values <= values.shape[1] // _SIDES)]
         return chosen
 
-    def _branches(self, at: Array, share: float) -> Branches | None:
+    def _branches(self, at: Array, share: float) -> UndecidedElements | None:
         if at.size == 0:
             return None
         values, reach = self._values(at), np.zeros(at.size)
@@ -176,7 +176,7 @@ class _Seen:
             n_values = 1 + np.count_nonzero(np.diff(every, axis=1), axis=1)
             width = every[:, -1].astype(np.float64) - every[:, 0].astype(np.float64)
             reach = np.where(n_values > every.shape[1] // _SIDES, MARGIN * width, 0.0)
-        return Branches(at, values, reach, max(1, int(share * self._want.size)))
+        return UndecidedElements(at, values, reach, max(1, int(share * self._want.size)))
 
     def _values(self, at: Array) -> Array:
         """Returns the values of each run at the given indices, a row for each index: the expected one where the run was close to

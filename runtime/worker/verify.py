@@ -15,7 +15,7 @@ is far from hiding one summand of n: in float64 up to a million of them. The oth
 about recurrences and divisions.
 
 NaN is right only where NaN is expected, infinities must be equal, integers and booleans must be equal. An element that lies on a
-branch may instead have one of the values of its `Branches`. Different shapes are a bug of the caller and raise.
+branch may instead have one of the values of its `UndecidedElements`. Different shapes are a bug of the caller and raise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHUNK = 1 << 15  # elements compared at a time: three float64 buffers of it sta
 
 
 @dataclass(frozen=True)
-class Branches:
+class UndecidedElements:
     """Elements that lie on a branch: each may have any of its values.
 
     `at` has their indices in the flat array, in order. `values` has a row for each, and `reach` is the tolerance around a value. A
@@ -56,7 +56,7 @@ class Expected:
     want: Array
     factor: float = 16.0
     magnitude: Array | float | None = None  # same shape as `want`, or one number for all elements
-    branches: Branches | None = None
+    branches: UndecidedElements | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _judged(
 
 
 def _on_another_side(
-    got: Array, branches: Branches, wrong: NDArray[np.bool_], allowed: Array
+    got: Array, branches: UndecidedElements, wrong: NDArray[np.bool_], allowed: Array
 ) -> tuple[int, NDArray[np.bool_]]:
     """The number of elements on branches that took another side, and a mask of them."""
     is_wrong = wrong.reshape(-1)[branches.at]

@@ -27,10 +27,10 @@ from .crash_reasons import explain
 from .input_sets import InputSets
 from .memory_files import MemoryFiles, write_expected, write_set
 from .messages import (
-    Beside,
     Calibrate,
     Evaluate,
     Interleave,
+    MemoryProbe,
     Outcomes,
     Prepare,
     Probe,
@@ -245,7 +245,7 @@ class Worker(AbstractWorker):
         library = self._device.machine.probe_library()
         if library is None or not artifacts:
             return self.interleave(artifacts, protocol), {}
-        beside = Beside(str(library), read_bytes, written_bytes)
+        beside = MemoryProbe(str(library), read_bytes, written_bytes)
         deadline_s = _PROBE_S + self._interleave_deadline_s(artifacts, protocol)
         while True:
             answer = self._ask(Interleave(list(artifacts), protocol, beside), deadline_s)

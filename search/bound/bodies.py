@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 
 from ...kernels.analysis.must_execute import (
-    Block,
+    BasicBlock,
     Needed,
     blocks_of,
     known_extent,
@@ -357,7 +357,7 @@ def _is_fixed(e: Expr) -> bool:
     return not any(isinstance(x, Load | LoopIndex | Local | LocalElement) for x in walk(e))
 
 
-def _blocks_of_changes(blocks: Sequence[Block]) -> dict[int, tuple[int, frozenset[str]]]:
+def _blocks_of_changes(blocks: Sequence[BasicBlock]) -> dict[int, tuple[int, frozenset[str]]]:
     """Returns, by identity of a statement, its block and the innermost loop of the body around it."""
     found = {}
     for block in blocks:

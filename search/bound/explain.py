@@ -12,7 +12,7 @@ from .core_costs import CLOCK_SLACK
 from .operations import SureOperations
 
 
-class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ResourceUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Guaranteed use of a resource.
 
     `amount` is in `unit`: "B", "flop", "instructions", "additions in a row", or "" where nothing is counted. `ns` is the time of
@@ -112,12 +112,14 @@ def _rates_of_teams(_: Target) -> dict[str, str]:
 _RATES_OF_KIND = {CPU: _rates_of_teams, GPU: _rates_of_warps}
 
 
-def uses(bounder: Bounder, bound: Bound) -> tuple[Use, ...]:
+def uses(bounder: Bounder, bound: Bound) -> tuple[ResourceUse, ...]:
     """The terms of a bound from `bounder` with their amounts, largest first.
 
     Bytes are the distinct ones of each phase that no closer level can have held before.
     """
-    return tuple(Use(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms)
+    return tuple(
+        ResourceUse(name, ns, *_amount(bounder, bound, name, ns)) for name, ns in bound.terms
+    )
 
 
 def _amount(bounder: Bounder, bound: Bound, name: str, ns: float) -> tuple[float, str]:

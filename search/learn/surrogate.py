@@ -29,7 +29,7 @@ _WORST = 50.0  # times the best: slower ones, and what failed, are alike
 _RIDGE = 0.3  # the noise of the best, in units of sharing the only choice of a kind; one of x times the best has x times as much
 
 
-class Surrogate:
+class KernelRidge:
     """Kernel ridge regression (Saunders, Gammerman and Vovk 1998) of the logarithm of times on decisions and pairs of them.
 
     Two implementations are as alike as the decisions that they share: g, weighted by kind of choice, since there are many

@@ -24,7 +24,7 @@ from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
 from .roles import Roles, find_roles, is_panel, sweeps
-from .sketches import Along, Axis, Block, Sketch, Sums
+from .sketches import Along, Axis, Sketch, Sums, ThreadBlock
 
 __all__ = [
     "NO_VALUE",
@@ -144,8 +144,8 @@ class _Wanted:
         self.space, self.sketch, self.v = space, sketch, space.variables
         self.fusion, self.tile, self.packing = sketch.fusion, sketch.tile, sketch.packing
         self.threads = sketch.threads if isinstance(sketch.threads, Along) else Along()
-        self.block = sketch.threads if isinstance(sketch.threads, Block) else Block()
-        self.is_in_blocks = isinstance(sketch.threads, Block)
+        self.block = sketch.threads if isinstance(sketch.threads, ThreadBlock) else ThreadBlock()
+        self.is_in_blocks = isinstance(sketch.threads, ThreadBlock)
         self.roles: Roles = find_roles(
             space,
             merge=self.fusion.loops and not self.fusion.in_sweeps,

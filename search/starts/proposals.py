@@ -15,7 +15,7 @@ from ...space.targets.kind import CPU, GPU
 from ...space.targets.target import Target
 from .profitability import what_pays
 from .roles import find_roles, sweeps
-from .sketches import Along, Axis, Block, CopyInputs, Fusion, Packing, Sketch, Sums, Tile
+from .sketches import Along, Axis, CopyInputs, Fusion, Packing, Sketch, Sums, ThreadBlock, TileSizes
 from .tiles import ProductTile, is_in_results, product_tile, register_tiles
 
 SMALL_BYTES = 64 << 10  # below this a team of threads costs more than it gains
@@ -46,7 +46,7 @@ def _greedy_of_cpu(space: Space) -> Sketch:
     is_beyond_caches = total_bytes > space.target.last_cache_bytes
     return Sketch(
         fusion=Fusion(sums=True),
-        tile=Tile(rows=4, vectors=4),
+        tile=TileSizes(rows=4, vectors=4),
         threads=Along(team=total_bytes >= SMALL_BYTES, by_work=_has_uneven(space)),
         stores=ch.STREAM if is_beyond_caches else ch.CACHED,
     )
@@ -85,8 +85,8 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if loops >= 2:
         # The rows after these are on their way into the first cache while these are worked on.
         next_rows = replace(greedy, prefetch=ch.NEXT, stores=ch.CACHED)
-        yield replace(next_rows, tile=Tile(rows=2, vectors=2))
-        yield replace(next_rows, tile=Tile(rows=1, vectors=4))
+        yield replace(next_rows, tile=TileSizes(rows=2, vectors=2))
+        yield replace(next_rows, tile=TileSizes(rows=1, vectors=4))
         yield replace(greedy, shift=ch.LATE)
         yield _along_columns(greedy)
         if not panels_come_first:
@@ -181,7 +181,7 @@ def _sweep_rows(target: Target) -> int:
 def _in_sweeps(target: Target, greedy: Sketch) -> Iterator[Sketch]:
     """Yields sketches with rows of whole tasks at a time, in sequence where a task needs all of another's sums."""
     fusion = replace(greedy.fusion, in_sweeps=True)
-    for tile in (Tile(_sweep_rows(target), 1), Tile(4, 2), Tile(2, 2)):
+    for tile in (TileSizes(_sweep_rows(target), 1), TileSizes(4, 2), TileSizes(2, 2)):
         yield replace(greedy, fusion=fusion, tile=tile, stores=ch.CACHED)
 
 
@@ -189,9 +189,9 @@ def _register_tiles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     # Of the sums of several rows the most come first for which 16 registers have room, too.
     most = (_sweep_rows(space.target), 1)
     for rows, vectors in ((4, 2), (2, 4), (8, 2), most, (8, 1), (4, 1), (1, 4), (1, 2)):
-        yield replace(greedy, tile=Tile(rows, vectors))
+        yield replace(greedy, tile=TileSizes(rows, vectors))
     if any(m.before_finish for m in space.backbone.merges):
-        for tile in (Tile(4, 1), Tile(4, 2)):
+        for tile in (TileSizes(4, 1), TileSizes(4, 2)):
             yield replace(greedy, fusion=replace(greedy.fusion, sums=False), tile=tile)
 
 
@@ -211,11 +211,11 @@ def _own_panels(greedy: Sketch) -> Iterator[Sketch]:
     assert isinstance(late.threads, Along)
     cyclic = replace(late.threads, schedule=ch.CYCLIC)
     for vectors in (4, 6, 8):
-        yield replace(late, tile=Tile(1, vectors), threads=cyclic, prefetch=ch.NEAR)
+        yield replace(late, tile=TileSizes(1, vectors), threads=cyclic, prefetch=ch.NEAR)
     for prefetch in (ch.FAR, ch.NEAR, ch.NO_PREFETCH):
-        yield replace(late, tile=Tile(1, 8), prefetch=prefetch)
+        yield replace(late, tile=TileSizes(1, 8), prefetch=prefetch)
     for width in (64, 128):
-        yield replace(own, tile=Tile(4, 1, panel=width), prefetch=ch.NEAR)
+        yield replace(own, tile=TileSizes(4, 1, panel=width), prefetch=ch.NEAR)
 
 
 def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
@@ -226,7 +226,7 @@ def _shared_panels(greedy: Sketch) -> Iterator[Sketch]:
     wide = replace(greedy, tile=replace(greedy.tile, panel=512))
     yield _along_columns(wide)
     yield wide
-    for tile in (Tile(8, 2, panel=256), Tile(8, 2, panel=128), Tile(8, 4, panel=64)):
+    for tile in (TileSizes(8, 2, panel=256), TileSizes(8, 2, panel=128), TileSizes(8, 4, panel=64)):
         yield replace(greedy, tile=tile, stores=ch.CACHED)
 
 
@@ -268,14 +268,14 @@ def _packed_products(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 def _packed_by_rows(greedy: Sketch, tile: ProductTile) -> Sketch:
     rows, vectors = tile.registers
     return replace(
-        greedy, tile=Tile(rows, vectors, blocks=tile.by_rows), packing=Packing(every=True)
+        greedy, tile=TileSizes(rows, vectors, blocks=tile.by_rows), packing=Packing(every=True)
     )
 
 
 def _packed_once(greedy: Sketch, tile: ProductTile) -> Sketch:
     rows, vectors = tile.registers
     packing = Packing(every=True, depth_first=True)
-    blocks = Tile(rows, vectors, blocks=tile.by_depth)
+    blocks = TileSizes(rows, vectors, blocks=tile.by_depth)
     return replace(greedy, tile=blocks, packing=packing, stores=ch.CACHED)
 
 
@@ -284,7 +284,7 @@ def _products_of_triangles(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     if any(cuts_of(task) and len(task.loops) >= 3 for task in space.problem.tasks):
         apart = Fusion(loops=False, sums_inside=True)
         for rows, vectors, block in ((6, 2, 64), (4, 2, 128), (6, 2, 1)):
-            tile = Tile(rows, vectors, block=block)
+            tile = TileSizes(rows, vectors, block=block)
             yield replace(greedy, fusion=apart, tile=tile, stores=ch.CACHED)
 
 
@@ -297,16 +297,16 @@ def _products_along_sums(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     along = [x for t, task in enumerate(tasks) for x in task.loops if roles.vector.get(t) == x.name]
     if any(loop.is_reduction for loop in along):
         for block, depth, columns in ((128, 256, 3), (64, 256, 3), (1, 1, 3)):
-            tile = Tile(4, 1, panel=depth, block=block, columns=columns)
+            tile = TileSizes(4, 1, panel=depth, block=block, columns=columns)
             yield replace(greedy, tile=tile, stores=ch.CACHED)
 
 
 def _plain_products(target: Target, greedy: Sketch) -> Iterator[Sketch]:
-    blocked = replace(greedy, tile=Tile(6, 2, block=256))
+    blocked = replace(greedy, tile=TileSizes(6, 2, block=256))
     yield replace(blocked, packing=Packing())
     yield blocked
     for rows, vectors in register_tiles(target):
-        yield replace(greedy, tile=Tile(rows, vectors))
+        yield replace(greedy, tile=TileSizes(rows, vectors))
 
 
 def has_gaps(space: Space, o: Operand) -> bool:
@@ -319,29 +319,29 @@ def has_gaps(space: Space, o: Operand) -> bool:
 
 
 def _greedy_of_gpu(_: Space) -> Sketch:
-    return Sketch(tile=Tile(rows=4), threads=Block(BLOCK_THREADS))
+    return Sketch(tile=TileSizes(rows=4), threads=ThreadBlock(BLOCK_THREADS))
 
 
 def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
     loops = max((len(task.loops) for task in space.problem.tasks), default=0)
     yield greedy
     if loops >= 3:
-        square = replace(greedy, tile=Tile(8, 2, block=16), threads=Block(16, 16))
+        square = replace(greedy, tile=TileSizes(8, 2, block=16), threads=ThreadBlock(16, 16))
         for stages in (2, 1, 3):
             yield replace(square, packing=Packing(every=True, stages=stages))
-        small = replace(square, tile=Tile(4, 1, block=16), packing=Packing(every=True))
+        small = replace(square, tile=TileSizes(4, 1, block=16), packing=Packing(every=True))
         yield small
-        yield replace(small, threads=Block(8, 8))
-        yield replace(square, tile=Tile(8, 2))
+        yield replace(small, threads=ThreadBlock(8, 8))
+        yield replace(square, tile=TileSizes(8, 2))
     for threads, rows in ((256, 1), (128, 8), (512, 2), (64, 4), (32, 1)):
-        yield replace(greedy, tile=Tile(rows), threads=Block(threads))
+        yield replace(greedy, tile=TileSizes(rows), threads=ThreadBlock(threads))
     if loops >= 2:
-        warps = replace(greedy, threads=Block(32, 8))
-        yield replace(warps, tile=Tile(1))
+        warps = replace(greedy, threads=ThreadBlock(32, 8))
+        yield replace(warps, tile=TileSizes(1))
         yield warps
         for sums in (Sums.PARTIALS, Sums.ATOMIC):
-            yield replace(greedy, threads=Block(BLOCK_THREADS, sums=sums))
-        yield replace(warps, threads=Block(32, 8, Sums.PARTIALS))
+            yield replace(greedy, threads=ThreadBlock(BLOCK_THREADS, sums=sums))
+        yield replace(warps, threads=ThreadBlock(32, 8, Sums.PARTIALS))
     yield replace(greedy, stores=ch.STREAM)
     yield replace(greedy, fusion=Fusion(launch=False, loops=False))
 
@@ -353,12 +353,12 @@ def _of_gpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
 class _Proposals:
     """Sketches for a kind of target: the threads of the baseline, the greedy sketch, and all variants of it."""
 
-    threads: Along | Block
+    threads: Along | ThreadBlock
     greedy: Callable[[Space], Sketch]
     all: Callable[[Space, Sketch], Iterator[Sketch]]
 
 
 PROPOSALS: Mapping[str, _Proposals] = {
     CPU: _Proposals(Along(), _greedy_of_cpu, _of_cpu),
-    GPU: _Proposals(Block(BLOCK_THREADS), _greedy_of_gpu, _of_gpu),
+    GPU: _Proposals(ThreadBlock(BLOCK_THREADS), _greedy_of_gpu, _of_gpu),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...space import choices as ch
-from .tiles import Blocks
+from .tiles import BlockSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TileSizes:
     """Tile sizes. The register tile is `vectors` vector registers (0: no vectors) on the contiguous loop, by `rows` copies of a
     second one.
 
@@ -39,7 +39,7 @@ class Tile:
     vectors: int = 1
     panel: int = 1
     block: int = 1
-    blocks: Blocks | None = None
+    blocks: BlockSizes | None = None
     ranges: int = ch.IN_TURN  # of loops inside bodies: a value of the choice
     columns: int = 1
 
@@ -80,7 +80,7 @@ class Sums(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ThreadBlock:
     """Threads of a block of a GPU: along the contiguous loop and along a second one."""
 
     contiguous: int = 1
@@ -118,8 +118,8 @@ class Sketch:
     """
 
     fusion: Fusion = Fusion()
-    tile: Tile = Tile()
-    threads: Along | Block = Along()
+    tile: TileSizes = TileSizes()
+    threads: Along | ThreadBlock = Along()
     packing: Packing | None = None
     reuse: CopyInputs | None = None
     shift: int = ch.IN_STEP
@@ -147,7 +147,7 @@ class Sketch:
 
     def _words_of_threads(self) -> Iterator[str]:
         threads = self.threads
-        if isinstance(threads, Block):
+        if isinstance(threads, ThreadBlock):
             yield f"{threads.rows} x {threads.contiguous} threads"
             if threads.sums is not Sums.WHOLE:
                 yield threads.sums.name.lower()
@@ -168,7 +168,7 @@ class Sketch:
         yield from ["in lanes"] * threads.lanes
 
 
-def _words_of_tile(tile: Tile) -> Iterator[str]:
+def _words_of_tile(tile: TileSizes) -> Iterator[str]:
     yield f"rows{tile.rows} vectors{tile.vectors}"
     for word, n in (("columns", tile.columns), ("panel", tile.panel), ("block", tile.block)):
         if n > 1:

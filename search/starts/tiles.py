@@ -37,7 +37,7 @@ class RegisterTile(NamedTuple):
         return (self.rows + self.vectors) / (self.rows * self.vectors)
 
 
-class Blocks(NamedTuple):
+class BlockSizes(NamedTuple):
     """Block sizes: iterations of the loops of rows, of vectors and of the reduction."""
 
     rows: int
@@ -61,13 +61,13 @@ class ProductTile:
     """
 
     registers: RegisterTile
-    by_rows: Blocks
-    deep: Blocks
-    by_depth: Blocks
-    by_team: Blocks
-    by_depth_deep: Blocks
-    by_rows_ahead: Blocks
-    by_depth_ahead: Blocks
+    by_rows: BlockSizes
+    deep: BlockSizes
+    by_depth: BlockSizes
+    by_team: BlockSizes
+    by_depth_deep: BlockSizes
+    by_rows_ahead: BlockSizes
+    by_depth_ahead: BlockSizes
 
 
 def product_roles(space: Space, *, apart: bool = False) -> tuple[Roles, int] | None:
@@ -122,17 +122,19 @@ def product_tile(
     own_rows = ceil(ceil(extents[roles.rows[t]] / rows) / n_blocks) * rows
     row_block = _row_block(own_rows, rows, held / (2 * width) - depth)
     panels = max(1, held / (width * (row_block + depth)))
-    by_rows = Blocks(row_block, width * _mid_size(panels), depth)
+    by_rows = BlockSizes(row_block, width * _mid_size(panels), depth)
     twice, columns = _mid_size(2 * depth), by_rows.columns
     most_rows = (held - columns * twice) / (columns + twice)  # packed rows are there as well
-    deep = Blocks(_row_block(own_rows, rows, most_rows), columns, twice)
+    deep = BlockSizes(_row_block(own_rows, rows, most_rows), columns, twice)
     n_panels = ceil(extents[roles.vector[t]] / width)
 
-    def blocks_by_depth(depth: int, sharers: int) -> Blocks:
+    def blocks_by_depth(depth: int, sharers: int) -> BlockSizes:
         """Blocks with rows that fit a core's private cache, and panels that fit the last one, which `sharers` threads share."""
         in_last_cache = _LAST_CACHE_SHARE * target.last_cache_bytes / (width * depth * size_bytes)
         panels = min(n_panels, in_last_cache * sharers / target.cores)
-        return Blocks(_row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth)
+        return BlockSizes(
+            _row_block(own_rows, rows, held / depth), width * _mid_size(panels), depth
+        )
 
     by_depth_deep = blocks_by_depth(_mid_size(min(4 * depth, held / (4 * width))), 1)
     rows_ahead = rows * _mid_size(_TILES_AHEAD / n_panels)

@@ -17,7 +17,7 @@ from ..ledger import Answer, Ledger, Request
 from ..node import CLOSED_EVALUATED, IN_FLIGHT, OPEN, Node
 from ..options import SearchOptions
 from .pruning import Pruning
-from .tree import Tree
+from .tree import SearchTree
 
 # Two bounds this close (relatively) are one: summation order must not raise alarms or events.
 RELATIVE_SLACK = 1e-9
@@ -71,7 +71,7 @@ class Exploration:
     def _plant(self, root: SearchCandidate) -> None:
         self.root = root
         self.root_bound_ns = float(self.oracle.bound(root))
-        self.tree = Tree(root, self.root_bound_ns, max_held=self.options.limits.max_held)
+        self.tree = SearchTree(root, self.root_bound_ns, max_held=self.options.limits.max_held)
         self.pruning = Pruning(
             self.tree, self.incumbent, self.oracle.scale, self.tally, self.events
         )

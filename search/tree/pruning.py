@@ -7,7 +7,7 @@ import math
 from .. import events as ev
 from ..incumbent import BoundScale, Incumbent
 from ..node import CLOSED_BOUND, CLOSED_CONSTRAINT, Node
-from .tree import Tree
+from .tree import SearchTree
 
 
 class Pruning:
@@ -18,7 +18,7 @@ class Pruning:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: SearchTree,
         incumbent: Incumbent,
         scale: BoundScale | None,
         tally: ev.Tally,

@@ -13,7 +13,7 @@ from ..candidate import SearchCandidate
 from ..node import CLOSED_EXHAUSTED, EXPANDED, IN_FLIGHT, OPEN, UNCLOSED, Node
 
 
-class Tree:
+class SearchTree:
     """Nodes, their states, and a heap of the frontier.
 
     Holds at most about `max_held` candidates; the candidate of any other node is rebuilt by taking

@@ -31,14 +31,14 @@ from .order import (
     inverse_mask,
     inverse_table,
 )
-from .rows import Places, Rows
+from .rows import PlaceRelation, Rows
 
 
 class ModelBuilder:
     """Collects objects, then variables, then constraints, and freezes them into a Model."""
 
-    def __init__(self, places: Places | None = None) -> None:
-        self.places = places or Places()
+    def __init__(self, places: PlaceRelation | None = None) -> None:
+        self.places = places or PlaceRelation()
         self._objects: list[str] = []
         self._leaves: list[bool] = []
         self._place: list[int] = []

@@ -23,11 +23,11 @@ INVERSE = (AFTER, BEFORE, OUTER, INNER, MERGED)  # order(j, i) given order(i, j)
 Matrix = Sequence[Sequence[int]] | npt.NDArray[np.int64]
 
 
-class Node(NamedTuple):
+class OrderNode(NamedTuple):
     """A node of an ordered forest: the objects merged into it, and what it contains in order."""
 
     objects: tuple[int, ...]
-    children: tuple[Node, ...]
+    children: tuple[OrderNode, ...]
 
 
 def inverse_mask(mask: int) -> int:
@@ -50,7 +50,7 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
                 yield ((first, *mates), *tail)
 
 
-def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[Node, ...]]:
+def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[OrderNode, ...]]:
     """Every ordered forest with one node per block: its first tree, then the other trees."""
     if not blocks:
         yield ()
@@ -62,14 +62,14 @@ def _forests(blocks: tuple[tuple[int, ...], ...]) -> Iterator[tuple[Node, ...]]:
                 after = tuple(block for block in others if block not in below)
                 for children in _forests(below):
                     for siblings in _forests(after):
-                        yield (Node(root, children), *siblings)
+                        yield (OrderNode(root, children), *siblings)
 
 
-def _relations(trees: tuple[Node, ...], n_objects: int) -> list[list[int]]:
+def _relations(trees: tuple[OrderNode, ...], n_objects: int) -> list[list[int]]:
     """Relation matrix of a forest, from the clock at which each object is entered and left."""
     enter, leave, clock = [0] * n_objects, [0] * n_objects, 0
 
-    def walk(node: Node) -> None:
+    def walk(node: OrderNode) -> None:
         nonlocal clock
         clock += 1
         for item in node.objects:
@@ -126,7 +126,7 @@ def inverse_table() -> npt.NDArray[np.uint32]:
 # ---- the truth, and the forest of a complete matrix
 
 
-def _build(matrix: Matrix) -> tuple[Node, ...]:
+def _build(matrix: Matrix) -> tuple[OrderNode, ...]:
     """Returns the only forest that can realise the matrix. It may not realise it (`holds_order`)."""
     n = len(matrix)
     classes = [
@@ -140,18 +140,18 @@ def _build(matrix: Matrix) -> tuple[Node, ...]:
         innermost = max(containers, key=lambda other: len(around[other]), default=())
         below.setdefault(innermost, []).append(item)
 
-    def row(parent: tuple[int, ...]) -> tuple[Node, ...]:
+    def row(parent: tuple[int, ...]) -> tuple[OrderNode, ...]:
         siblings = below.pop(
             parent, []
         )  # popped: a contradictory matrix must not be walked for ever
         ranks = {s: sum(matrix[o[0]][s[0]] == BEFORE for o in siblings) for s in siblings}
-        return tuple(Node(s, row(s)) for s in sorted(siblings, key=ranks.__getitem__))
+        return tuple(OrderNode(s, row(s)) for s in sorted(siblings, key=ranks.__getitem__))
 
     return row(())
 
 
 def _paths(
-    trees: tuple[Node, ...], prefix: tuple[int, ...]
+    trees: tuple[OrderNode, ...], prefix: tuple[int, ...]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     for rank, node in enumerate(trees):
         path = (*prefix, rank)
@@ -182,7 +182,7 @@ def holds_order(matrix: Matrix) -> bool:
     )
 
 
-def forest(matrix: Matrix) -> tuple[Node, ...]:
+def forest(matrix: Matrix) -> tuple[OrderNode, ...]:
     """The loop forest of a complete matrix that `holds_order`: its trees in order."""
     assert holds_order(matrix), "no ordered forest has these relations"
     return _build(matrix)

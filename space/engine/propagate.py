@@ -170,7 +170,12 @@ def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int
 
 @jit_flat
 def decide(
-    arrays: Arrays, scratch: Scratch, domains_in: Mask, var: Int, mask: Int, domains_out: Mask
+    arrays: Arrays,
+    scratch: Scratch,
+    domains_in: Mask,
+    var: Int,
+    mask: Int,
+    domains_out: Mask,
 ) -> Int:
     """Write to `domains_out` the fixpoint of `domains_in` with `var` in `mask`. Returns a status."""
     for k in range(domains_in.size):  # a slice assignment would allocate when they overlap

@@ -1,7 +1,7 @@
 """Positions of the orders of objects in a domain vector.
 
-Objects stand at places, and are related if these are near enough (`Places`). The order of all others is that of their places, which
-is no choice. By default there is one place, and the row of object i is i * n_objects + j for order(i, j).
+Objects stand at places, and are related if these are near enough (`PlaceRelation`). The order of all others is that of their
+places, which is no choice. By default there is one place, and the row of object i is i * n_objects + j for order(i, j).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Places:
+class PlaceRelation:
     """Relation of objects by their places: objects at place p are related to those at places first[p] to last[p].
 
     The relation is symmetric, and both ends grow with p. Unrelated objects have the order of their places.
@@ -43,13 +43,13 @@ class Rows:
     """Positions of the orders of two objects in a domain vector."""
 
     place: tuple[int, ...]  # [n_objects]
-    places: Places
+    places: PlaceRelation
     start: tuple[int, ...]  # [n_objects + 1] where the row of each object begins
     related: tuple[tuple[int, ...], ...]  # by place: the objects of a row, increasing
     column: tuple[dict[int, int], ...]  # by place: where an object is in a row
 
     @staticmethod
-    def of(place: Sequence[int], places: Places) -> Rows:
+    def of(place: Sequence[int], places: PlaceRelation) -> Rows:
         at: list[list[int]] = [[] for _ in places.first]
         for item, p in enumerate(place):
             at[p].append(item)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...kernels.analysis.effects import arrays_read
 from ...kernels.ir.kernel import DType
-from ...kernels.ir.task import Keys, Table
+from ...kernels.ir.task import Keys, SlotTable
 from ..draft import Draft, Family, Phrases, TreePart
 from ..targets.kind import CPU, GPU
 from .leaf_layout import MOST_BYTES
@@ -32,7 +32,7 @@ def declare(s: Draft) -> None:
             s.v.of_trees["directory"][site] = s.b.add("directory", (x.name,), values)
 
 
-def is_open(s: Draft, x: Table) -> bool:
+def is_open(s: Draft, x: SlotTable) -> bool:
     """True if the other lookup may be faster and has room: the made structure stays in the workspace between calls."""
     if x.keys is not None:
         return table_bytes(x.keys) <= MOST_BYTES

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...kernels.analysis.prefetch_sites import Blocks, blocks_of
+from ...kernels.analysis.prefetch_sites import PrefetchCandidates, blocks_of
 from ...kernels.ir.body import Body
 from ...kernels.ir.task import Problem, Task
 from ..backbone import INNER
@@ -45,7 +45,7 @@ def has_blocks(s: Draft, task: Task, body: Body) -> bool:
     return found is not None and any(s.is_beyond_own_cache(x.array) for x in found.rows)
 
 
-def blocks_in(problem: Problem, task: Task, body: Body) -> Blocks | None:
+def blocks_in(problem: Problem, task: Task, body: Body) -> PrefetchCandidates | None:
     """Returns the blocks that iterations of a task's innermost loop access in one variant of its body; None if there are none."""
     if not task.loops:
         return None

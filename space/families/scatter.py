@@ -41,7 +41,7 @@ _N_SIZES = 5  # of blocks to choose from
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ArrayBlocks:
     """Blocks of an array by window position: `extents`, `spans` and `cells` of a block along each axis of the window."""
 
     extents: tuple[int, ...]
@@ -73,13 +73,13 @@ class Blocks:
         return self.n_colours * prod(self.halves)
 
 
-def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> Blocks:
+def blocks_of(scatter: Scatter, array: ArrayInfo, how: int, cells: int) -> ArrayBlocks:
     """Returns the blocks of `cells` cells by which the value `how` sorts."""
     along = [k for k, r in enumerate(scatter.window) if r.base is not None]
     extents = tuple(array.shape[k] for k in along)
     spans = tuple(scatter.window[k].span for k in along)
     own = (cells, *extents[1:]) if how == SORTED else (cells,) * len(along)
-    return Blocks(extents, spans, tuple(min(c, n) for c, n in zip(own, extents, strict=True)))
+    return ArrayBlocks(extents, spans, tuple(min(c, n) for c, n in zip(own, extents, strict=True)))
 
 
 def declare(s: Draft) -> None:

@@ -22,7 +22,7 @@ from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import TallyRecord
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import Fusion, Packing, Sketch, Tile
+from kernelscape.search.starts.sketches import Fusion, Packing, Sketch, TileSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -265,7 +265,7 @@ def root_of(s: Space) -> Candidate:
     return root
 
 
-PANEL = Sketch(tile=Tile(rows=8, vectors=2, panel=128), stores=ch.STREAM)
+PANEL = Sketch(tile=TileSizes(rows=8, vectors=2, panel=128), stores=ch.STREAM)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ PANEL = Sketch(tile=Tile(rows=8, vectors=2, panel=128), stores=ch.STREAM)
         (
             "matmul",
             {"m": 256, "n": 256, "k": 256},
-            Sketch(tile=Tile(rows=6, vectors=2, block=64), packing=Packing()),
+            Sketch(tile=TileSizes(rows=6, vectors=2, block=64), packing=Packing()),
         ),
     ],
 )

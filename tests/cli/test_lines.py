@@ -47,7 +47,10 @@ def told() -> Iterator[Any]:
     yield st.Compared(300.0, None, 3)
     yield st.NumpyTimed(400.0, 0.01, 20, 2)
     yield st.MachineChanged(1.6)
-    again = (st.Again("89ab", 200.0, 0.02, 210.0), st.Again("cdef", 201.0, 0.03, 190.0))
+    again = (
+        st.RemeasuredCandidate("89ab", 200.0, 0.02, 210.0),
+        st.RemeasuredCandidate("cdef", 201.0, 0.03, 190.0),
+    )
     yield st.Remeasured(again, 2, False)
     yield st.OtherCompiler("clang 14", 190.0, 0.95)
     yield ev.Row(

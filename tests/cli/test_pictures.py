@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.trace import compilers_of, events_of
-from kernelscape.kernels.tasks.graph import Node, State, connect
+from kernelscape.kernels.tasks.graph import State, TaskNode, connect
 from kernelscape.kernels.tasks.graph_text import dot_text, mermaid_text
 from kernelscape.runtime.records.record import (
     BoundRecord,
@@ -24,7 +24,7 @@ from .command import SMALL, objects
 def test_lines_say_why_a_task_must_wait() -> None:
     """One that overwrites what another reads, and one that overwrites what nobody read."""
     y, z = State("value", "y"), State("value", "z")
-    nodes = [Node(0, "a", (y,), (z,)), Node(1, "b", (), (y,)), Node(2, "c", (), (y,))]
+    nodes = [TaskNode(0, "a", (y,), (z,)), TaskNode(1, "b", (), (y,)), TaskNode(2, "c", (), (y,))]
     dot = dot_text(connect(nodes), 'a "name"')
     assert dot.startswith('digraph "a \\"name\\"" {')
     assert 't0 -> t1 [label="y@0", style=dashed];' in dot

@@ -17,7 +17,7 @@ from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import greedy_sketch
-from kernelscape.search.starts.sketches import Along, Tile
+from kernelscape.search.starts.sketches import Along, TileSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -233,8 +233,8 @@ def double_elements(x: nd, y: nd):
     "more",
     [
         {},
-        {"threads": Along(schedule=ch.CYCLIC), "tile": Tile(rows=1, vectors=4)},
-        {"tile": Tile(rows=4, vectors=1, panel=32)},
+        {"threads": Along(schedule=ch.CYCLIC), "tile": TileSizes(rows=1, vectors=4)},
+        {"tile": TileSizes(rows=4, vectors=1, panel=32)},
         {"threads": Along(team=False)},
     ],
 )
@@ -305,7 +305,7 @@ def test_one_of_two_arrays_that_are_streamed_begins_elsewhere(tmp_path):
     space = build_space(normalise(recording), checking.target(2, 32))
     made = complete_sketch(
         space.root(),
-        replace(greedy_sketch(space), threads=Along(), stores=ch.STREAM, tile=Tile(rows=4)),
+        replace(greedy_sketch(space), threads=Along(), stores=ch.STREAM, tile=TileSizes(rows=4)),
     )
     assert made is not None
     source = checking.source_of(made)

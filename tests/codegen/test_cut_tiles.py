@@ -8,8 +8,8 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
-from kernelscape.search.starts.sketches import Packing, Sketch, Tile
-from kernelscape.search.starts.tiles import Blocks
+from kernelscape.search.starts.sketches import Packing, Sketch, TileSizes
+from kernelscape.search.starts.tiles import BlockSizes
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.syntax import (
@@ -33,7 +33,7 @@ ROWS, COLUMNS = 61, 37  # neither in whole tiles of 4 rows by 16 columns
 @pytest.fixture(scope="module")
 def program():
     sizes = {"m": ROWS, "n": COLUMNS}
-    return lower(plan_of(candidate_of("bicgk", sizes, Sketch(tile=Tile(rows=4, vectors=1)))))
+    return lower(plan_of(candidate_of("bicgk", sizes, Sketch(tile=TileSizes(rows=4, vectors=1)))))
 
 
 def branch(x, condition):
@@ -71,7 +71,7 @@ def is_element(x, array):
 
 # Threads share out rows inside of blocks of what is summed, so that sums go to the result itself; both operands are packed.
 IN_RESULT = Sketch(
-    tile=Tile(rows=4, vectors=2, blocks=Blocks(16, 64, 8)),
+    tile=TileSizes(rows=4, vectors=2, blocks=BlockSizes(16, 64, 8)),
     packing=Packing(every=True, depth_first=True),
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import Printer
-from kernelscape.codegen.write.program import Program, print_source
+from kernelscape.codegen.write.program import LoweredProgram, print_source
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -69,7 +69,7 @@ def texts(*kernels) -> list[str]:
     return [print_source(p, C_TEAM).text for p in programs(*kernels)]
 
 
-def programs(*kernels, n: int = 32) -> list[Program]:
+def programs(*kernels, n: int = 32) -> list[LoweredProgram]:
     """The programs of the candidates that a search begins with."""
 
     def sequence(x, y, z):
@@ -82,7 +82,7 @@ def programs(*kernels, n: int = 32) -> list[Program]:
     return [program_of(candidate) for _, candidate in first_candidates(space)]
 
 
-def closed(program: Program) -> list[c.Function]:
+def closed(program: LoweredProgram) -> list[c.Function]:
     """Functions with closed bodies."""
     return [f for f in program.functions if f.is_closed]
 

@@ -15,8 +15,8 @@ from kernelscape.kernels.frontend.record import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import Packing, Sketch, Tile
-from kernelscape.search.starts.tiles import Blocks
+from kernelscape.search.starts.sketches import Packing, Sketch, TileSizes
+from kernelscape.search.starts.tiles import BlockSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -176,7 +176,7 @@ def test_tiles_of_packed_operands_are_computed_whole(folder, dtype, copies, part
     root = build_space(problem, checking.target(2, 16 if dtype != "float64" else 32)).root()
     assert isinstance(root, Candidate)
     sketch = Sketch(
-        tile=Tile(rows=4, vectors=2, blocks=Blocks(8, 16, 8)),
+        tile=TileSizes(rows=4, vectors=2, blocks=BlockSizes(8, 16, 8)),
         packing=Packing(every=0 in copies) if bool(copies) else None,
     )
     made = complete_sketch(root, sketch)

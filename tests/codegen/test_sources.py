@@ -19,25 +19,25 @@ from kernelscape.search.starts.sketches import (
     Fusion,
     Packing,
     Sketch,
-    Tile,
+    TileSizes,
 )
-from kernelscape.search.starts.tiles import Blocks
+from kernelscape.search.starts.tiles import BlockSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import apart_program_of, calls, nodes, prefetches
 
-GREEDY = Sketch(tile=Tile(rows=4, vectors=4))
+GREEDY = Sketch(tile=TileSizes(rows=4, vectors=4))
 PROGRAMS = {
     "axpydot_default": ("axpydot", {"n": 1000}, Sketch(fusion=Fusion(launch=False, loops=False))),
-    "waxpby_streamed": ("waxpby", {"n": 1000}, Sketch(tile=Tile(vectors=2), stores=ch.STREAM)),
+    "waxpby_streamed": ("waxpby", {"n": 1000}, Sketch(tile=TileSizes(vectors=2), stores=ch.STREAM)),
     "bicgk_greedy": ("bicgk", {"m": 64, "n": 48}, GREEDY),
     "sgemvt_panel": (
         "sgemvt",
         {"m": 512, "n": 512},
         Sketch(
-            tile=Tile(rows=4, panel=64),
+            tile=TileSizes(rows=4, panel=64),
             threads=Along(Axis.CONTIGUOUS),
             reuse=CopyInputs(),
             prefetch=ch.NEAR,
@@ -46,18 +46,20 @@ PROGRAMS = {
     "gemver_panel": (
         "gemver",
         {"m": 512, "n": 512},
-        Sketch(tile=Tile(vectors=2, panel=128), threads=Along(Axis.CONTIGUOUS), prefetch=ch.NEAR),
+        Sketch(
+            tile=TileSizes(vectors=2, panel=128), threads=Along(Axis.CONTIGUOUS), prefetch=ch.NEAR
+        ),
     ),
     "atax_next": (
         "atax",
         {"m": 512, "n": 512},
-        Sketch(tile=Tile(rows=2, vectors=2), prefetch=ch.NEXT),
+        Sketch(tile=TileSizes(rows=2, vectors=2), prefetch=ch.NEXT),
     ),
     "gemver_late": (
         "gemver",
         {"m": 120, "n": 96},
         Sketch(
-            tile=Tile(rows=2, vectors=2),
+            tile=TileSizes(rows=2, vectors=2),
             threads=Along(Axis.CONTIGUOUS),
             reuse=CopyInputs(),
             shift=ch.LATE,
@@ -68,7 +70,7 @@ PROGRAMS = {
         "matmul_strided",
         {"m": 61, "n": 37, "k": 128},
         Sketch(
-            tile=Tile(rows=4, blocks=Blocks(16, 64, 64)),
+            tile=TileSizes(rows=4, blocks=BlockSizes(16, 64, 64)),
             packing=Packing(every=True, depth_first=True, stages=2),
         ),
     ),

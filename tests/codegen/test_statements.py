@@ -23,7 +23,7 @@ from kernelscape.codegen.text.cprint import Printer
 from kernelscape.codegen.text.free_variables import identifiers
 from kernelscape.codegen.text.source import Source
 from kernelscape.codegen.text.types import type_name
-from kernelscape.codegen.write.program import Program, print_source
+from kernelscape.codegen.write.program import LoweredProgram, print_source
 from kernelscape.kernels.frontend.record import Call, Recording
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.arrays import ArrayInfo
@@ -82,7 +82,7 @@ def source_of(problem: Problem) -> Source:
     return print_source(first_program(problem), C_TEAM)
 
 
-def first_program(problem: Problem) -> Program:
+def first_program(problem: Problem) -> LoweredProgram:
     space = build_space(problem, checking.target(2, 32))
     return program_of(sketched_candidates(space, limit=1)[0][1])
 

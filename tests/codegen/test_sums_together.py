@@ -11,7 +11,7 @@ from kernelscape.kernels.frontend.record import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import Fusion, Sketch, Tile
+from kernelscape.search.starts.sketches import Fusion, Sketch, TileSizes
 from kernelscape.space.backbone import build_backbone
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -100,7 +100,7 @@ def test_a_style_has_one_loop_or_two(together):
     problem = normalise(recorded("gesummv", 64, 64)[0])
     space = build_space(problem, checking.target(2, 32))
     candidate = complete_sketch(
-        space.root(), Sketch(fusion=Fusion(sums=together), tile=Tile(rows=2))
+        space.root(), Sketch(fusion=Fusion(sums=together), tile=TileSizes(rows=2))
     )
     plan = plan_of(candidate)
     loops = [n for x in launches_of(plan, space.target) for n in loops_in(x.nodes)]
@@ -112,5 +112,7 @@ def test_a_style_has_one_loop_or_two(together):
 def test_where_no_loop_would_be_left_to_threads_sums_stay_apart():
     problem = normalise(recorded("two_totals", 1, 1000)[0])
     space = build_space(problem, checking.target(2, 32))
-    candidate = complete_sketch(space.root(), Sketch(fusion=Fusion(sums=True), tile=Tile(rows=2)))
+    candidate = complete_sketch(
+        space.root(), Sketch(fusion=Fusion(sums=True), tile=TileSizes(rows=2))
+    )
     assert dict(to_names(candidate))["dim_kind(dot0.i.outer)"] == "PARALLEL"

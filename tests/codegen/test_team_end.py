@@ -12,7 +12,7 @@ from kernelscape.codegen.starts import count_starts
 from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.library import load
 from kernelscape.search.starts.complete import sketched_candidates
-from kernelscape.search.starts.sketches import Tile
+from kernelscape.search.starts.sketches import TileSizes
 from kernelscape.space.build import build_space
 from kernelscape.testing import checking
 
@@ -40,7 +40,7 @@ def test_few_partial_results_are_added_behind_the_team(n, cores, meets):
     (launch,), starts = next(
         made
         for sketch, made in loops_of_first("bicgk", cores, m=4096, n=n).items()
-        if sketch.tile == Tile(8, 2)
+        if sketch.tile == TileSizes(8, 2)
     )
     assert has_barrier(launch) == meets == bool(starts.n_barriers)
     assert [type(x) for x in launch.after] == ([] if meets else [CombineSums])

@@ -16,9 +16,9 @@ from kernelscape.runtime.records.record import (
     IncumbentRecord,
     KeptRecord,
     MachineRecord,
+    MeasurementOrigin,
     NoteRecord,
     Origin,
-    Place,
     RatioRecord,
     RecordError,
     RemeasuredRecord,
@@ -51,7 +51,7 @@ RECORDS = (
     evaluation(
         2,
         origin=Origin(tag="N", node=-1, parent="key0"),
-        place=Place(session=1, tree=0, worker=0, device="cpu-1"),
+        place=MeasurementOrigin(session=1, tree=0, worker=0, device="cpu-1"),
         timing=Timing(
             build_s=0.2,
             run_s=0.1,

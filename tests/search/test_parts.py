@@ -28,7 +28,7 @@ from kernelscape.search.ledger import Ledger, Request
 from kernelscape.search.node import CLOSED_BOUND, CLOSED_EVALUATED, EXPANDED, IN_FLIGHT
 from kernelscape.search.options import Batches, Limits, SearchOptions
 from kernelscape.search.run import search
-from kernelscape.search.tree.tree import Tree
+from kernelscape.search.tree.tree import SearchTree
 from kernelscape.space.candidate import DeadEnd
 from kernelscape.tests.search.searching import searched
 from kernelscape.tests.search.toy import ToyBench, best_ns, first_open, random_space, toy_bound
@@ -133,9 +133,9 @@ class TestOutcome:
 
 
 class TestTree:
-    def grown(self, max_held: int = 100) -> Tree:
+    def grown(self, max_held: int = 100) -> SearchTree:
         root = random_space(np.random.default_rng(0), n_forbidden=0).root()
-        tree = Tree(root, 1.0, max_held=max_held)
+        tree = SearchTree(root, 1.0, max_held=max_held)
         for _ in range(3):
             node = tree.least_open()
             assert node is not None

@@ -23,7 +23,7 @@ from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu import calling
 from kernelscape.runtime.cpu.memory import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device
-from kernelscape.runtime.records.replay import Rebuilt, make_tuned
+from kernelscape.runtime.records.replay import RebuiltRecord, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
@@ -68,7 +68,7 @@ def tuned(device, sequence, *args, change=lambda text: text):
     [(_, candidate)] = first_candidates(space, limit=1)
     source = print_source(lower(plan_of(candidate)), device.builder.dialect())
     source = replace(source, text=change(source.text))
-    rebuilt = Rebuilt(recording, problem, space, candidate, source, ())
+    rebuilt = RebuiltRecord(recording, problem, space, candidate, source, ())
     return make_tuned(parameters, rebuilt, device)
 
 
@@ -393,7 +393,7 @@ def test_checks_of_indices_can_be_left_out(cpu):
     g = tuned(cpu, scatter, idx, v, y)
     assert g._module.index_check is not None
     recording = record_sequence(scatter, (idx, v, y), "scatter")
-    rebuilt = Rebuilt(recording, g._problem, None, None, g._source, ())
+    rebuilt = RebuiltRecord(recording, g._problem, None, None, g._source, ())
     unchecked = make_tuned(g._signature.parameters, rebuilt, cpu, check_indices=False)
     assert unchecked._module.index_check is None
     unchecked(idx, v, y)

@@ -11,16 +11,16 @@ from kernelscape.runtime.records.tree_file import (
     EXPANDED,
     FORBIDDEN,
     OPEN,
-    Opened,
+    ExpandedChild,
     TreeWriter,
     read_trees,
 )
 
 CHILDREN = (
-    Opened("BEFORE", 100.0, False, ""),
-    Opened("AFTER", 123.4567, False, ""),
-    Opened("MERGED", None, False, "no </script> fits"),
-    Opened("16", 500.0, True, ""),
+    ExpandedChild("BEFORE", 100.0, False, ""),
+    ExpandedChild("AFTER", 123.4567, False, ""),
+    ExpandedChild("MERGED", None, False, "no </script> fits"),
+    ExpandedChild("16", 500.0, True, ""),
 )
 
 
@@ -65,7 +65,7 @@ def test_a_name_is_written_once_a_session(path):
 def test_children_take_few_bytes(tmp_path):
     writer = TreeWriter(tmp_path / "t")
     writer.begin(1, 0, 473700.0)
-    children = [Opened(str(2**k), 473700.0 + 1000 * k, k > 4, "") for k in range(6)]
+    children = [ExpandedChild(str(2**k), 473700.0 + 1000 * k, k > 4, "") for k in range(6)]
     for k in range(1000):
         writer.expand(6 * k, f"size(i.{k % 40})", "M", 1.5 + k, 6 * k + 1, children, 473700.0)
     writer.flush()

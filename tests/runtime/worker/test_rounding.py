@@ -18,7 +18,7 @@ from kernelscape.runtime.forked import Stopped
 from kernelscape.runtime.reference import Reference
 from kernelscape.runtime.worker.inputs import make_input_sets
 from kernelscape.runtime.worker.rounding import Rounding, branch_sentences
-from kernelscape.runtime.worker.verify import Branches, Expected, find_mismatch
+from kernelscape.runtime.worker.verify import Expected, UndecidedElements, find_mismatch
 from kernelscape.testing.interpreted import run_reference
 
 WORKS = Path(__file__).parents[2] / "works"
@@ -155,7 +155,7 @@ def test_equal_seeds_give_equal_tolerances():
         np.testing.assert_array_equal(e.magnitude, second[name].magnitude)
 
 
-BRANCHES = Branches(
+BRANCHES = UndecidedElements(
     np.array([1, 2]), np.array([[0.0, 1.0], [np.nan, 5.0]]), np.zeros(2), n_allowed=1
 )
 
@@ -180,7 +180,9 @@ def test_elements_on_branches_have_one_of_their_values(got, is_right, dtype):
 
 def test_too_many_on_branches_are_wrong_and_the_option_is_named():
     want = np.zeros(10, np.int64)
-    branches = Branches(np.arange(10), np.stack([want, want + 1], axis=1), want * 0.0, n_allowed=2)
+    branches = UndecidedElements(
+        np.arange(10), np.stack([want, want + 1], axis=1), want * 0.0, n_allowed=2
+    )
     expected = Expected(want, branches=branches)
     assert find_mismatch(np.array([1, 1, *[0] * 8]), expected) is None
     assert find_mismatch(np.array([1, 2, *[0] * 8]), expected).n_wrong == 1

@@ -27,7 +27,7 @@ from kernelscape.search.bound.explain import explain
 from kernelscape.search.bound.operations import SureOperations, named_flops
 from kernelscape.search.bound.traffic import distinct_elements, line_bytes, read_bytes
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import Along, Fusion, Sketch, Tile
+from kernelscape.search.starts.sketches import Along, Fusion, Sketch, TileSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
@@ -154,7 +154,8 @@ def test_bicgk_reads_the_matrix_once_when_fused(fuse: bool, passes: int) -> None
     found = terms(
         b,
         sketch(
-            b.space, Sketch(fusion=Fusion(launch=fuse, loops=fuse), tile=Tile(rows=2, vectors=2))
+            b.space,
+            Sketch(fusion=Fusion(launch=fuse, loops=fuse), tile=TileSizes(rows=2, vectors=2)),
         ),
     )
     expected = passes * (4 * 4096**2 - HELD) / 50
@@ -209,7 +210,7 @@ def test_sizes_in_cache_have_small_bounds() -> None:
 
 def test_a_dot_on_one_accumulator_waits_for_every_addition() -> None:
     b = bounder("axpydot", n=2**20)
-    plain = sketch(b.space, Sketch(tile=Tile(vectors=1), threads=Along(team=False)))
+    plain = sketch(b.space, Sketch(tile=TileSizes(vectors=1), threads=Along(team=False)))
     sizes = {d: v for d, v in b.space.variables.size.items() if d.loop.is_reduction}
     copies = np.prod([b.space.variables.universe[d][plain.value(v)] for d, v in sizes.items()])
     assert terms(b, plain)["chain"] == pytest.approx(2**20 * 0.3 / copies, rel=1e-3)
@@ -294,7 +295,7 @@ def _holds_on_a_simulated_machine(space: Space, seed: int) -> None:
 def test_the_bound_is_close_to_the_simulated_machine_for_a_fused_pass() -> None:
     space = tiny_space("madd")
     b = Bounder(space)
-    made = sketch(space, Sketch(tile=Tile(vectors=1)))
+    made = sketch(space, Sketch(tile=TileSizes(vectors=1)))
     read, written = IdealMachine(made, TINY).traffic()
     assert b.ns(made) * 64 > 0.7 * (read + written)
 

@@ -23,7 +23,7 @@ from kernelscape.search.bound.streams import (
     passes,
 )
 from kernelscape.search.starts.complete import complete_sketch
-from kernelscape.search.starts.sketches import Sketch, Tile
+from kernelscape.search.starts.sketches import Sketch, TileSizes
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.engine.order import forest
@@ -135,7 +135,7 @@ def test_bounds_grow_and_hold_on_a_machine_that_is_calibrated(name: str, seed: i
 def test_nothing_stays_of_what_is_larger_than_the_cache(name: str) -> None:
     """The credit of the whole cache in each phase is gone: the bound is what a fused pass takes."""
     space = lru_space(name)
-    made = complete_sketch(root_of(space), Sketch(tile=Tile(vectors=1)))
+    made = complete_sketch(root_of(space), Sketch(tile=TileSizes(vectors=1)))
     assert made is not None
     assert Bounder(space).ns(made) > 0.95 * lru_ns(made)
     old = replace(space, target=replace(space.target, streams=()))

@@ -11,7 +11,7 @@ from kernelscape.search.budget import Budget, Evaluations
 from kernelscape.search.events import Evaluated, Outcome, Tally
 from kernelscape.search.learn import surrogate as sg
 from kernelscape.search.learn.neighbourhood import Neighbourhood
-from kernelscape.search.learn.surrogate import LEAST, Surrogate
+from kernelscape.search.learn.surrogate import LEAST, KernelRidge
 from kernelscape.search.ledger import Ledger, Request
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.search.tree.mcts import Pace
@@ -56,8 +56,8 @@ def rank_correlation(x, y) -> float:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def taught(candidates, time_ns) -> Surrogate:
-    s = Surrogate(SPACE)
+def taught(candidates, time_ns) -> KernelRidge:
+    s = KernelRidge(SPACE)
     for c in candidates:
         s.learn(c, time_ns(c))
     return s
@@ -107,11 +107,11 @@ def test_it_says_nothing_of_little() -> None:
 def test_failures_are_slow_and_nothing_is_known_of_failures_alone() -> None:
     half = [k % 2 == 0 for k in range(100)]
     some = drawn(400)[:100]
-    s = Surrogate(SPACE)
+    s = KernelRidge(SPACE)
     for c in some[:LEAST]:
         s.learn(c, None)
     assert s.expected(some) is None
-    s = Surrogate(SPACE)
+    s = KernelRidge(SPACE)
     for c, fails in zip(some, half, strict=True):
         s.learn(c, None if fails else 100.0)
     expected = s.expected(some)
@@ -147,7 +147,7 @@ def test_the_fastest_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_recalls_by_name() -> None:
-    time_ns, s = machine(), Surrogate(SPACE)
+    time_ns, s = machine(), KernelRidge(SPACE)
     for c in drawn(400)[:40]:
         s.recall(root_of(SPACE), to_names(c), time_ns(c))
     same = taught(drawn(400)[:40], time_ns)
@@ -175,7 +175,7 @@ def best_after(n: int, seed: int, with_it: bool) -> tuple[float, list[Evaluated]
         rng=np.random.default_rng(seed),
         incumbents=[c for _, c in first_candidates(SPACE, cpsat_seconds=0)[:1]],
         neighbour=Neighbourhood(SPACE),
-        surrogate=Surrogate(SPACE) if with_it else None,
+        surrogate=KernelRidge(SPACE) if with_it else None,
         batch=4,
     )
     found = [e for e in events if isinstance(e, Evaluated)]
@@ -188,7 +188,7 @@ def test_a_search_with_it_is_ahead_of_one_without() -> None:
 
 
 def test_a_slow_state_of_the_machine_says_nothing_of_decisions() -> None:
-    class Noted(Surrogate):
+    class Noted(KernelRidge):
         def learn(self, candidate, time_ns):
             learnt.append(time_ns)
 
@@ -287,7 +287,7 @@ def test_small_spaces_are_still_proved(seed: int) -> None:
         )
         return last
 
-    last = finished(neighbour=Neighbourhood(space), surrogate=Surrogate(space))
+    last = finished(neighbour=Neighbourhood(space), surrogate=KernelRidge(space))
     every = finished(strategy="exhaustive")
     assert last.status == every.status == "optimal"
     assert last.best.time_ns == every.best.time_ns

@@ -19,7 +19,7 @@ from kernelscape.search.starts.complete import (
 )
 from kernelscape.search.starts.proposals import default_sketch, greedy_sketch, sketches
 from kernelscape.search.starts.roles import find_roles
-from kernelscape.search.starts.sketches import Along, Axis, CopyInputs, Packing, Sketch, Tile
+from kernelscape.search.starts.sketches import Along, Axis, CopyInputs, Packing, Sketch, TileSizes
 from kernelscape.search.starts.tiles import product_tile, register_tiles
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, OUTER
@@ -111,11 +111,11 @@ def test_panels_are_stored_around_a_slow_last_cache(n: int, l3: float, around: b
     tried = list(sketches(space))
     panels = next(sketch for sketch in tried if is_own_panel(sketch))
     assert (panels.stores == ch.STREAM) == around
-    rows = replace(greedy_sketch(space), tile=Tile(8, 1))
+    rows = replace(greedy_sketch(space), tile=TileSizes(8, 1))
     assert (tried.index(panels) < tried.index(rows)) == around
 
 
-def made_by(space: Space, tile: Tile, packing: Packing) -> Candidate:
+def made_by(space: Space, tile: TileSizes, packing: Packing) -> Candidate:
     """The first candidate with this tile and packing."""
     tried = sketched_candidates(space)
     return next(c for sketch, c in tried if (sketch.tile, sketch.packing) == (tile, packing))
@@ -132,7 +132,7 @@ def packings(space: Space) -> dict[Packing, Candidate]:
 
 def test_products_get_register_tiles_and_packed_blocks() -> None:
     space = library_space("matmul", m=1024, n=1024, k=1024)
-    packed = made_by(space, Tile(6, 2, block=256), Packing())
+    packed = made_by(space, TileSizes(6, 2, block=256), Packing())
     v = space.variables
     sizes = {d.name.split(".", 1)[1]: v.universe[d][packed.value(x)] for d, x in v.size.items()}
     assert (sizes["i.inner"], sizes["j.inner"], sizes["k.inner"]) == (6, 32, 1)
@@ -345,7 +345,7 @@ def test_a_sweep_has_as_many_rows_as_registers_hold() -> None:
         target = replace(round_target(), vector_registers=registers)
         space = build_space(space_of("gemver").problem, target)
         tried = list(sketches(space))
-        most = replace(greedy_sketch(space), tile=Tile(rows, 1))
+        most = replace(greedy_sketch(space), tile=TileSizes(rows, 1))
         assert most in tried
         in_sweeps = replace(most.fusion, in_sweeps=True)
         assert any(s.fusion == in_sweeps and s.tile == most.tile for s in tried)
@@ -369,7 +369,7 @@ def test_sketches_are_told_apart_by_their_words(name: str, target: Target) -> No
 
 def test_a_sketch_is_composed_from_roles() -> None:
     sketch = Sketch(
-        tile=Tile(rows=1, vectors=8),
+        tile=TileSizes(rows=1, vectors=8),
         threads=Along(Axis.CONTIGUOUS, ch.CYCLIC),
         reuse=CopyInputs(),
         shift=ch.LATE,

@@ -14,7 +14,7 @@ from kernelscape.space.engine.order import (
     INVERSE,
     MERGED,
     OUTER,
-    Node,
+    OrderNode,
     composition_table,
     forest,
     holds_order,
@@ -99,8 +99,11 @@ def test_forest_gives_nodes_in_order():
         for j in range(i + 1, 6):
             value = OUTER if (i, j) in nested else BEFORE
             upper.append(MERGED if (i, j) == (0, 1) else value)
-    inner = Node((3,), (Node((4,), ()),))
-    assert forest(matrix_of(6, upper)) == (Node((0, 1), (Node((2,), ()), inner)), Node((5,), ()))
+    inner = OrderNode((3,), (OrderNode((4,), ()),))
+    assert forest(matrix_of(6, upper)) == (
+        OrderNode((0, 1), (OrderNode((2,), ()), inner)),
+        OrderNode((5,), ()),
+    )
 
 
 def test_inverse_is_an_involution():
