@@ -69,7 +69,7 @@ def _ended(data: RunData, doubts: tuple[str, ...]) -> st.Ended:
 
 
 def _gap(best_ns: float | None, bound_ns: float | None) -> float | None:
-    return None if best_ns is None or bound_ns is None else max(0.0, 1 - bound_ns / best_ns)
+    return None if best_ns is None or bound_ns is None else max(0.0, (best_ns - bound_ns) / best_ns)
 
 
 def _bound_ns(data: RunData) -> float | None:

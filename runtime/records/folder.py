@@ -44,6 +44,8 @@ def run_folder(named: Path) -> Path:
 def check_named(path: Path) -> None:
     """Raises RecordError where a path that should be of a result is nothing, or a program."""
     wanted = "give the directory of a run, such as runs/NAME-001, or a best.json"
+    if "\0" in str(path):
+        raise RecordError(f"{str(path)!r} cannot be the name of a file: {wanted}")
     if not path.exists():
         raise RecordError(f"there is no {path}: {wanted}")
     if path.suffix in (".py", ".c", ".cu", ".ipynb"):

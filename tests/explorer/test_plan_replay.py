@@ -281,7 +281,7 @@ def text(path: Path, content: str) -> Path:
 
 
 UNUSABLE = {
-    "missing": (lambda _, at: at / "none.json", "cannot be read: No such file"),
+    "missing": (lambda _, at: at / "none.json", "none.json: give the directory of a run"),
     "empty folder": (lambda _, at: at, "holds no run"),
     "not JSON": (lambda _, at: text(at / "a.json", "{"), "is torn or is no JSON"),
     "no object": (lambda _, at: text(at / "a.json", "[]"), "has schema None"),

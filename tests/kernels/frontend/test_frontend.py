@@ -125,7 +125,7 @@ def before_the_start(x: ks.types.ndarray()):
     x[0] = x[-1]  # here
 
 
-@bad("x has 1 dimensions but is indexed with 2")
+@bad("x has 1 dimension but is indexed with 2")
 def too_many_indices(x: ks.types.ndarray()):
     x[0, 0] = 1  # here
 
