@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from . import compat as compat
     from . import errors as errors
+    from . import program as ad  # noqa: F401 - public as `ks.ad`
     from .explorer.entry import explore as explore
     from .explorer.family import load_tuned as load_tuned
     from .explorer.results import load as load

@@ -77,7 +77,9 @@ def look_at(device: AbstractDevice, worker: AbstractWorker) -> dict[str, float]:
     """
     samples = worker.probe_state()
     if samples:
-        device.machine.learn(samples)
+        stored = device.machine.stored_facts()
+        if stored is not None:
+            stored.learn_latencies(samples)
     return {name: (min if name in LATENCIES else max)(s) for name, s in samples.items()}
 
 

@@ -20,7 +20,8 @@ def predictor_of(bounder: Bounder, device: AbstractDevice) -> Predictor | None:
     """Returns the predictor of a space on a device. None on a GPU, of which registers are (search/learn/registers.py)."""
     if bounder.gpu is not None:
         return None
-    known = device.machine.factors()
+    stored = device.machine.stored_facts()
+    known = () if stored is None else stored.factors()
     return Predictor(bounder, known if len(known) == len(FACTORS) else NO_FACTORS)
 
 
@@ -28,9 +29,12 @@ def learn_from(
     predictor: Predictor, evaluations: Sequence[EvaluationRecord], device: AbstractDevice
 ) -> None:
     """Fits the factors to the fastest measurements of a run, and stores them with the calibration."""
+    stored = device.machine.stored_facts()
+    if stored is None:
+        return
     parts, times_ns = measured(predictor, evaluations)
     if len(times_ns) >= LEAST:
-        device.machine.learn_factors(fitted(parts, times_ns))
+        stored.learn_factors(fitted(parts, times_ns))
 
 
 def measured(

@@ -175,6 +175,22 @@ class AbstractMemoryProbe(ABC):
         """Frees the probe's memory."""
 
 
+class AbstractStoredFacts(ABC):
+    """Facts of a calibration that later runs improve. They are stored where that is allowed."""
+
+    @abstractmethod
+    def factors(self) -> tuple[float, ...]:
+        """Returns the factors by which resources take longer than at their best; () where none are known."""
+
+    @abstractmethod
+    def learn_factors(self, factors: tuple[float, ...]) -> None:
+        """Stores such factors."""
+
+    @abstractmethod
+    def learn_latencies(self, samples: dict[str, list[float]]) -> None:
+        """Stores the latencies of a `look` at the `whole` state that are below the stored ones."""
+
+
 class AbstractMachine(ABC):
     """Facts of the machine that runs the code, and their measurement."""
 
@@ -212,15 +228,9 @@ class AbstractMachine(ABC):
         """Returns samples of the facts that change while the machine runs: the read rate of memory or, if `whole`, all of them."""
         raise DeviceError("this backend has no facts that could be measured")
 
-    def learn(self, samples: dict[str, list[float]]) -> None:  # noqa: B027  # most have nothing stored
-        """Stores the results of a `look` at the `whole` state that are below the stored facts, where that is allowed: latencies."""
-
-    def factors(self) -> tuple[float, ...]:
-        """Returns the stored factors by which resources take longer than at their best; () where none are known."""
-        return ()
-
-    def learn_factors(self, factors: tuple[float, ...]) -> None:  # noqa: B027
-        """Stores such factors with the facts, where that is allowed."""
+    def stored_facts(self) -> AbstractStoredFacts | None:
+        """Returns the facts of a calibration that later runs improve; None where there are none."""
+        return None
 
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float

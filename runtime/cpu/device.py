@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..api.backend import AbstractDevice, AbstractMachine, AbstractReporter
+from ..api.backend import AbstractDevice, AbstractMachine, AbstractReporter, AbstractStoredFacts
 from ..device import DeviceOptions
 from .builder import CpuBuilder
 from .compiler import compiler_named, find_compiler, other_compilers
@@ -53,21 +53,10 @@ class CpuMachine(AbstractMachine):
 
         return run_state_probe(library, n_threads, whole)
 
-    def learn(self, samples: dict[str, list[float]]) -> None:
-        from .probe import learn_latencies
+    def stored_facts(self) -> AbstractStoredFacts:
+        from .probe import OwnCalibration
 
-        learn_latencies(samples)
-
-    def factors(self) -> tuple[float, ...]:
-        from .probe import load_own_calibration
-
-        found = load_own_calibration()
-        return () if found is None else found.factors
-
-    def learn_factors(self, factors: tuple[float, ...]) -> None:
-        from .probe import learn_factors
-
-        learn_factors(factors)
+        return OwnCalibration()
 
     def memory_probe(
         self, library: Path, n_threads: int, read_bytes: float, written_bytes: float

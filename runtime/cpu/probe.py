@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...space.targets.target import CacheLevel, Target
-from ..api.backend import AbstractDevice
+from ..api.backend import AbstractDevice, AbstractStoredFacts
 from ..api.calibration import Calibration
 from ..host import Machine, read_machine
 from ..measure.calibration import (
@@ -155,17 +155,24 @@ def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Ta
     )
 
 
-def learn_latencies(samples: dict[str, list[float]]) -> None:
-    """Store the least of the current launch and barrier latencies, if it is less than in this machine's calibration."""
-    now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
-    with suppress(OSError):  # a folder that cannot be written: the next session looks again
-        keep_latencies(read_machine().key, now)
+class OwnCalibration(AbstractStoredFacts):
+    """This machine's calibration, where runs store what they learn. In a folder that cannot be written they store nothing."""
 
+    def factors(self) -> tuple[float, ...]:
+        """Returns the factors of the prediction; () where none are known."""
+        found = load_own_calibration()
+        return () if found is None else found.factors
 
-def learn_factors(factors: tuple[float, ...]) -> None:
-    """Stores the factors of the prediction with this machine's calibration, if there is one."""
-    with suppress(OSError):
-        keep_factors(read_machine().key, factors)
+    def learn_factors(self, factors: tuple[float, ...]) -> None:
+        """Stores the factors of the prediction, if there is a calibration."""
+        with suppress(OSError):
+            keep_factors(read_machine().key, factors)
+
+    def learn_latencies(self, samples: dict[str, list[float]]) -> None:
+        """Stores the least of the current launch and barrier latencies, if it is less than in the calibration."""
+        now = {name: min(samples[name]) for name in LATENCIES if samples.get(name)}
+        with suppress(OSError):
+            keep_latencies(read_machine().key, now)
 
 
 # --- in the child --------------------------------------------------------------------------------

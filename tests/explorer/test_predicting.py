@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ def test_factors_go_from_run_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kind: facts that one session measures and the next one does not use. Of too few measurements nothing is learned."""
     space = library_space("gesummv", round_target(loads_per_ns=10.0), m=512, n=512)
     device, stored = FakeDevice(), dict[str, Any]()
-    monkeypatch.setattr(type(device.machine), "factors", lambda self: stored.get("factors", ()))
-    monkeypatch.setattr(
-        type(device.machine), "learn_factors", lambda self, x: stored.update(factors=x)
+    facts = SimpleNamespace(
+        factors=lambda: stored.get("factors", ()), learn_factors=lambda x: stored.update(factors=x)
     )
+    monkeypatch.setattr(type(device.machine), "stored_facts", lambda self: facts)
     predictor = predictor_of(Bounder(space), device)
     assert predictor is not None
     assert predictor.factors == NO_FACTORS
