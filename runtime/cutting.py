@@ -29,14 +29,14 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
     """Raises Stopped in this block once `is_over`: in this thread, between two steps of Python."""
     from .forked import Stopped  # which loads NumPy: a last resort does without
 
-    thread, ended = ctypes.c_ulong(threading.get_ident()), list[bool]()
+    thread, ended, is_left = ctypes.c_ulong(threading.get_ident()), list[bool](), False
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     inside = threading.Lock()  # held until the block is left
     inside.acquire()
 
     def watch() -> None:
         wait_s = _LOOK_S
-        while not inside.acquire(timeout=wait_s):
+        while not inside.acquire(timeout=wait_s) and not is_left:
             if is_over():
                 raise_in(thread, ctypes.py_object(Stopped))
                 if wait_s == _AGAIN_S:
@@ -45,20 +45,27 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
                 wait_s = _AGAIN_S
         ended.append(True)
 
+    def wait() -> None:
+        """Waits until the watcher has ended; an exception that is still on its way is raised here."""
+        if inside.locked():
+            inside.release()
+        while not ended:
+            time.sleep(_STEP_S)
+        time.sleep(0.0)
+
     threading.Thread(target=watch, name="cutting", daemon=True).start()
     try:
         yield
     finally:
-        # An exception that comes too late is raised in this loop and dropped. Two ways are closed: to cancel it, since CPython 3.11
-        # then looks for it at each call for ever, and calls that a debugger or a coverage tool traces never return; and to join the
-        # watcher or set an Event, whose locks stay held where the exception comes in the middle.
-        while True:
+        # Exceptions that come too late are dropped: one that was raised before, and one of a watcher that had looked before. Two
+        # ways are closed: to cancel one, since CPython 3.11 then looks for it at each call for ever, and calls that a debugger or a
+        # coverage tool traces never return; and to join the watcher or set an Event, whose locks stay held where one comes in the
+        # middle.
+        is_left = True
+        try:
             try:
-                if inside.locked():
-                    inside.release()
-                while not ended:
-                    time.sleep(_STEP_S)
-                time.sleep(0.0)  # the last one is raised here
-                break
+                wait()
             except Stopped:
-                continue
+                wait()
+        except Stopped:
+            wait()
