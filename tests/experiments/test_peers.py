@@ -20,6 +20,7 @@ from kernelscape.experiments.peers import PeerOptions, summary
 from kernelscape.experiments.peers_bars import (
     fusion_gain,
     missed_bars,
+    ours_of,
     problems,
     share_of_unstrided,
 )
@@ -112,6 +113,12 @@ def row(name, level, ours, *, sizes=None, dtype="f32", rounds_ns=None, **others)
 def test_the_share_of_the_expert_depends_on_the_work_and_on_where_it_is(name, level, met, missed):
     assert problems(row(name, level, met)) == []
     assert "of the expert" in problems(row(name, level, missed))[0]
+
+
+def test_what_a_compiler_without_expert_programs_built_is_compared_as_others_build_it():
+    found = row("axpydot", "memory", 1.03) | {"search": {"compiler": "clang"}}
+    assert ours_of(found) == "ours gcc"
+    assert problems(found) == []
 
 
 def test_no_library_may_be_faster_and_numpy_a_little_in_products():
