@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import threading
 import time
@@ -53,8 +54,14 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
             time.sleep(_STEP_S)
         time.sleep(0.0)
 
-    threading.Thread(target=watch, name="cutting", daemon=True).start()
     try:
+        try:
+            _thread.start_new_thread(
+                watch, ()
+            )  # one step: an exception in `Thread.start` would leave the watcher behind
+        except RuntimeError:  # no more threads
+            ended.append(True)
+            raise
         yield
     finally:
         # Exceptions that come too late are dropped: one that was raised before, and one of a watcher that had looked before. Two
