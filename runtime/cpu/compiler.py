@@ -278,7 +278,7 @@ def end_compilers() -> None:
 
 # Runs a command, and ends its process group where the standard input ends before: whoever held it is gone.
 _WATCHED = (
-    "exec 3<&0 </dev/null; { cat <&3; kill -KILL 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-;"
+    "exec 3<&0 </dev/null; { read -r gone <&3; kill -KILL 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-;"
     ' "$@"; status=$?; kill -KILL $watch; exit $status'
 )
 
