@@ -276,10 +276,11 @@ def end_compilers() -> None:
             os.killpg(running.pid, signal.SIGKILL)
 
 
-# Runs a command, and ends its process group where the standard input ends before: whoever held it is gone.
+# Runs a command, and ends its process group where the standard input ends before: whoever held it is gone. The shell waits for its
+# watcher: first processes of containers reap no orphans.
 _WATCHED = (
     "exec 3<&0 </dev/null; { read -r gone <&3; kill -KILL 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-;"
-    ' "$@"; status=$?; kill -KILL $watch; exit $status'
+    ' "$@"; status=$?; { kill -KILL $watch; wait $watch; } 2>/dev/null; exit $status'
 )
 
 
@@ -295,31 +296,31 @@ def run_compiler(
         reason = os.strerror(errno.ENOENT)
         return Failure("compile", f"the compiler {command[0]} cannot be run: {reason}")
     watched, held = os.pipe()
-    try:
-        running = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHED, "sh", *command],
-            stdin=watched,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=os.environ | ({} if scratch is None else {"TMPDIR": str(scratch)}),
-        )
-    except OSError as e:
-        os.close(held)
-        return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
-    finally:
-        os.close(watched)
-    with os.fdopen(held, "wb"), running:  # which close their pipes, wherever this is left
-        _RUNNING.add(running)
+    with os.fdopen(held, "wb"):  # closed wherever this is left: a compiler that still runs ends then
         try:
-            log, _ = running.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
+            running = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHED, "sh", *command],
+                stdin=watched,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | ({} if scratch is None else {"TMPDIR": str(scratch)}),
+            )
+        except OSError as e:
+            return Failure("compile", f"the compiler {command[0]} cannot be run: {e.strerror}")
         finally:
-            _RUNNING.discard(running)
-            if running.poll() is None:
-                os.killpg(running.pid, signal.SIGKILL)
-                running.communicate()
+            os.close(watched)
+        with running:  # which closes its pipe
+            try:
+                _RUNNING.add(running)
+                log, _ = running.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                return Failure("compile", f"the compiler ran past its {timeout_s:g} s")
+            finally:
+                _RUNNING.discard(running)
+                if running.poll() is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+                    running.communicate()
     if running.returncode == 0:
         return None
     text = log.decode(errors="replace")[:_LOG_CHARACTERS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -296,3 +297,29 @@ compiler.run_compiler([{sys.executable!r}, "-c", {waits!r}], {LONG_S})
     child = int(written.read_text())
     while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text():
         time.sleep(0)
+
+
+REAPING = """
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans come here
+read_fd, held_fd = os.pipe()
+done = subprocess.run(sys.argv[1:], stdin=read_fd, capture_output=True)
+try:
+    orphan = os.waitpid(-1, 0)
+except ChildProcessError:
+    orphan = None
+print(done.returncode, done.stdout + done.stderr, orphan)
+"""
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
+@pytest.mark.parametrize("environment", [None, {}, {"PATH": ""}])
+def test_a_shell_leaves_no_watcher(shell: str, environment: dict[str, str] | None) -> None:
+    """The kind: orphans, of which a process of number 1 that reaps none gets one a compiler, until it may have no more."""
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"{shell} is not here")
+    command = [path, "-c", compiler._WATCHED, "sh", path, "-c", "exit 3"]
+    program = [sys.executable, "-S", "-E", "-c", REAPING, *command]
+    done = subprocess.run(program, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "3 b'' None\n"
