@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CO_GENERATOR
+from types import FrameType
 
 _LOOK_S = 0.05
 _STEP_S = 2e-4  # while the watcher ends
@@ -30,21 +33,24 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
     """Raises Stopped in this block once `is_over`: in this thread, between two steps of Python."""
     from .forked import Stopped  # which loads NumPy: a last resort does without
 
-    thread, ended, is_left = ctypes.c_ulong(threading.get_ident()), list[bool](), False
+    thread, ended, is_left = threading.get_ident(), list[bool](), False
+    frame = _frame_of_block()
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     inside = threading.Lock()  # held until the block is left
     inside.acquire()
 
     def watch() -> None:
         wait_s = _LOOK_S
-        while not inside.acquire(timeout=wait_s) and not is_left:
-            if is_over():
-                raise_in(thread, ctypes.py_object(Stopped))
-                if wait_s == _AGAIN_S:
-                    for end in _resorts:
-                        end()
-                wait_s = _AGAIN_S
-        ended.append(True)
+        try:
+            while not inside.acquire(timeout=wait_s) and not is_left:
+                if is_over() and _is_running(frame, thread):
+                    raise_in(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
+                    if wait_s == _AGAIN_S:
+                        for end in _resorts:
+                            end()
+                    wait_s = _AGAIN_S
+        finally:
+            ended.append(True)
 
     def wait() -> None:
         """Waits until the watcher has ended; an exception that is still on its way is raised here."""
@@ -59,7 +65,7 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
             _thread.start_new_thread(
                 watch, ()
             )  # one step: an exception in `Thread.start` would leave the watcher behind
-        except RuntimeError:  # no more threads
+        except (RuntimeError, MemoryError):  # no more threads
             ended.append(True)
             raise
         yield
@@ -76,3 +82,24 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
                 wait()
         except Stopped:
             wait()
+
+
+def _frame_of_block() -> FrameType | None:
+    """Returns the frame that entered a block: the first caller that is no context manager, whose frame is suspended in the block."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and (
+        frame.f_code.co_flags & CO_GENERATOR or frame.f_globals.get("__name__") == "contextlib"
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _is_running(frame: FrameType | None, thread: int) -> bool:
+    """True if a frame is on the stack of a thread.
+
+    A signal at the first step of `__exit__` leaves the block, but resumes no context manager as long as somebody keeps its traceback.
+    """
+    at = sys._current_frames().get(thread)
+    while at is not None and at is not frame:
+        at = at.f_back
+    return at is not None

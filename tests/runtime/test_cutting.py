@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 import pytest
 from kernelscape.runtime import cutting
@@ -69,3 +72,50 @@ def test_what_comes_too_late_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None
         sum(range(1000))  # where a late one would be raised
     with pytest.raises(Stopped), cutting.stopped_when(lambda: True):
         endless()
+
+
+@contextmanager
+def nested(is_over: Callable[[], bool]) -> Iterator[None]:
+    with cutting.stopped_when(is_over):
+        yield
+
+
+@pytest.mark.parametrize("step", ["return __enter__", "call __exit__"])
+def test_nothing_is_raised_behind_a_context_manager_that_is_not_resumed(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal while a block is entered or left: its traceback, which somebody keeps, keeps the watcher."""
+    monkeypatch.setattr(cutting, "_LOOK_S", 1e-3)
+    is_out, looks = False, 0
+
+    def is_over() -> bool:
+        nonlocal looks
+        looks += is_out
+        return is_out
+
+    def interrupt(frame: FrameType, event: str, argument: Any) -> None:
+        if f"{event} {frame.f_code.co_name}" == step:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    def left() -> None:
+        sys.setprofile(interrupt)
+        with nested(is_over):
+            pass
+
+    with pytest.raises(KeyboardInterrupt) as kept:
+        left()
+    is_out = True
+    while looks < 3:
+        time.sleep(0)
+    assert kept.type is KeyboardInterrupt
+
+
+def test_a_condition_that_fails_ends_its_watcher_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[type[BaseException]] = []
+    monkeypatch.setattr(cutting, "_LOOK_S", 1e-3)
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: failed.append(found.exc_type))
+    with cutting.stopped_when(lambda: bool(1 / 0)):
+        while not failed:
+            time.sleep(0)
+    assert failed == [ZeroDivisionError]
