@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ...space.targets.target import Target
+
+Factor = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
 
 
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -16,4 +20,4 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # By sample name: half the inter-quartile range over the median, the largest seen.
     spreads: dict[str, float]
     n_calibrations: int
-    factors: tuple[float, ...] = ()  # of the prediction (search/predict.py); (): not fitted yet
+    factors: tuple[Factor, ...] = ()  # of the prediction (search/predict.py); (): not fitted yet

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count, pairwise
 from math import inf
 
+import msgspec
 import pytest
 from kernelscape.runtime.api.calibration import Calibration
 from kernelscape.runtime.cpu import streams
@@ -113,6 +114,16 @@ def test_factors_of_the_prediction_stand_with_the_calibration(tmp_path):
     found = load_calibration(stored.machine, tmp_path)
     assert found is not None and found.factors == (2.0, 1.0)
     assert merge(found, calibration()).factors == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("factor", ["0.0", "-2.0", "1e300", "1e999", "NaN", "null"])
+def test_a_calibration_with_impossible_factors_is_not_read(tmp_path, factor):
+    """Kind: numbers of a file whose logarithm a search takes."""
+    stored = calibration()
+    store_calibration(msgspec.structs.replace(stored, factors=(3.515625,)), tmp_path)
+    [path] = tmp_path.iterdir()
+    path.write_text(path.read_text().replace("3.515625", factor))
+    assert load_calibration(stored.machine, tmp_path) is None
 
 
 def test_footprints_are_dense_where_the_last_cache_ends():
