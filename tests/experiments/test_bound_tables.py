@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kernelscape.experiments import admissible, pruning, rank
 from kernelscape.experiments.rows import Job
+from kernelscape.search.predict import NO_FACTORS
 
 
 def test_a_row_of_pruning_counts_bounds_and_nodes() -> None:
@@ -29,13 +32,18 @@ def test_equal_bounds_share_a_rank() -> None:
     assert len(set(rank.rounded([100.0, 101.0, 110.0]))) == 2
 
 
-def test_predictions_are_fitted_to_other_rows() -> None:
+def test_predictions_are_fitted_to_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kind: a model that is judged by what it was fitted to."""
-    parts = [[float(k), 0.0, 0.0, 0.0, 1.0] for k in range(100, 140)]
-    own = {
-        "parts": parts,
-        "times_ns": [9 * p[0] for p in parts],
-        "bounds_ns": [p[0] for p in parts],
-    }
-    made = [{"status": "ok", "name": "axpy", "sizes": {"n": 8}, "dtype": "f32", **own}] * 2
-    assert [r["by_prediction"] for r in rank.with_predictions(made)] == pytest.approx([1.0, 1.0])
+    fits: list[set[float]] = []
+
+    def fitted(parts: Any, times_ns: Any) -> tuple[float, ...]:
+        assert len(parts) == len(times_ns)
+        fits.append(set(times_ns))
+        return NO_FACTORS
+
+    monkeypatch.setattr(rank, "fitted", fitted)
+    parts = [[1.0, 0.0, 0.0, 0.0, 1.0], [2.0, 0.0, 0.0, 0.0, 1.0]]
+    rows = [{"parts": parts, "times_ns": [k, k + 0.5]} for k in (1.0, 2.0, 3.0)]
+    made = rank.with_predictions([{"status": "ok", **r} for r in rows])
+    assert fits == [{2.0, 2.5}, {1.0, 1.5, 3.0, 3.5}, {2.0, 2.5}]
+    assert [r["by_prediction"] for r in made] == pytest.approx([1.0] * 3)
