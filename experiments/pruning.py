@@ -1,4 +1,4 @@
-"""How many nodes does the bound prune, and how many implementations does it tell apart?
+"""Does the bound prune nodes, and tell implementations apart?
 
     python -m kernelscape.experiments.pruning [--only matmul:m=256,n=256,k=32] [--sample 300] [--again]
 

@@ -28,7 +28,7 @@ _ATOMIC = 1 << ch.BY_ATOMICS
 
 @jit_flat_internal
 def _busiest(extent: Int, unit: Int, cores: float) -> float:
-    """How much longer the busiest core works than all do on average, where whole units of a loop go to cores.
+    """Least time of the busiest core over the mean of all cores, where whole units of a loop go to cores.
 
     Once the first core has no more work, others may run at a higher clock.
     """

@@ -1,4 +1,4 @@
-"""Predictions: factors are found again, journals of other machines are told apart, and nothing is fitted to little."""
+"""Predictions: factors are found again, and nothing is fitted to little."""
 
 from __future__ import annotations
 
