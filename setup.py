@@ -1,19 +1,20 @@
-"""The description of the package for its page of releases: README.md, its links made absolute. All else is in pyproject.toml."""
+"""The description of the package for its page of releases: README.md without links into the repository.
+
+All else is in pyproject.toml.
+"""
 
 import re
-import tomllib
 from pathlib import Path
 
 from setuptools import setup
 
-ROOT = Path(__file__).parent
-RELATIVE = re.compile(r"\]\((?!https?:|#)([^)\s]+)\)")
+README = Path(__file__).parent / "README.md"
+RELATIVE = re.compile(r"\[([^\]]*)\]\((?!https?:|#)[^)\s]+\)")
 
 
 def description() -> str:
-    """Returns the text of README.md with links into the repository."""
-    home = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
-    return RELATIVE.sub(rf"]({home}/blob/main/\1)", (ROOT / "README.md").read_text())
+    """Returns the text of README.md. A link to a file of the repository leads nowhere from there: its words are left."""
+    return RELATIVE.sub(r"\1", README.read_text(encoding="utf-8"))
 
 
 setup(long_description=description(), long_description_content_type="text/markdown")

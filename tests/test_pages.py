@@ -127,8 +127,15 @@ def test_lines_of_prose_are_short(page: str) -> None:
             assert len(line) <= _MOST_CHARACTERS, line
 
 
+def test_every_picture_is_shown() -> None:
+    """The kind: a picture that stays when the page that shows it is changed."""
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    pictures = (p.name for x in ("png", "svg") for p in (ROOT / "docs").rglob(f"*.{x}"))
+    assert [name for name in pictures if name not in text] == []
+
+
 def sentences(text: str) -> list[str]:
-    """Of prose, list items and cells of tables; a colon or semicolon ends one too."""
+    """Sentences of prose, list items and cells of tables; a colon or semicolon ends one too."""
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*[-|#])", prose)
     cells = (c for p in paragraphs for c in (p.split("|") if p.startswith("|") else [p]))
