@@ -151,7 +151,7 @@ def verifying(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def reproducing(function: Callable[..., Any]) -> Callable[..., Any]:
     """The option that frees results of the order of threads."""
-    text = "Nothing may depend on the order of threads: equal bytes in every run."
+    text = "Nothing may depend on the number or order of threads: equal bytes in every run."
     flag = click.option("--deterministic", is_flag=True, default=None, help=text)
     return flag(function)
 

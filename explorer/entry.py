@@ -44,7 +44,7 @@ from .result_text import Unit, next_step, result_lines
 from .results import Best, load
 from .session import Tell
 from .sitting import RECORDED, Sitting, sit
-from .workload import Options, Workload, make_workload, threads_of_program
+from .workload import Options, Workload, as_in_program, make_workload
 
 __all__ = [
     "NothingFoundError",
@@ -293,8 +293,7 @@ def explore_made(
         workload = sitting.within(RECORDED, make)
         if workload is None:
             return _run(sitting, None, options, Path(directory or runs))
-        if not options.threads:
-            options = replace(options, threads=threads_of_program())
+        options = as_in_program(options)
         if directory is not None:
             folder = Path(directory)
             folder.mkdir(parents=True, exist_ok=True)

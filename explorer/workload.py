@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -103,6 +103,15 @@ def threads_of_program() -> int:
     """Returns the largest number of threads of a kernel of the program (`cpu_max_num_threads`); 0: as many as there are cores."""
     program = current_program()
     return 0 if program is None else program.config.cpu_max_num_threads
+
+
+def as_in_program(options: Options) -> Options:
+    """Returns the options with the threads of the program, where none are given, and deterministic where the program is."""
+    program = current_program()
+    is_ordered = options.deterministic or (program is not None and program.config.deterministic)
+    return replace(
+        options, threads=options.threads or threads_of_program(), deterministic=is_ordered
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Decisions that free a result of the order of threads: two runs of such an implementation give equal bytes."""
+"""Decisions that free a result of the number and order of threads: two runs of such an implementation give equal bytes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 from .candidate import DeadEnd, Space
 from .families import compaction, scatter, schedule
-from .values import ATOMIC
+from .targets.kind import CPU
+from .values import ATOMIC, PARTIALS
 
 
 def ordered(space: Space) -> tuple[tuple[str, str], ...]:
-    """Returns the values that are left of each choice by which the order of threads reaches a result.
+    """Returns the values that are left of each choice by which the number or the order of threads reaches a result.
 
     Sums of floats by atomic updates, parts that go to whichever thread is ready, and lists in the order of arrival are excluded.
-    Private sums of threads with fixed parts are combined in the order of the threads.
+    So is a sum of floats for each thread of a CPU. A launch has fewer threads where its team is busy, a thread comes late, or the
+    process may use fewer cores (runtime/cpu/team.c), and other parts round otherwise. The blocks of a GPU are always as many.
     """
     root = space.open_root()
     if isinstance(root, DeadEnd):
@@ -29,12 +31,15 @@ def ordered(space: Space) -> tuple[tuple[str, str], ...]:
 
 def _excluded(space: Space) -> Iterator[tuple[int, frozenset[int]]]:
     problem, v = space.problem, space.variables
+    by_thread = space.target.kind == CPU
+    split = frozenset({ATOMIC, PARTIALS} if by_thread else {ATOMIC})
+    scattered = frozenset({scatter.BY_ATOMICS, scatter.PRIVATE})
     for d, var in v.reduction.items():
         if problem.tasks[d.task].dtype.is_float:
-            yield var, frozenset({ATOMIC})
+            yield var, split
     for (_, array), var in v.scatter.items():
         if problem.array(array).dtype.is_float:
-            yield var, frozenset({scatter.BY_ATOMICS})
+            yield var, scattered
     for var in v.schedule.values():
         yield var, frozenset({schedule.GUIDED})
     for var in v.of_tasks["compaction"].values():

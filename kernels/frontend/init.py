@@ -107,7 +107,7 @@ def _checked(name: str, x: Any) -> Any:
                     ProgramTypeError,
                 )
             return dtype
-        case "debug" | "fast_math" | "offline_cache":
+        case "debug" | "fast_math" | "offline_cache" | "deterministic":
             return bool(x)
     is_negative = isinstance(x, (int, np.integer)) and name != "random_seed" and x < 0
     if not isinstance(x, (int, np.integer)) or is_negative:

@@ -1,7 +1,7 @@
-"""With `deterministic` no choice is open by which the order of threads reaches a result.
+"""With `deterministic` no choice is open by which the number or the order of threads reaches a result.
 
-The kind: sums of floats whose order is another in each run. They are atomic updates, parts that go to
-whichever thread is ready, and lists in the order of arrival.
+The kind: sums of floats whose order is another in each run. They are atomic updates, sums of each thread of a team
+that may have fewer threads in the next call, parts that go to whichever thread is ready, and lists in the order of arrival.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.explorer.workload import Options, make_workload, space_for
+from kernelscape.explorer.workload import Options, as_in_program, make_workload, space_for
 from kernelscape.testing.checking import target
 
 N = 4000
@@ -21,8 +21,19 @@ def tally(at: ks.types.ndarray, weight: ks.types.ndarray, bins: ks.types.ndarray
         bins[at[i]] += weight[i]
 
 
+@ks.kernel
+def add_up(weight: ks.types.ndarray, total: ks.types.ndarray) -> None:
+    for i in range(weight.shape[0]):
+        total[0] += weight[i]
+
+
 def histogram(at, weight, bins):
     tally(at, weight, bins)
+
+
+def histogram_and_sum(at, weight, bins, total):
+    tally(at, weight, bins)
+    add_up(weight, total)
 
 
 def arguments(dtype: type) -> tuple[np.ndarray, ...]:
@@ -32,7 +43,8 @@ def arguments(dtype: type) -> tuple[np.ndarray, ...]:
 
 
 def values_of(dtype: type, *, deterministic: bool) -> set[str]:
-    workload = make_workload(histogram, arguments(dtype), sequence="x:histogram", name="histogram")
+    given = (*arguments(dtype), np.zeros(1, dtype))
+    workload = make_workload(histogram_and_sum, given, sequence="x:h", name="histogram")
     space = space_for(workload.problem, target(4, 32), Options(deterministic=deterministic))
     root = space.root()
     names = [(space.choices[v], v) for v in map(int, space.searchable)]
@@ -44,11 +56,21 @@ def values_of(dtype: type, *, deterministic: bool) -> set[str]:
     }
 
 
-def test_atomic_sums_of_floats_are_excluded_and_those_of_integers_are_not() -> None:
-    assert "ATOMIC" in values_of(np.float32, deterministic=False)
-    assert "ATOMIC" not in values_of(np.float32, deterministic=True)
-    assert "PRIVATE" in values_of(np.float32, deterministic=True)
-    assert "ATOMIC" in values_of(np.int32, deterministic=True)
+def test_shared_sums_of_floats_are_excluded_and_those_of_integers_are_not() -> None:
+    shared = {"ATOMIC", "PRIVATE", "PARTIALS"}
+    assert shared <= values_of(np.float32, deterministic=False)
+    assert not shared & values_of(np.float32, deterministic=True)
+    assert {"SERIAL", "SEQUENTIAL", "LANES"} <= values_of(np.float32, deterministic=True)
+    assert shared <= values_of(np.int32, deterministic=True)
+
+
+def test_the_sequence_of_a_deterministic_program_is_explored_so() -> None:
+    ks.init(deterministic=True)
+    try:
+        assert as_in_program(Options()).deterministic
+    finally:
+        ks.reset()
+    assert not as_in_program(Options()).deterministic
 
 
 def test_a_decision_that_contradicts_it_is_refused() -> None:
