@@ -1,4 +1,4 @@
-"""What compilers made of a text: the instructions of x86 in it."""
+"""Instructions of x86 in the output of compilers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def instructions(command: Sequence[str]) -> list[str]:
 
 
 def lanes_of(mnemonics: Sequence[str]) -> set[str]:
-    """How arithmetic on floats is done: "packed", several elements at once, or "scalar"."""
+    """The kinds of arithmetic on floats: "packed", several elements at once, and "scalar"."""
     found = (_OF_FLOATS.fullmatch(m) for m in mnemonics)
     return {"packed" if m["many"] == "p" else "scalar" for m in found if m}

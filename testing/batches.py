@@ -31,7 +31,7 @@ class Work:
 def faults(
     works: Sequence[Work], stem: Path, flags: tuple[str, ...] = (), compiler: str = "gcc"
 ) -> list[str]:
-    """What is wrong with each text, "" where nothing is: on its inputs, with one thread, two and three, each of which is late once.
+    """The fault of each text, "" for none: on its inputs, with one thread, two and three, each of which is late once.
     The library and its text stay in files that begin with `stem`.
     """
     built = build(joined([w.source for w in works]), stem, flags, compiler)

@@ -23,7 +23,7 @@ from ..runtime.worker.verify import Expected, find_mismatch
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Judge = Callable[[Arrays], str]
-"""What is wrong with the arrays that a call left, "" where nothing is."""
+"""The fault of the arrays that a call left, "" for none."""
 
 GUARD_BYTES = 192  # before and after each array: more than the widest vector
 GARBAGE_BYTE = 0xAB  # of the workspace; also the bytes of the guards of integer arrays
@@ -39,11 +39,11 @@ class InputSet:
     factor: float  # of the tolerance, in units of eps * magnitude
     magnitude: float
     kept: Mapping[str, int] = field(default_factory=dict)
-    """Of arrays, first elements of each row that nobody may write."""
+    """The number of first elements of each row that nobody may write, by array."""
 
 
 def mismatch(got: np.ndarray[Any, Any], inputs: InputSet, name: str) -> str | None:
-    """Where an array differs from what it must hold, or None."""
+    """The first difference between an array and its expected values, or None."""
     expected = Expected(inputs.want[name], inputs.factor, inputs.magnitude)
     found = find_mismatch(got, expected)
     return None if found is None else f"{name}{found}"
@@ -154,7 +154,7 @@ def call_once(
 
 
 def in_child(work: Callable[[], str], seconds: float) -> str:
-    """What `work` says, run in a child, or what became of the child."""
+    """Returns the result of `work`, run in a child, or the end of the child in words."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -268,7 +268,7 @@ def build_all(
 
 @dataclass(frozen=True)
 class Way:
-    """How often and with how many threads a library is called; 0: once on all inputs with each thread late, and with none."""
+    """Calls of a library: their number and their threads. `repeats` 0: once on all inputs with each thread late, and with none."""
 
     repeats: int = 0
     thread_limit: int = 0  # 0: as many as the text asks for
@@ -288,7 +288,7 @@ def check(built: Build, inputs: Sequence[InputSet], *ways: Way) -> str:
 def fault(
     sources: Sequence[Source], inputs: Sequence[InputSet], folder: Path, *ways: Way, **options: Any
 ) -> str:
-    """What is wrong with texts of one sequence, with the text; "" where nothing is. `options` as in `fault_of_any`."""
+    """The first fault of texts of one sequence, with the text; "" for none. `options` as in `fault_of_any`."""
     return fault_of_any([(s, inputs) for s in sources], folder, *ways, **options)
 
 
@@ -301,7 +301,7 @@ def fault_of_any(
     compiler: str = "gcc",
     more_flags: tuple[str, ...] | None = None,
 ) -> str:
-    """What is wrong with the first wrong text of several, each with its inputs; "" where nothing is.
+    """The fault of the first wrong text of several, each with its inputs; "" for none.
 
     They are built together, and run in one child.
     """

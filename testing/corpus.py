@@ -83,7 +83,7 @@ def _exact_inputs(given: Program, which: slice) -> Iterator[InputSet]:
 
 
 def _interpreted(given: Program, arrays: Arrays) -> Arrays:
-    """What the interpreter leaves in float64; nothing where it leaves something else in the types of the program."""
+    """Returns the interpreter's results in float64; none where those in the types of the program differ."""
     with np.errstate(all="ignore"):
         want = run_reference(given.recording, arrays, given.scalars, dtype=np.float64)
         if all(a.dtype != np.float32 for a in arrays.values()):

@@ -88,7 +88,7 @@ class Emulated:
         self.entry.restype = None
 
     def call(self, inputs: InputSet, judge: Judge | None, order: int, seed: int) -> str:
-        """What is wrong with a call whose threads run in an order, by its place in ORDERS, "" where nothing is."""
+        """The fault of a call whose threads run in an order, by its place in ORDERS; "" for none."""
         self.library.emulator_set_order(order, seed)
         # Vector types are aligned, and so are arrays on a device.
         self.keep(None, 0, 0)
@@ -98,7 +98,7 @@ class Emulated:
 
 
 def compiler_says(source: Source, folder: Path, sheets: Sequence[str] = ()) -> str:
-    """What NVRTC has to say to a text: warnings, errors, or nothing. Texts take turns with architectures where none is given."""
+    """Returns the warnings and errors of NVRTC for a text. Texts take turns with architectures where none is given."""
     said = []
     for sheet in sheets or (SHEETS[zlib.crc32(source.text.encode()) % len(SHEETS)],):
         report = _device_for(sheet, folder).reporter.report(source)

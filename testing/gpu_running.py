@@ -31,7 +31,7 @@ _BATCH_S, _ALONE_S = 240.0, 30.0
 _MOST, _LONGEST = 6, 500  # answers of a child, and characters of one: a pipe holds so much
 
 Run = Callable[["Loaded", int], str]
-"""What is wrong with a text, the n-th of a batch; "" where nothing is."""
+"""The fault of a text, the n-th of a batch; "" for none."""
 
 
 class Loaded:
@@ -41,7 +41,7 @@ class Loaded:
         self.source, self.module, self._runner = source, module, runner
 
     def call(self, inputs: InputSet, judge: Judge | None = None) -> str:
-        """What is wrong with a call, "" where nothing is; `judge` says it of the values, if given."""
+        """The fault of a call, "" for none; `judge` returns that of the values, if given."""
         held: dict[str, AbstractArray] = {}
         values: list[AbstractArray | int | float | bool] = []
         for a in self.source.arguments:
@@ -101,7 +101,7 @@ def _facts(device: str) -> Target:
 
 
 def faults(sources: Sequence[Source], run: Run, folder: Path, device: str = "cuda") -> list[str]:
-    """What is wrong with each text, "" where nothing is: built in a folder, and run."""
+    """The fault of each text, "" for none: built in a folder, and run."""
     found: dict[int, str] = {}
     first = 0
     while first < len(sources):
@@ -122,7 +122,7 @@ def faults(sources: Sequence[Source], run: Run, folder: Path, device: str = "cud
 def _batch(
     sources: Sequence[Source], numbers: Sequence[int], run: Run, folder: Path, device: str
 ) -> str:
-    """What is wrong with some texts, and the number of the first that has not run."""
+    """The faults of some texts, and the number of the first that has not run."""
     here = open_device(device, DeviceOptions(build_folder=folder, compile_timeout_s=_BUILD_S))
     with ThreadPoolExecutor(_BUILDS_AT_ONCE) as pool:
         built = [*pool.map(lambda k: here.builder.build(sources[k]), numbers)]
@@ -139,7 +139,7 @@ def _batch(
 def _one(
     built: Artifact | Failure, source: Source, number: int, run: Run, runner: AbstractRunner
 ) -> tuple[str, bool]:
-    """What is wrong with a text, and whether its process can run no other."""
+    """The fault of a text, and True if its process can run no other."""
     if isinstance(built, Failure):
         return f"not built: {built.kind}: {built.advice} {built.log}", False
     module = runner.load(built)

@@ -41,7 +41,7 @@ class Choices:
 
 
 class IllegalError(Exception):
-    """What a candidate does wrong."""
+    """A candidate breaks a rule; the message says which."""
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Judge:
     # --- the tree ---
 
     def order(self, a: str, b: str) -> str:
-        """What is no choice is in the order of the program."""
+        """Returns the order of two objects; without a choice it is that of the program."""
         chosen = self.choice("order", a, b)
         if chosen:
             return chosen
@@ -265,7 +265,7 @@ class Judge:
         self.step = now
 
     def catch_up(self, sharing: list[_Late]) -> None:
-        """What is left for late tasks when their threads leave the shared loop."""
+        """Runs the remaining iterations of late tasks when their threads leave the shared loop."""
         for late, thread in product(sharing, range(self.threads)):
             if (late.moved, thread) not in self.before:
                 continue
@@ -298,14 +298,14 @@ class Judge:
                     self.next_block[t, site, name] = now
 
     def site(self, task: Any, load: ir.Load) -> str:
-        """What the choices about a read are named by: the array, or the access where the array is read at other places, too."""
+        """Returns the name of a read in choices: the array, or the access where the array is read at other places, too."""
         places = [(to_affine(i), i) for i in load.indices]
         texts = (show_affine(a) if a is not None else str(i) for a, i in places)
         access = load.array + "".join(f"[{text.replace(' ', '')}]" for text in texts)
         return access if self.choice("staged", f"{task.name}.{access}") else load.array
 
     def check_packed_by_all(self, task: Any, site: str) -> None:
-        """What a team packs together is packed where all of its threads are, and there is a team."""
+        """Refuses packing by a team outside of a region in which all of its threads are."""
         if self.choice("packed_by", f"{task.name}.{site}") != "TEAM":
             return
         if self.region is not None:
@@ -406,7 +406,7 @@ class Judge:
             self.seen.add(key)
 
     def is_kept(self, keeper: int, array: str) -> bool:
-        """Whether a task finds what an earlier one has read, not written."""
+        """True if a task finds what an earlier one has read, not written."""
         return self.problem.tasks[keeper].target.array != array
 
     def keep(self, t: int, place: Any) -> None:

@@ -201,7 +201,7 @@ class IdealMachine:
         return t not in self.v.store or self.c.value(self.v.store[t]) == ch.KEEP
 
     def offset(self, access: Access, index: dict[str, int]) -> int:
-        """Of an element in its array, in bytes."""
+        """Returns the offset of an element in its array, in bytes."""
         array = self.space.problem.array(access.array)
         flat: int = 0
         for axis, extent in zip(access.axes, array.shape, strict=True):

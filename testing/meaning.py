@@ -1,4 +1,4 @@
-"""What tasks mean, run on symbols element by element: which task's value each read sees, and who writes each element last.
+"""The meaning of tasks, run on symbols element by element: which task's value each read sees, and who writes each element last.
 
 In plain Python, for judges: it shares no code with constraints, dependences or code generation. Only structured tasks.
 """
@@ -81,7 +81,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 def holds(task: Task, at: Point) -> bool:
-    """Whether a task assigns at a point. What values decide is drawn, the same whenever it is asked."""
+    """True if a task assigns at a point. Conditions on values are drawn, the same at each call."""
     return task.condition is None or bool(_truth(task.condition, at))
 
 

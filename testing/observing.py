@@ -57,7 +57,7 @@ def title(file: str) -> str:
 
 
 def plain(x: Any) -> Any:
-    """What a behaviour returns, in words of JSON. Arrays keep type and shape. TypeError for anything else."""
+    """Returns the result of a behaviour as JSON has it. Arrays keep type and shape. TypeError for anything else."""
     if isinstance(x, np.ndarray):
         return {
             "dtype": x.dtype.name,
@@ -76,7 +76,7 @@ def plain(x: Any) -> Any:
 
 
 def is_like(a: Any, b: Any, precision: float = PRECISION["float32"]) -> bool:
-    """Whether two plain values are the same: types, keys and lengths too; floats within a precision."""
+    """True if two plain values are the same: types, keys and lengths too; floats within a precision."""
     if isinstance(a, float) and isinstance(b, float):
         return bool(np.isclose(a, b, rtol=precision, atol=precision * 0.1, equal_nan=True))
     if type(a) is not type(b):
@@ -90,7 +90,7 @@ def is_like(a: Any, b: Any, precision: float = PRECISION["float32"]) -> bool:
 
 
 def sentence(text: str) -> str:
-    """What an error says, without the place before it, and the lines of source and of a traceback that Taichi puts there."""
+    """Returns the sentence of an error without the place before it, and without Taichi's lines of source and of a traceback."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     quoted = (k + 2 for k, line in enumerate(lines) if line.startswith('File "'))
     marked = (k + 1 for k, line in enumerate(lines) if set(line) == {"^"})
@@ -99,7 +99,7 @@ def sentence(text: str) -> str:
 
 
 def observe(call: Callable[[], Any]) -> dict[str, Any]:
-    """What a behaviour shows, in a program of its own."""
+    """Returns the observation of a behaviour in a program of its own."""
     ti: Any = import_module("taichi")
     ti.init(arch=ti.cpu, random_seed=7)
     try:

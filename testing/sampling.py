@@ -22,12 +22,12 @@ from .cases import Case, library_cases, random_cases
 _KEY_DIGITS = 10  # of a text, by which texts of several pieces are told apart
 
 Faults = dict[str, str]
-"""What is wrong with one candidate, by kind; {} for nothing."""
+"""Faults of one candidate by kind; {} for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checker:
-    """How candidates of one kind of target are made and checked."""
+    """Checker of candidates for one kind of target: makes and judges them."""
 
     candidates_of_a_problem: int
     target: Callable[[int], Target]  # of the problem of that number
@@ -39,7 +39,7 @@ class Checker:
 
 @dataclass
 class Tally:
-    """What came out. `texts` are the keys of those that were checked, here or in an earlier piece."""
+    """Counts of a sample. `texts` are the keys of the texts that were checked, here or in an earlier piece."""
 
     n_candidates: int = 0
     n_problems: int = 0

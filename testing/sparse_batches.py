@@ -39,7 +39,7 @@ LARGE = Size()
 
 @dataclass
 class Found:
-    """What came of some programs. `wrong` is said of each program that is, with its tree and calls."""
+    """Counts of some programs. `wrong` has the fault of each wrong one, with its tree and calls."""
 
     programs: int = 0
     trees: int = 0
@@ -167,7 +167,7 @@ def run(
     plainly: bool = True,
     size: Size = LARGE,
 ) -> dict[str, Found]:
-    """What came of the programs of some trees, "decided", "emulated" and "cuda", by way."""
+    """Returns the counts of the programs of some trees by way: "decided", "emulated" and "cuda"."""
     found = {way: Found() for way in ways}
     made = [x for k in trees for x in works_of(k, ways, found, size)]
     for way in ways:

@@ -44,7 +44,7 @@ _CHILD_S = 300.0
 _TIMES_ON_A_GPU = 2
 
 Values = Counter[tuple[str, str]]
-"""How often each value of each kind of choices was drawn."""
+"""Counts of the draws of each value of each kind of choices."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Work:
     between: Between = nothing
 
     def run_built(self, library: Path, number: int) -> str:
-        """What is wrong with a text as the n-th of a library of C, with one thread and more, each of which is late."""
+        """The fault of a text as the n-th of a library of C, with one thread and more, each of which is late."""
         built = checking.Build(self.source, library, "", entry_of(self.source, number))
         for n in range(1, self.source.n_threads + 1 if self.source.team else 2):
             said = sparse_periods.run_built(
@@ -71,7 +71,7 @@ class Work:
         return ""
 
     def run_on_gpu(self, loaded: gpu_running.Loaded) -> str:
-        """What is wrong with a text on a GPU, twice: threads have another order each time."""
+        """The fault of a text on a GPU in two runs: threads have another order each time."""
 
         def call(inputs: InputSet, judge: Judge, _: int) -> str:
             return loaded.call(inputs, judge)
@@ -85,7 +85,7 @@ class Work:
         return ""
 
     def run_emulated(self, library: Path, number: int) -> str:
-        """What is wrong with a text as the n-th of a library of the emulator, with threads in each order in each period."""
+        """The fault of a text as the n-th of a library of the emulator, with threads in each order in each period."""
         named = replace(self.source, entry=entry_of(self.source, number))
         emulated = gpu_checking.Emulated(str(library), named)
         n_orders = len(gpu_checking.ORDERS)
@@ -151,7 +151,7 @@ def _decided(candidate: Candidate, var: int, value: int) -> Candidate:
 
 
 def faults_built(works: Sequence[Work], stem: Path, flags: tuple[str, ...] = PLAINLY) -> list[str]:
-    """What is wrong with each text as C, "" where nothing is."""
+    """The fault of each text as C, "" for none."""
 
     def build(some: Sequence[Work], path: Path) -> tuple[Path | None, str]:
         text = joined([w.source for w in some])
@@ -162,7 +162,7 @@ def faults_built(works: Sequence[Work], stem: Path, flags: tuple[str, ...] = PLA
 
 
 def faults_emulated(works: Sequence[Work], stem: Path) -> list[str]:
-    """What is wrong with each CUDA text on the emulator, "" where nothing is."""
+    """The fault of each CUDA text on the emulator, "" for none."""
 
     builder: Any = open_device("emulator").builder
 
@@ -175,7 +175,7 @@ def faults_emulated(works: Sequence[Work], stem: Path) -> list[str]:
 
 
 def faults_on_gpu(works: Sequence[Work], folder: Path, device: str = "cuda") -> list[str]:
-    """What is wrong with each CUDA text on the GPU of this machine, "" where nothing is."""
+    """The fault of each CUDA text on the GPU of this machine, "" for none."""
     sources = [w.source for w in works]
     return gpu_running.faults(sources, lambda x, k: works[k].run_on_gpu(x), folder, device)
 

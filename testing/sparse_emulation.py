@@ -116,7 +116,7 @@ def fault(
     n_candidates: int = 1,
     decided: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """What is wrong with random candidates of a sequence on the emulator, "" where nothing is; all have what is decided."""
+    """The first fault of random candidates of a sequence on the emulator, "" for none; all have the decisions `decided`."""
     root = fix(build_space(normalise(recording), gpu_checking.target()), decided).root()
     if not isinstance(root, Candidate):
         return f"the space is empty: {root}"

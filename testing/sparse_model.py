@@ -187,7 +187,7 @@ class Components:
 
 
 def length(lists: Node, cell: Sequence[int]) -> int:
-    """How many elements a list has."""
+    """The number of elements of a list."""
     return sum(at[:2] == tuple(cell) for at in lists.fields[0].values)
 
 
@@ -202,7 +202,7 @@ def append(lists: Node, cell: Sequence[int], value: Any) -> None:
 
 
 def atomic_max(value: Any, other: int) -> None:
-    """Of the element that was read last: nothing is read in the second argument."""
+    """Updates the element that was read last: nothing is read in the second argument."""
     field, cell = Field.last
     field.put(cell, max(value, other))
 

@@ -33,7 +33,7 @@ _SECONDS = 60.0
 
 
 Between = Callable[[Arrays], Arrays]
-"""What the host does to states between two periods."""
+"""The host's changes of states between two periods."""
 
 
 def nothing(state: Arrays) -> Arrays:
@@ -44,7 +44,7 @@ def nothing(state: Arrays) -> Arrays:
 def periods(
     recording: Recording, before: Arrays, n: int = N_PERIODS, between: Between = nothing
 ) -> list[Arrays]:
-    """What is right behind each period, in the form in which it is compared."""
+    """The right states behind each period, in the form in which they are compared."""
     state, found, plain = before, [], cell_by_cell(recording)
     for period in range(n):
         state = run_reference(plain, between(state) if period else state, {})
@@ -111,7 +111,7 @@ def drawn_sources(recording: Recording, n_draws: int, seed: int) -> list[Source]
 
 
 def fault(recording: Recording, before: Arrays, sources: Sequence[Source], folder: Path) -> str:
-    """What is wrong with texts of a sequence, "" where nothing is: with each number of threads, and each thread late."""
+    """The first fault of texts of a sequence, "" for none: with each number of threads, and each thread late."""
     wanted = periods(recording, before)
     made = checking.build_all(sources, folder, "sparse", n_threads=1, more_flags=checking.PLAINLY)
     if log := next((b.log for b in made if b.library is None), ""):
@@ -134,7 +134,7 @@ def run_built(
     n: int,
     between: Between = nothing,
 ) -> str:
-    """What is wrong with a built text over all periods, with so many threads, and each of them late."""
+    """The fault of a built text over all periods, with `n` threads, and each of them late."""
     library = load_library(str(built.library))
     if built.source.team:
         set_team_size(library, n)
@@ -161,8 +161,8 @@ def through_periods(
     wanted: Sequence[Arrays],
     between: Between = nothing,
 ) -> str:
-    """What is wrong in any period, each of which begins with what the one before and the host have left. `call` is also given its
-    number.
+    """The fault of any period, each of which begins with the states that the one before and the host have left. `call` also takes
+    its number.
     """
     kept = {name: n for name, (n, _) in shared_parts(recording.trees).items()}
     state = before

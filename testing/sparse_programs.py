@@ -31,7 +31,7 @@ _MOST = 50  # the largest number that is read by what multiplies numbers
 
 @dataclass(frozen=True)
 class Emptied:
-    """What the host's `deactivate_all` of a node does to the states of a sequence. `sections`: those of its tree before."""
+    """The effect of the host's `deactivate_all` of a node on the states of a sequence. `sections`: those of its tree before."""
 
     used: UsedTree
     node: int
@@ -329,7 +329,7 @@ class World:
         return recording, {name: np.array(a) for name, a in arrays.items()}
 
     def emptied(self, recording: Recording, number: int) -> Emptied | None:
-        """What the host's `deactivate_all` of a node of the first tree does; None where the program does not use the tree."""
+        """The effect of the host's `deactivate_all` of a node of the first tree; None where the program does not use the tree."""
         node = self.nodes[self.sparse[number % len(self.sparse)]]
         structure = node.structure
         used = [u for u in recording.trees if u.tree.name == structure.tree.name]
@@ -339,8 +339,8 @@ class World:
         return Emptied(used[0], structure.numbers[id(node)], sections)
 
     def interpreted(self, parts: tuple[Part, ...], wanted: Arrays) -> str:
-        """Where the interpreter of trees, which the lowering to plain arrays has no part in, leaves other cells or values than are
-        `wanted`. What no program sees may differ: which slots are free, and which lists are old.
+        """The difference between `wanted` and the cells and values that the interpreter of trees leaves; "" for none. The lowering
+        to plain arrays has no part in it. Free slots and old lists may differ: no program sees them.
         """
         with ks.interpret():
             self.run(parts)
@@ -371,7 +371,7 @@ class World:
                 self.call(what, number)
 
     def reset(self) -> None:
-        """As it began."""
+        """Resets the fields to those of the beginning."""
         ks.deactivate_all_snodes()
         fields = (
             self.other,

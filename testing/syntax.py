@@ -85,7 +85,7 @@ def innermost(x: Any) -> list[c.For]:
 
 
 def prefetches(x: Any, cache: int | None = None) -> list[c.CExpr]:
-    """What memory is asked for ahead: places; `cache`: the locality that the prefetch names, 0 where it is to drive out nothing."""
+    """Places that are prefetched. `cache`: the locality that the prefetch names, 0 for one that drives out nothing."""
     return [
         n.args[0] for n in calls(x, c.PREFETCH) if cache is None or n.args[2] == c.number(cache)
     ]
@@ -102,7 +102,7 @@ def array_of(place: c.CExpr) -> str:
 
 
 def sums(x: Any, prefix: str) -> list[c.Assign]:
-    """Where variables whose names begin so are added to."""
+    """Additions to variables whose names begin with `prefix`."""
     return [
         n
         for n in nodes(x)
@@ -114,7 +114,7 @@ def sums(x: Any, prefix: str) -> list[c.Assign]:
 
 
 def is_before(x: Any, first: Any, second: Any) -> bool:
-    """Whether one node stands before another in the text."""
+    """True if one node stands before another in the text."""
     order = [id(n) for n in nodes(x)]
     return order.index(id(first)) < order.index(id(second))
 

@@ -46,8 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What tests and what they run leave in the system's temporary folder is seen: it is a folder of this session's own. Folders
-    that pytest itself makes, and keeps for people to look at, stay where they were.
+    """Gives this session a temporary folder of its own: files that tests and their processes leave there are seen. Folders that
+    pytest itself makes, and keeps for people to look at, stay where they were.
     """
     system = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     # Short, and not inside of another session's: the path of a socket has at most 107 bytes.
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: no later collection goes through it, nor does a child of fork touch its pages for that."""
+    """Freezes the objects that exist by now. No later collection visits them, and no forked child copies their pages for that."""
     gc.collect()
     gc.freeze()
 
@@ -89,7 +89,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_word_of_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which test is the first to meet what numba has not compiled yet is luck: it says nothing of it on stderr."""
+    """Silences the line about compiling on stderr: any test may be the first to use code that numba has not compiled yet."""
     monkeypatch.setattr("kernelscape.cli.options.tell_when_compiling", lambda tell: None)
 
 

@@ -1,4 +1,4 @@
-"""What one addition touches: at most three product files for a choice, a pass, an operation, a kind of node, a backend.
+"""Files of one addition: at most three of the product for a choice, a pass, an operation, a kind of node, a backend.
 
 Where it can be, one is added here, by nothing but what CONTRIBUTING.md says; else its names in the product are counted.
 """
@@ -35,7 +35,7 @@ MOST = 3  # product files
 
 @cache
 def places() -> dict[str, set[str]]:
-    """Where each text stands in the product, and each name that is imported."""
+    """The files of the product in which each text stands, and each imported name."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in (*files(*PRODUCT), ROOT / "__init__.py"):
         for n in ast.walk(tree_of(path)):
@@ -158,7 +158,7 @@ def test_a_kind_of_node_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["cuda", "emulator", "fake"])
 def test_a_backend_is_a_folder(name: str) -> None:
-    """What is outside of its folder, and of those of other backends."""
+    """Counts files that name it outside of its folder and of those of other backends."""
     folders = tuple(f"runtime/{p.parent.name}/" for p in (ROOT / "runtime").glob("*/device.py"))
     outside = {p for p in places()[name] if not p.startswith(folders)}
     assert len(outside) + 1 <= MOST, outside

@@ -1,4 +1,4 @@
-"""What the layout rests on, read from the sources: the engine stands alone, targets are data, experiments patch nothing.
+"""Rules of the layout, read from the sources: the engine stands alone, targets are data, experiments patch nothing.
 
 No rule has exceptions.
 """
@@ -186,7 +186,7 @@ def words_in(x: ast.AST) -> set[str]:
 
 
 def writes(owner: ast.ClassDef) -> bool:
-    """Whether a class is given nodes of the loop IR or statements of bodies, and writes statements."""
+    """True if a class takes nodes of the loop IR or statements of bodies, and writes statements."""
     methods = [f for f in owner.body if isinstance(f, ast.FunctionDef)]
     given = [a.annotation for f in methods if f.name != "__init__" for a in f.args.args]
     called = [ast.unparse(n.func) for n in ast.walk(owner) if isinstance(n, ast.Call)]
@@ -258,7 +258,7 @@ def test_nobody_else_asks_whether_a_target_is_a_gpu() -> None:
 
 
 def test_nobody_asks_which_backend_a_device_is() -> None:
-    """What differs is asked of its four interfaces (runtime/api/backend.py); a backend's own folder knows itself."""
+    """Differences are methods of its four interfaces (runtime/api/backend.py); only a backend's own folder names it."""
     named = [
         f"{name_of(path)}: {ast.unparse(node)}"
         for path in files(*(folder for folder in PRODUCT if folder != "runtime"))
@@ -358,7 +358,7 @@ def test_interrupts_are_for_users() -> None:
 
 
 def patches(tree: ast.Module) -> list[str]:
-    """What replaces names of others: tools that are for that, `setattr`, and assignments to what was imported."""
+    """Replacements of names of other modules: tools for that, `setattr`, and assignments to imported things."""
     imported: set[str] = set()
     found = []
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What may import what: the layers of ARCHITECTURE.md, checked by import-linter and by reading the sources."""
+"""Layers of ARCHITECTURE.md, checked by import-linter and by reading the sources."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def all_imported(path: Path) -> tuple[str, ...]:
 
 
 def test_tests_import_no_experiment() -> None:
-    """What tests and experiments share is in testing/."""
+    """Things that tests and experiments share are in testing/."""
     others = [p for p in TESTS if "experiments" not in p.relative_to(ROOT).parts]
     importing = [
         name_of(p) for p in others if any("experiments" in m.split(".") for m in all_imported(p))

@@ -31,7 +31,7 @@ def test_a_text_that_stands_nowhere_or_twice_is_refused(tmp_path: Path) -> None:
 def test_faults_are_caught_or_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """What a test sees, what none sees, and what ends the tests before they run; the file is as it was behind each."""
+    """A fault that a test sees, one that none sees, one that ends the tests before they run; the file is as it was behind each."""
     (tmp_path / "room").mkdir()
     code = tmp_path / "room/a.py"
     code.write_text("def f():\n    return 2  # of two\n")

@@ -1,4 +1,4 @@
-"""Docstrings of the product begin with the thing, or with what is returned: rule 1 of CONTRIBUTING's "Prose"."""
+"""Docstrings of the product and of the judges begin with the thing, or with what is returned: rule 1 of CONTRIBUTING's "Prose"."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ PRODUCT = (
     "compat",
     "cli",
 )
+JUDGES = sorted((ROOT / "testing").glob("*.py"))
 BANNED = {"What", "Whether", "How", "Where", "Which", "Of", "As"}
 MOST = 5  # texts of --help among them
 
@@ -38,10 +39,10 @@ def test_a_riddle_is_found() -> None:
 
 
 def test_few_docstrings_are_riddles() -> None:
+    paths = [*ROOT.glob("*.py"), *JUDGES, *(p for x in PRODUCT for p in (ROOT / x).rglob("*.py"))]
     found = [
         f"{path.relative_to(ROOT)}: {line}"
-        for folder in PRODUCT
-        for path in sorted((ROOT / folder).rglob("*.py"))
+        for path in sorted(paths)
         for line in riddles(path.read_text())
     ]
     assert len(found) <= MOST, "\n".join(found)

@@ -1,4 +1,4 @@
-"""What the tests of the command share: a small run, a user's file, and what a run leaves behind."""
+"""Shared by the tests of the command: a small run, a user's file, and the records that a run leaves."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_what_is_not_right_is_an_outcome(
 
 @needs_compiler
 def test_a_vector_of_addresses_is_taken_as_generated_code_takes_it(explore) -> None:
-    """As the expert's programs are written, with the size, the type and the threads as macros."""
+    """Programs of experts are written so, with the size, the type and the threads as macros."""
     Path("scale.c").write_text(
         "void both(void **args) {\n  const REAL *x = args[0], f = *(REAL *)args[3];\n"
         "  REAL *y = args[1], *z = args[2];\n"

@@ -1,4 +1,4 @@
-"""What is not opened is said wherever something is claimed of the rest: log, JSON, show, explain, and in Python."""
+"""Tasks that are not opened are named wherever something is claimed of the rest: log, JSON, show, explain, and in Python."""
 
 from __future__ import annotations
 

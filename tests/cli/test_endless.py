@@ -62,9 +62,8 @@ def climb(x: nd, y: nd):
         y[i] = a
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call of a reference may take 0.3 s where nobody gave a limit."""
+def be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a call of a reference may take 0.3 s where nobody gave a limit."""
     defaults = ForkedInputs.result.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "call_s", 0.3)
@@ -108,7 +107,8 @@ def test_a_shape_that_never_ends_is_none_of_those_tuned(explore, tmp_path):
     assert "nothing valid was found (time_limit)" in out
 
 
-def test_a_check_says_that_the_reference_is_slow(explore, tmp_path, impatient):
+def test_a_check_says_that_the_reference_is_slow(explore, tmp_path, monkeypatch):
+    be_impatient(monkeypatch)
     source = tmp_path / "climbing.c"
     source.write_text("void climb(const float *x, const float *step, float *y) { y[0] = x[0]; }")
     code, _, err = explore("check", source, "--as", program(tmp_path, 0.0))
@@ -116,8 +116,8 @@ def test_a_check_says_that_the_reference_is_slow(explore, tmp_path, impatient):
     assert "a call of the reference of run takes longer than 0.3 s" in err
 
 
-def test_stored_inputs_that_make_it_endless(explore, tmp_path, impatient):
-    """What is stored draws its inputs again: replay and export meet others than the search did."""
+def test_stored_inputs_that_make_it_endless(explore, tmp_path, monkeypatch):
+    """Replay and export draw the inputs again: those are others than the search had."""
     folder = tmp_path / "run"
     given = ("--max-evals", "1", "-q", "-o", folder)
     assert explore("run", program(tmp_path, 1.0), *given)[0] == 0
@@ -126,6 +126,7 @@ def test_stored_inputs_that_make_it_endless(explore, tmp_path, impatient):
     del best["stored"]["kept"]  # as of files that keep nothing, or whose arrays are too large
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(best))
+    be_impatient(monkeypatch)  # not before: a right reference takes its time on a busy machine
     for command in (["replay"], ["export", "-o", tmp_path / "exported"]):
         code, _, err = explore(command[0], changed, *command[1:])
         assert code == 4, err
@@ -150,7 +151,7 @@ def test_a_signal_ends_it(tmp_path):
 
 
 def test_a_search_that_thinks_for_ever_is_cut(tmp_path, monkeypatch):
-    """What was found before stands."""
+    """The best so far stands."""
     thinking = []
 
     def think(self, exploration):

@@ -1,4 +1,4 @@
-"""What a user can do wrong, and what a machine can lack: one sentence and an exit code."""
+"""Errors of users, and tools that a machine lacks: one sentence and an exit code."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def edited(x: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def is_refused(work: Callable[[], object]) -> bool:
-    """Whether it ends in an error of one sentence; a bug, or a sentence that steers a terminal, fails the test."""
+    """True if `work` ends in an error of one sentence; a bug, or a sentence that steers a terminal, fails the test."""
     try:
         work()
     except Exception as e:
@@ -111,7 +111,7 @@ def is_refused(work: Callable[[], object]) -> bool:
 
 
 def only_in_comments(text: str) -> bool:
-    """Whether the hostile texts are nowhere but in a comment, which they do not end."""
+    """True if the hostile texts are nowhere but in a comment, which they do not end."""
     while "/*" in text:
         before, _, rest = text.partition("/*")
         text = before + rest.partition("*/")[2]
@@ -136,7 +136,7 @@ def test_every_field_of_best_json(run: Path, tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_recording_with_keys_that_fit(run: Path) -> None:
-    """What is let through has a text without any of it: the keys of such a file prove nothing."""
+    """A file that passes has a text without any of it: the keys of such a file prove nothing."""
     best = json.loads((run / "best.json").read_text())
     values = json.loads(best["stored"]["recording"])
     target = guess_target()

@@ -1,4 +1,4 @@
-"""What a limit or a signal does before anything is measured: the run ends, with a sentence."""
+"""A limit or a signal before anything is measured ends the run, with a sentence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_reference_that_takes_longer_than_the_limit(explore, endless, tmp_path
 
 
 def test_a_signal_ends_the_reference(endless, tmp_path):
-    """Of test_endless.py is the other signal."""
+    """SIGINT; tests/cli/test_endless.py sends SIGTERM."""
     running = start("run", endless, "--json", "-o", tmp_path / "run")
     assert running.stdout is not None
     for line in running.stdout:

@@ -149,7 +149,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True, tag="whole", tag_field="event"):
-    """As a line, but none of a command."""
+    """A record like a line, of no command."""
 
     parts: tuple[Part, ...]
     kind: Closure

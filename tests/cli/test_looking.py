@@ -57,7 +57,7 @@ def make_arguments(sizes, dtype, rng):
 
 
 def test_show_tells_what_limits_launches(explore, tmp_path: Path) -> None:
-    """Of a sequence that fits into one launch nothing is said."""
+    """A sequence that fits into one launch has no such line."""
     file = tmp_path / "long.py"
     file.write_text(LONG)
     _, out, _ = explore("show", f"{file}:many", "--json", "--descents", 0)

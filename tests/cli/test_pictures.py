@@ -103,7 +103,7 @@ def test_compilers_that_ran_at_once_have_a_row_each() -> None:
 
 
 def test_a_killed_session_ends_with_its_last_record() -> None:
-    """Of a journal of schema 1, which does not say how long a measurement took."""
+    """A journal of schema 1 has no times of measurements."""
     evaluation = EvaluationRecord(
         at_s=2.0, decisions=(), source_key="k" * 8, status="ok", time_ns=5e6, slowness=1.5
     )

@@ -53,7 +53,7 @@ def test_a_shape_is_searched_once(explore) -> None:
 
 
 def test_an_interrupted_shape_is_searched_again(explore, monkeypatch) -> None:
-    """What was finished before it stays; what comes after it waits for the next call."""
+    """Shapes that were finished before stay; the next call searches the others."""
     whole = tuning.explore_workload
 
     def interrupted(workload, options, **more):

@@ -30,7 +30,7 @@ def test_there_are_notebooks() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_they_are_kept_with_their_outputs(path: Path) -> None:
-    """What a hosting site shows, which runs nothing: pictures, no error, nothing of the machine that made them."""
+    """A site that shows notebooks runs nothing. So they hold pictures, no error, and nothing of the machine that made them."""
     cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in cells for o in c["outputs"]]
     assert all(c["execution_count"] for c in cells)

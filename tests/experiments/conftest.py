@@ -1,4 +1,4 @@
-"""What tests of tables share: rows made in this process, and what the machine keeps between them."""
+"""Fixtures of the tests of tables: rows made in this process, and the state that the machine keeps between them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def machine(_kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def in_this_process(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What children of tables do is done here: each takes two seconds to begin with. The tables of searches and of libraries
-    (`run_table`, `peers`) are tested with children.
+    """Runs the work of the children of tables in this process: each takes two seconds to start. The tables of searches and of
+    libraries (`run_table`, `peers`) are tested with children.
     """
 
     def make(module: str, asked: dict[str, Any], limit_s: float) -> dict[str, Any] | str:

@@ -54,7 +54,7 @@ def input_set(name, sizes, dtype, seed=0):
 
 
 def fault(name, sizes, dtype, folder, *, variant="", compiler="gcc"):
-    """What is wrong with a program, "" when nothing is."""
+    """The fault of a program, "" for none."""
     recording, inputs = input_set(name, sizes, dtype)
     source = expert_source(recording, sizes, variant)
     built = checking.build(source, folder / "expert", LEVEL, compiler)

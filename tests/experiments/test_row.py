@@ -1,4 +1,4 @@
-"""How rows are made: where the time of a search went, as its journal says, and competitors in turn."""
+"""Rows of tables: the time of a search by its parts, from its journal, and competitors in turn."""
 
 from __future__ import annotations
 

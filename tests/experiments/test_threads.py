@@ -31,7 +31,7 @@ def test_a_row_is_made_kept_and_written(machine, monkeypatch, name, sizes, title
 @pytest.mark.compiler
 @pytest.mark.slow
 def test_a_work_beside_busy_processes_is_compared_call_by_call(machine, monkeypatch):
-    """What is above the bars is named, whoever is slow."""
+    """Rows above the bars are named, whichever library is slow."""
     monkeypatch.setattr(busy, "LOADS", (0, 1))
     monkeypatch.setattr(busy, "BLOCKS", 1)
     sizes = {"n": 64, "run": 2}

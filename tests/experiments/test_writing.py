@@ -86,7 +86,7 @@ def test_a_page_that_nobody_has_made_is_a_sentence(capsys):
 
 
 def test_results_have_one_page_a_question_and_one_folder():
-    """Of values of machines that have a name; every page is in the index."""
+    """Values stand in raw/ by the machine's name; every page is in the index."""
     assert [p.name for p in RESULTS.iterdir() if p.is_dir()] == ["raw"]
     index = (RESULTS / "README.md").read_text()
     linked = set(re.findall(r"\]\((\w+\.md)\)", index))
@@ -120,7 +120,7 @@ def content(path: Path) -> str:
 
 
 def test_results_hold_no_path_of_a_machine():
-    """Of homes, of what is worked on, of what is there for a while."""
+    """Paths of homes, of folders to work in, and of temporary folders."""
     of_machine = re.compile(r"(?<![\w./])/(home|Users|root|work|tmp|var|private|mnt|opt)/")
     assert of_machine.search('File \\"/work/peers/x.py') and of_machine.search("/tmp/a")
     assert not of_machine.search("reads/work/s, [a](../root/b)")

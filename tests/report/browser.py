@@ -1,4 +1,4 @@
-"""What a browser makes of a page, where one is installed."""
+"""The page as a browser shows it, where one is installed."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_no_drawing_has_a_colour_of_the_light_page_alone() -> None:
 
 
 class References(HTMLParser):
-    """What a page would load."""
+    """References of a page to things that it would load."""
 
     def __init__(self) -> None:
         super().__init__()

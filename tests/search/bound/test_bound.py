@@ -304,9 +304,9 @@ def test_a_call_is_fast() -> None:
     b = bounder("gemver", m=4096, n=4096)
     root = root_of(b.space)
     b.ns(root)
-    from time import perf_counter
+    from time import thread_time  # the load of others is not in it
 
-    best = min(_timed(lambda: b.ns(root), perf_counter) for _ in range(200))
+    best = min(_timed(lambda: b.ns(root), thread_time) for _ in range(200))
     assert best < 200e-6  # 20 us on a quiet machine
 
 
