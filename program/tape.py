@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -42,6 +42,8 @@ class _Replaced:
 
 class _Taping(Executor):
     """Notes the calls that it hands on, with checks of the access rule if it `is_checked`."""
+
+    behind: Executor
 
     def __init__(self, behind: Executor, *, is_checked: bool) -> None:
         self.behind, self.is_checked = behind, is_checked
@@ -172,6 +174,8 @@ def _set_loss(loss: Any, value: float) -> None:
 class _Forward(Executor):
     """Runs the dual of each kernel in its place."""
 
+    behind: Executor
+
     def __init__(self, behind: Executor) -> None:
         self.behind = behind
 
@@ -239,10 +243,10 @@ class _WithGradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         executor = chosen()
-        with ExitStack() as block:
-            if isinstance(executor, _Taping):
-                executor.calls.append(_Replaced(self._function, self._gradient, args, kwargs))
-                block.enter_context(using(executor.behind))
+        while isinstance(executor, _Taping):
+            executor.calls.append(_Replaced(self._function, self._gradient, args, kwargs))
+            executor = executor.behind
+        with nullcontext() if executor is None else using(executor):
             return self._function(*args, **kwargs)
 
     def _gradient(self, *args: Any, **kwargs: Any) -> None:

@@ -171,7 +171,7 @@ class AbstractLeaf(AbstractField):
                 )
             found = self._derivatives[kind] = self.like(f"{self.name or 'field'}_{kind}")
             found._derived_from = (
-                f"make the field {self.name} with needs_{kind}=True, or call ks.root.lazy_{kind}()"
+                f"make {self.label} with needs_{kind}=True, or call ks.root.lazy_{kind}()"
             )
             needed_program("a field").fields.append(found)
         return found

@@ -28,12 +28,18 @@ class StructField(AbstractField):
         super().__init__(name)
         self.kind = kind
         self.members = members
+        self._derivatives: dict[DerivativeKind, StructField] = {}
 
     def leaves(self) -> tuple[AbstractLeaf, ...]:
         return tuple(leaf for member in self.members.values() for leaf in member.leaves())
 
     def derivative(self, kind: DerivativeKind) -> StructField:
         """The field of structs of the derivatives of its members of floats."""
+        if kind not in self._derivatives:
+            self._derivatives[kind] = self._of_derivatives(kind)
+        return self._derivatives[kind]
+
+    def _of_derivatives(self, kind: DerivativeKind) -> StructField:
         has_floats = {
             n: m for n, m in self.members.items() if any(x.dtype.is_float for x in m.leaves())
         }

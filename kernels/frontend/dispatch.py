@@ -24,7 +24,9 @@ Caller = Callable[..., bool]
 
 
 class Executor(ABC):
-    """Runs calls of kernels, or defers them."""
+    """Runs calls of kernels, or defers them. `behind`: the executor that calls are handed on to, if there is one."""
+
+    behind: Executor | None = None
 
     @abstractmethod
     def run(self, call: KernelCall) -> Any:

@@ -260,6 +260,14 @@ def record() -> Iterator[Recorder]:
         yield recorder
 
 
+def _recorder() -> Recorder | None:
+    """The recorder that calls reach, also through a tape."""
+    executor = chosen()
+    while executor is not None and not isinstance(executor, Recorder):
+        executor = executor.behind
+    return executor
+
+
 def ndarray(
     dtype: Any, shape: int | Sequence[int], name: str | None = None, *, needs_grad: bool = False
 ) -> Any:
@@ -268,11 +276,16 @@ def ndarray(
     """
     frame = sys._getframe(1)
     where = Location(frame.f_code.co_filename, frame.f_lineno)
-    recorder, kind = chosen(), complex_annotation(dtype)
-    if not isinstance(recorder, Recorder):
+    recorder, kind = _recorder(), complex_annotation(dtype)
+    if recorder is None:
         if kind is None:
             return Ndarray(dtype, shape, needs_grad=needs_grad)
         return np.zeros(shape, complex_dtype(kind))
+    if needs_grad:
+        raise LanguageError(
+            "a temporary array of a sequence has no gradient: use a field with needs_grad=True",
+            where,
+        )
     try:
         element = array_dtype(dtype if kind is None else complex_dtype(kind)().real.dtype)
         extents = tuple(

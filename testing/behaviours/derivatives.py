@@ -809,7 +809,7 @@ def adjoints_of_ndarrays():
 def kernels_of_classes_have_adjoints():
     @ti.data_oriented
     class Springs:
-        def _init__(self):
+        def __init__(self):
             self.x = ti.field(f64, shape=4, needs_grad=True)
             self.energy = ti.field(f64, shape=(), needs_grad=True)
 

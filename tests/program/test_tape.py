@@ -187,6 +187,61 @@ def test_validation_names_the_kernel_the_line_and_the_field() -> None:
             overwrite()
 
 
+def test_check_of_gradients_takes_a_gradient_of_zero() -> None:
+    x = ks.field(float, 3, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+    x.fill(0.1)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            loss[None] += (x[i] - 0.1) ** 2
+
+    with ks.ad.Tape(loss, grad_check=[x]):
+        f()
+    assert not x.grad.to_numpy().any()
+
+
+def test_gradient_by_hand_is_that_of_all_tapes_around() -> None:
+    x = ks.field(float, 3, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+
+    @ks.kernel
+    def f():
+        for i in x:
+            loss[None] += x[i] ** 2
+
+    @ks.ad.grad_replaced
+    def forward():
+        f()
+
+    @ks.ad.grad_for(forward)
+    def backward():
+        x.grad.fill(x.grad[0] + 7.0)
+
+    with ks.ad.Tape(loss), ks.ad.Tape(loss):
+        forward()
+    assert (x.grad.to_numpy() == 14.0).all()
+
+
+def test_temporary_array_beside_a_tape_is_one_of_the_sequence() -> None:
+    """Kind: an executor in front of the recorder is not seen through."""
+    _, energy, work, _ = springs()
+
+    @ks.kernel
+    def fill(a: ks.types.ndarray()):
+        for i in range(4):
+            a[i] = energy[None]
+
+    def step():
+        with ks.ad.Tape(energy):
+            work(3.0)
+            fill(ks.ndarray(ks.f64, 4))
+
+    recording, _ = record_program(step, ())
+    assert [t.name for t in recording.temps] == ["tmp0"]
+
+
 def test_check_of_gradients_finds_a_wrong_one() -> None:
     x = ks.field(float, 3, needs_grad=True)
     loss = ks.field(float, (), needs_grad=True)
@@ -214,6 +269,10 @@ def test_check_of_gradients_finds_a_wrong_one() -> None:
         forward()
 
 
+def graded():
+    return ks.field(float, (), needs_grad=True)
+
+
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
@@ -223,6 +282,8 @@ def test_check_of_gradients_finds_a_wrong_one() -> None:
         (lambda x, n: ks.ad.Tape().grad(), "a tape has no gradients before its block"),
         (lambda x, n: ks.ad.FwdMode(n, x).__enter__(), "the field x has 3 elements: give seed="),
         (lambda x, n: ks.ad.FwdMode(n, x, [1]).__enter__(), "seed= has 1 numbers, the field x has 3"),
+        (lambda x, n: ks.ad.Tape(graded(), grad_check=[x]).__enter__(), "a list of whole fields with gradients, not"),
+        (lambda x, n: ks.ad.Tape(graded(), grad_check=3).__enter__(), "a list of whole fields with gradients, not 3"),
         (lambda x, n: ks.ad.grad_for(print)(print), "takes a function of Python below @ks.ad.grad_repl"),
     ],
 )  # fmt: skip

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.kernel import (
+    Const,
+    DType,
     Expr,
     For,
     ForActive,
     If,
     KernelIR,
+    Load,
+    Local,
+    LocalElement,
     Location,
     LoopIndex,
+    SetLocal,
     Stmt,
     Store,
     Update,
+    While,
 )
-from ...ir.walk import Renaming, blocks, children, identified, loads, nested_statements
+from ...ir.walk import (
+    blocks,
+    children,
+    identified,
+    loads,
+    local_changed,
+    mapped,
+    nested_statements,
+    size,
+)
 from .activity import refusal
+
+_MOST_NODES = 32  # of the value of a local that stands for it in an index
+_LOOPS = For | ForActive | While
+_Branches = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -28,7 +48,7 @@ class _Access:
     array: str
     indices: tuple[Expr, ...]
     is_write: bool
-    branches: tuple[tuple[int, int], ...]
+    branches: _Branches
     where: Location
 
 
@@ -36,7 +56,7 @@ def refuse_overwritten(ir: KernelIR, adjoint: tuple[Stmt, ...]) -> None:
     """Raises KernelError if the adjoint reads an array of which the kernel surely overwrites an element that it has read."""
     needed = {x.array for s in nested_statements(adjoint) for e in children(s) for x in loads(e)}
     read: dict[tuple[str, tuple[Expr, ...]], list[_Access]] = {}
-    for access in _accesses(identified(ir.body), {}, ()):
+    for access in _Order().accesses(identified(ir.body), {}):
         if access.array not in needed:
             continue
         key = access.array, access.indices
@@ -55,22 +75,85 @@ def _may_precede(first: _Access, second: _Access) -> bool:
     return all(sides.get(branch, side) == side for branch, side in second.branches)
 
 
-def _accesses(
-    body: tuple[Stmt, ...], loops: dict[str, Expr], branches: tuple[tuple[int, int], ...]
-) -> Iterator[_Access]:
-    """Yields the accesses in program order; loops have the number of their depth as name."""
-    for s in body:
-        rename = Renaming(loops=loops).apply
-        for e in children(s):
-            for x in loads(e):
-                yield _Access(x.array, tuple(map(rename, x.indices)), False, branches, s.where)
-        if isinstance(s, Store | Update):
-            yield _Access(s.array, tuple(map(rename, s.indices)), True, branches, s.where)
-        inner = dict(loops)
-        for name in (
-            (s.loop,) if isinstance(s, For) else s.loops if isinstance(s, ForActive) else ()
-        ):
-            inner[name] = LoopIndex(str(len(inner)))
+class _Order:
+    """The accesses of a kernel in program order, with indices that are equal where they surely denote one element.
+
+    Loops have the number of their depth as name, and locals their values. A local whose value depends on a branch or on the
+    iteration has a new name behind each change.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, Expr] = {}
+        self._n_names = 0
+
+    def accesses(
+        self, body: tuple[Stmt, ...], loops: dict[str, LoopIndex], branches: _Branches = ()
+    ) -> Iterator[_Access]:
+        """Yields the accesses. Behind those of a loop come the stores that its next iteration surely makes."""
+        for s in body:
+            if isinstance(s, _LOOPS):
+                self._forget(s)
+            for e in children(s):
+                for x in loads(e):
+                    yield self._access(x, loops, branches, s.where)
+            if isinstance(s, Store | Update):
+                yield self._access(s, loops, branches, s.where)
+            self._assign(s, loops)
+            if blocks(s):
+                yield from self._nested(s, loops, branches)
+
+    def _nested(
+        self, s: Stmt, loops: dict[str, LoopIndex], branches: _Branches
+    ) -> Iterator[_Access]:
+        before = self._values
         for side, block in enumerate(blocks(s)):
+            self._values = dict(before)
             within = (*branches, (s.uid, side)) if isinstance(s, If) else branches
-            yield from _accesses(block, inner, within)
+            yield from self.accesses(block, _inside(s, loops, ""), within)
+            self._forget(s)
+        if isinstance(s, _LOOPS) and _may_repeat(s):
+            again = self.accesses(s.body, _inside(s, loops, "next"), branches)
+            yield from (x for x in again if x.is_write and x.branches == branches)
+            self._forget(s)
+
+    def _access(
+        self, x: Load | Store | Update, loops: dict[str, LoopIndex], branches: _Branches, where: Location
+    ) -> _Access:
+        indices = tuple(self._renamed(i, loops) for i in x.indices)
+        return _Access(x.array, indices, not isinstance(x, Load), branches, where)
+
+    def _renamed(self, e: Expr, loops: dict[str, LoopIndex]) -> Expr:
+        if isinstance(e, Local):
+            return self._values.get(e.name, e)
+        if isinstance(e, LoopIndex):
+            return replace(loops.get(e.loop, e), dtype=e.dtype)
+        e = mapped(e, lambda x: self._renamed(x, loops), lambda s: s)
+        now = self._values.get(e.name) if isinstance(e, LocalElement) else None
+        return replace(e, name=now.name) if isinstance(now, Local) else e
+
+    def _assign(self, s: Stmt, loops: dict[str, LoopIndex]) -> None:
+        """Notes the value that a statement gives a local."""
+        if isinstance(s, SetLocal):
+            value = self._renamed(s.value, loops)
+            if value.dtype.is_index and size(value) <= _MOST_NODES:
+                self._values[s.name] = value
+                return
+        if local_changed(s):
+            self._forget(s)
+
+    def _forget(self, s: Stmt) -> None:
+        """Gives the locals that a statement changes new names."""
+        for name in {local_changed(s) for s in nested_statements((s,))} - {""}:
+            self._n_names += 1
+            self._values[name] = Local(f"{name} {self._n_names}", DType.i64)
+
+
+def _inside(s: Stmt, loops: dict[str, LoopIndex], iteration: str) -> dict[str, LoopIndex]:
+    """The names of the loops around the statements in a statement."""
+    names = (s.loop,) if isinstance(s, For) else s.loops if isinstance(s, ForActive) else ()
+    return loops | {n: LoopIndex(f"{len(loops) + k}{iteration}") for k, n in enumerate(names)}
+
+
+def _may_repeat(s: For | ForActive | While) -> bool:
+    """True unless a loop surely has one iteration at most."""
+    return not (isinstance(s, For) and isinstance(s.extent, Const) and s.extent.value < 2)

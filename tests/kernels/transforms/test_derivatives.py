@@ -188,9 +188,32 @@ def linear_in_place(x: nd, y: nd, k: nd, s: nd):
         y[i] *= 1.0
 
 
+@kernel
+def places_that_move(x: nd, y: nd, k: nd, s: nd):
+    for _ in range(1):
+        j = 0
+        for t in range(4):
+            y[j] = x[t] * x[j]
+            s[0] += y[j] * y[j]
+            j += 1
+        if k[0] > N:
+            j = 0
+        y[j] = y[0] * y[1]
+
+
+@kernel
+def set_by_one_iteration(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        for t in range(3):
+            if t == 0:
+                y[i] = x[i] * x[i]
+            s[0] += y[i] * y[i]
+
+
 KERNELS = [
     straight, stencil, branches, loops, gather, sums_of_inner_loops, local_arrays, box, recurrence, jumps, without_loops,
     beside_loops, overwritten_output, linear_in_place, carried_over_a_length_of_data, while_loops, left_early,
+    places_that_move, set_by_one_iteration,
 ]  # fmt: skip
 
 
@@ -268,6 +291,33 @@ def read_and_then_overwritten(x: nd, y: nd, k: nd, s: nd):
 
 
 @kernel
+def overwritten_by_a_later_iteration(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        for t in range(3):
+            y[i] = x[t] * x[i]
+            s[0] += y[i] * y[i]
+
+
+@kernel
+def sums_so_far(x: nd, y: nd, k: nd, s: nd):
+    for _ in range(1):
+        j = 0
+        while j < N:
+            s[1] += x[j]
+            y[j] = s[1] * s[1]
+            j += 1
+
+
+@kernel
+def overwritten_through_a_local(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N - 1):
+        s[0] += y[i + 1] * y[i + 1]
+    for i in range(N - 1):
+        j = i + 1
+        y[j] = x[i]
+
+
+@kernel
 def greatest(x: nd, y: nd, k: nd, s: nd):
     for i in range(N):
         ks.atomic_max(s[0], x[i])
@@ -303,12 +353,18 @@ def test_loop_that_is_longer_than_what_is_kept_ends_the_call() -> None:
     [
         (sine_in_place, "an element of x is overwritten after it was read"),
         (read_and_then_overwritten, "an element of y is overwritten after it was read"),
+        (overwritten_by_a_later_iteration, "an element of y is overwritten after it was read"),
+        (sums_so_far, "an element of s is overwritten after it was read"),
+        (overwritten_through_a_local, "an element of y is overwritten after it was read"),
         (greatest, "s is updated by max, only sums have one"),
         (old_value, "the old value of an update of s is used"),
         (place_from_a_counter, "the old value of an update of k is used"),
     ],
 )
 def test_refusal_is_one_sentence_with_its_line(fn: Any, sentence: str) -> None:
+    """Kind: an adjoint reads an element that is not what the kernel read, in silence: stored to later in the text, by a later
+    iteration of a loop around, or through a local.
+    """
     arrays = state(3)
     with pytest.raises(LanguageError, match=sentence) as caught:
         adjoint(fn.instantiate(*arrays.values()), {n: f"{n}_bar" for n in floats(arrays)})
