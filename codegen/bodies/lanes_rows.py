@@ -84,6 +84,8 @@ def _is_along(u: ir.Update, loop: str) -> bool:
     def reads(e: ir.Expr) -> bool:
         return any(isinstance(x, ir.LoopIndex) and x.loop == loop for x in walk(e))
 
+    if not u.indices:
+        return False  # an array without axes has one element
     base, _ = split_constant(_at(u, loop, 0).indices[-1])
     ends = [split_constant(_at(u, loop, k).indices[-1]) for k in (0, 1)]
     return (

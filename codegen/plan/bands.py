@@ -150,7 +150,7 @@ class _Reader:
                 ),
                 None,
             ),
-            ranges=self.ranges(t),
+            ranges=self.ranges(task, t),
             scatters=self.scatters(t),
             wave=self.wave(t),
             compaction=self.value("compaction", t) or "SERIAL",
@@ -206,12 +206,16 @@ class _Reader:
         rows, columns = (int(self.value(kind, (t, k))) for kind, k in _WAVE_SIZES)
         return Wave(sweep, rows, columns, order == ch.WAVES[ch.BY_DIAGONALS])
 
-    def ranges(self, t: int) -> dict[str, int]:
-        body = self.problem.tasks[t].body
+    def ranges(self, task: Task, t: int) -> dict[str, int]:
+        """Returns the lanes of each loop of the decided body that runs in vectors along its range."""
+        if task.body is None:
+            return {}
+        trees, chosen = task.body.trees, self.table("ranges")
+        loops = (s for s in nested_statements(task.body.statements) if isinstance(s, For))
         return {
             s.loop: self.target.lanes(widest(s.body))
-            for s in (nested_statements(body.statements) if body is not None else ())
-            if isinstance(s, For) and self.value("ranges", (t, s.loop)) == ch.RANGES[ch.ALONG]
+            for s in loops
+            if chosen.get((t, trees.name_of(s.loop))) == ch.RANGES[ch.ALONG]
         }
 
     def threads(self, t: int) -> tuple[str, ...]:

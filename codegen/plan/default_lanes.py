@@ -92,6 +92,7 @@ def _pays(loop: For, problem: Problem) -> bool:
     inside = list(nested_statements(loop.body))
     in_rows = _in_rows(loop, problem, uniformity)
     leaves_scalar = bool(in_rows) or any(isinstance(s, If | While | For) for s in inside)
+    leaves_scalar = leaves_scalar or _adds_in_overlap(inside, uniformity)
     work = 0
     for s in inside:
         if isinstance(s, Store) and _distance(s.indices, uniformity) not in (0, 1):
@@ -114,6 +115,18 @@ def _pays(loop: For, problem: Problem) -> bool:
                     case Binary() | Unary() | Compare() | Select() | Cast():
                         work += 1
     return leaves_scalar and work >= 0
+
+
+def _adds_in_overlap(inside: Sequence[Stmt], uniformity: Uniformity) -> bool:
+    """True if neighbouring iterations update one element, as adjoints of stencils do: compilers preserve the order of such updates.
+
+    Lanes update elements of their own at once, one update after the other.
+    """
+    places: dict[str, set[tuple[Expr, ...]]] = {}
+    for s in inside:
+        if isinstance(s, Update) and _distance(s.indices, uniformity) == 1:
+            places.setdefault(s.array, set()).add(s.indices)
+    return any(len(found) > 1 for found in places.values())
 
 
 def _in_rows(loop: For, problem: Problem, uniformity: Uniformity) -> set[Load]:

@@ -170,7 +170,7 @@ class _Reader:
         found: dict[tuple[str, tuple[Const, ...], tuple[tuple[str, int], ...]], tuple[int, bool]]
         found = {}
         for name, indices, is_written in _touched(s.body):
-            index = self.affine(indices[-1])
+            index = self.affine(indices[-1]) if indices else None
             before = tuple(i for i in indices[:-1] if isinstance(i, Const))
             if index is None or len(before) + 1 != len(indices):
                 continue

@@ -16,6 +16,7 @@ from .errors import KernelIndexError
 from .scopes import Pass
 from .values import (
     ArrayRef,
+    Element,
     ListOf,
     LocalItem,
     LocalRef,
@@ -62,15 +63,28 @@ def element_of(
     nearest = tuple(_nearest(state, i, n, base) for i, n in zip(checked, shape, strict=True))
     if nearest != checked:
         _warn_of_reads(state, base, node)
-    components = _components(base.element) if base.element else [base.component]
-    items = []
-    for component in components:
-        at = [const(k, DType.i64) for k in component]
-        item = base.element_at(with_component(base, checked, at))
-        if nearest != checked:
-            item = replace(item, nearest=with_component(base, nearest, at))
-        items.append(item)
-    return MatrixValue(base.element, tuple(items), (base, checked)) if base.element else items[0]
+    if not base.element:
+        return component_of(base, checked, nearest, _constants(base.component))
+    items = tuple(
+        component_of(base, checked, nearest, _constants(component))
+        for component in _components(base.element)
+    )
+    return MatrixValue(base.element, items, (base, checked, nearest))
+
+
+def component_of(
+    base: ArrayRef, at: tuple[Expr, ...], nearest: tuple[Expr, ...], component: Sequence[Expr]
+) -> Element:
+    """The place of one number of the element `at`, which is read at the indices `nearest`."""
+    place = base.element_at(_with_component(base, at, component))
+    if nearest == at:
+        return place
+    read = base.element_at(_with_component(base, nearest, component))
+    return replace(place, nearest=read.indices)
+
+
+def _constants(numbers: Sequence[int]) -> list[Expr]:
+    return [const(k, DType.i64) for k in numbers]
 
 
 def _reads_on(state: Pass, base: ArrayRef | LocalRef) -> bool:
@@ -127,7 +141,7 @@ def list_node(base: ArrayRef | StructArray) -> SNode | None:
     return node if has_length else None
 
 
-def with_component(
+def _with_component(
     base: ArrayRef, indices: tuple[Expr, ...], component: Sequence[Expr]
 ) -> tuple[Expr, ...]:
     """The indices of one component of an element, in the order of the array's axes."""

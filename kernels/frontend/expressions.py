@@ -166,24 +166,20 @@ class Expressions:
         """The values from left to right: a call on the right does not change values read on its left."""
         found: list[Value] = []
         for k, node in enumerate(nodes):
-            if isinstance(node, ast.Starred):
-                inside = self.value(node.value)
-                if isinstance(inside, MatrixValue):
-                    inside = TupleValue(inside.items)
-                elif isinstance(inside, Static) and isinstance(inside.python, Iterable):
-                    items = [lifted(self._state, item) for item in inside.python]
-                    inside = TupleValue(tuple(items))
-                if not isinstance(inside, TupleValue):
-                    self._state.fail(
-                        f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError
-                    )
-                found.extend(inside.items)
-                continue
-            x = self.value(node)
-            if any(self.may_write(n) for n in nodes[k + 1 :]) and is_data(x):
-                x = self.places.kept(x, node)
-            found.append(x)
+            items = self._starred(node) if isinstance(node, ast.Starred) else [self.value(node)]
+            if any(self.may_write(n) for n in nodes[k + 1 :]):
+                items = [self.places.kept(x, node) if is_data(x) else x for x in items]
+            found += items
         return found
+
+    def _starred(self, node: ast.Starred) -> list[Value]:
+        """The items of `*x`."""
+        inside = self.value(node.value)
+        if isinstance(inside, TupleValue | MatrixValue):
+            return list(inside.items)
+        if isinstance(inside, Static) and isinstance(inside.python, Iterable):
+            return [lifted(self._state, item) for item in inside.python]
+        self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError)
 
     def may_write(self, node: ast.expr) -> bool:
         """True if evaluating an expression runs statements of the program."""

@@ -41,7 +41,8 @@ class Instance:
     sections: tuple[tuple[str, str, str], ...] = ()  # arrays of trees: (array, tree, key)
     constants: tuple[str, ...] = ()  # arguments without derivatives
     is_derivative: bool = False  # an adjoint or dual of another instance
-    derived: dict[tuple[object, ...], Any] = field(  # its adjoints and duals (derivatives.py)
+    # Its adjoints and duals (derivatives.py), and itself where one array is given twice (kernel.py).
+    derived: dict[tuple[object, ...], Any] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 

@@ -16,7 +16,6 @@ from ..fields.field_view import FieldView
 from ..fields.program import Program
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
 from ..ir.simplify import const
-from ..ir.walk import merge_arrays
 from ..sparse.default import lower_by_default
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
@@ -24,10 +23,10 @@ from .control import without_unread
 from .errors import KernelError, KernelSyntaxError
 from .hidden import Hidden
 from .instance import Instance
-from .packs import PackType
+from .packs import PackArgument, PackType
 from .parse import ParsedFunction
 from .python_objects import lifted
-from .scopes import Frame, LoopVar, Pass
+from .scopes import Binding, Frame, LoopVar, Pass
 from .signature import (
     ArrayArgument,
     CompoundArgument,
@@ -41,6 +40,7 @@ from .statements import Statements
 from .typing_rules import Rules
 from .values import ArrayRef, MatrixValue, StructArray, StructValue, Typed, Value
 
+Aliases = tuple[tuple[str, str], ...]  # of arrays: the one that is given again, the one that it is
 MAX_TYPE_PASSES = 16  # each pass widens the type of at least one local
 
 
@@ -70,9 +70,8 @@ class Subject:
     fast_math: bool = True
     returns: Any = None
     program: Program | None = None
-    packs: tuple[
-        tuple[str, PackType], ...
-    ] = ()  # arguments whose members are entries of the signature
+    packs: tuple[PackArgument, ...] = ()  # whose members are entries of the signature
+    aliases: Aliases = ()
 
 
 def instantiate(subject: Subject) -> Instance:
@@ -97,15 +96,17 @@ def _walk(
     state.frames.append(frame)
     arrays: list[ArrayParam] = []
     scalars: list[Param] = []
+    aliases = dict(subject.aliases)
     for name, argument in subject.signature:
         state.taken[name] = 0
         match argument:
             case ArrayArgument(dtype, shape, element, layout, is_pairs, clamps):
                 memory, extents = (layout.memory, layout.extents) if layout else (name, shape)
+                memory = aliases.get(memory, memory)
                 param = ArrayParam(memory, dtype.stored, extents)
                 if param not in arrays:
                     arrays.append(param)
-                own = name if layout else ""
+                own = name if layout or memory != name else ""
                 ref = ArrayRef(
                     param,
                     element,
@@ -128,8 +129,9 @@ def _walk(
                 frame.bind(name, LoopVar(_compound(kind, iter(params))))
             case TemplateArgument(value=value) | ObjectArgument(value=value):
                 frame.bind(name, lifted(state, value, name))
-    for name, pack in subject.packs:
-        frame.bind(name, LoopVar(_pack(frame, name, pack)))
+    for pack in subject.packs:  # whose parameters have no names that the kernel may use
+        members = iter([frame.scopes[-1].pop(name) for name, _ in pack.parameters])
+        frame.bind(pack.name, LoopVar(_pack(pack.kind, members)))
     statements = Statements(state, subject.returns)
     try:
         statements.run(parsed.tree.body)
@@ -209,34 +211,22 @@ def on_same_trees(x: Instance, logical: KernelIR) -> Instance:
     return _lowered(x, logical)
 
 
-def merged(x: Instance, names: Mapping[str, str]) -> Instance:
-    """The instance with one parameter for equal arrays: `names` maps each array argument to its parameter."""
-
-    def with_one(ir: KernelIR) -> KernelIR:
-        return merge_arrays(ir, {p.name: p.name for p in ir.arrays} | dict(names))
-
-    if x.logical is None:
-        return replace(x, ir=with_one(x.ir))
-    return _lowered(x, with_one(x.logical))
-
-
 def _of_pairs(ref: ArrayRef) -> StructArray:
     """The value of an array of complex numbers."""
     parts = [(n, replace(ref, is_trailing=True, component=(k,))) for k, n in enumerate(PARTS)]
     return StructArray(tuple(parts), COMPLEX)
 
 
-def _pack(frame: Frame, name: str, kind: PackType) -> StructValue:
-    """The value of a pack whose members are bound."""
+def _pack(kind: PackType, bound: Iterator[Binding]) -> StructValue:
+    """The value of a pack of values that were bound to the parameters of its members."""
 
-    def member(n: str, annotation: Any) -> Value:
+    def member(annotation: Any) -> Value:
         if isinstance(annotation, PackType):
-            return _pack(frame, f"{name}_{n}", annotation)
-        found = frame.find(f"{name}_{n}")
-        assert found is not None
+            return _pack(annotation, bound)
+        found = next(bound)
         return found.value if isinstance(found, LoopVar) else found
 
-    return StructValue(tuple((n, member(n, a)) for n, a in kind.members))
+    return StructValue(tuple((n, member(a)) for n, a in kind.members))
 
 
 def _number_type(kind: Any, rules: Rules) -> DType:

@@ -29,7 +29,7 @@ from .dispatch import current
 from .errors import KernelSyntaxError, LanguageError
 from .func import Func, func, pyfunc, real_func
 from .instance import Instance, KernelCall
-from .instantiate import Subject, instantiate, merged
+from .instantiate import Aliases, Subject, instantiate
 from .intrinsics import (
     NdarrayAnnotation,
     TemplateAnnotation,
@@ -64,7 +64,7 @@ from .intrinsics import (
     u32,
     u64,
 )
-from .packs import PackType, members_given, unpacked
+from .packs import PackArgument, PackType, members_given, unpacked
 from .parse import ParsedFunction, location_of, parse_function
 from .signature import ObjectArgument, Signature, argument_of, refuse_more_than_numbers
 from .symbols import ComplexSymbol
@@ -113,9 +113,6 @@ __all__ = [
 
 _SELF = TemplateAnnotation()
 T = TypeVar("T")
-Pairings = tuple[
-    tuple[str, str], ...
-]  # of arguments: the one that is given again, and the one that it is
 
 
 class Kernel:
@@ -129,9 +126,6 @@ class Kernel:
         self.fast_math = fast_math
         self.where = location_of(fn)
         self._instances: dict[Signature, Instance] = {}
-        self._merged: dict[
-            tuple[Signature, Pairings], Instance
-        ] = {}  # where arrays are given twice
         self._program: Program | None = None
         functools.update_wrapper(self, fn)
 
@@ -155,12 +149,15 @@ class Kernel:
     @functools.cached_property
     def parameters(self) -> tuple[tuple[str, Any], ...]:
         """Names and annotations of the arguments, in order; of packs those of their members."""
-        return tuple(unpacked(self.given_parameters))
+        members = {pack.name: pack.parameters for pack in self.packs}
+        return tuple(p for n, a in self.given_parameters for p in members.get(n, ((n, a),)))
 
     @functools.cached_property
-    def packs(self) -> dict[str, PackType]:
+    def packs(self) -> tuple[PackArgument, ...]:
         """The arguments that are packs."""
-        return {n: a for n, a in self.given_parameters if isinstance(a, PackType)}
+        taken = {n for n, _ in self.given_parameters}
+        given = ((n, a) for n, a in self.given_parameters if isinstance(a, PackType))
+        return tuple(PackArgument(n, kind, unpacked(n, kind, taken)) for n, kind in given)
 
     @functools.cached_property
     def given_parameters(self) -> tuple[tuple[str, Any], ...]:
@@ -228,7 +225,7 @@ class Kernel:
         signature, call = self.prepared(where, args, kwargs)
         executor = current()
         result = executor.run(call)
-        if not kwargs:
+        if not kwargs and not self.packs:
             self.quick.learn(args, signature, call, executor)
         return result
 
@@ -262,9 +259,10 @@ class Kernel:
             ) from None
         bound.apply_defaults()
         given = dict(bound.arguments)
-        for name, kind in self.packs.items():
-            label = f"the argument {name} of the kernel {self.name}"
-            given |= members_given(name, kind, given.pop(name), label, where)
+        for pack in self.packs:
+            label = f"the argument {pack.name} of the kernel {self.name}"
+            members = members_given(pack.kind, given.pop(pack.name), label, where)
+            given.update(zip((n for n, _ in pack.parameters), members, strict=True))
         arrays = {n: x for n, x in given.items() if n in self._array_names}
         for name, x in arrays.items():
             refuse_more_than_numbers(x, f"the argument {name} of the kernel {self.name}", where)
@@ -289,7 +287,6 @@ class Kernel:
         program = current_program()
         if program is not self._program:
             self._instances.clear()
-            self._merged.clear()
             self._program = program
         if program is not None:
             self._check_types(where)
@@ -309,22 +306,24 @@ class Kernel:
             ) from None
         if found is None or any(field.is_gone for _, field in found.fields):
             self._forget_the_dead()
-            fast_math = self.fast_math and (program is None or program.config.reorders_sums)
-            subject = Subject(
-                self.parsed, signature, fast_math, self.returns, program, tuple(self.packs.items())
-            )
-            found = instantiate(subject)
-            if self._constants:
-                found = replace(found, constants=self._constants)
-            self._instances[signature] = found
+            found = self._instances[signature] = self._instantiated(signature)
         return signature, found
 
+    def _instantiated(self, signature: Signature, aliases: Aliases = ()) -> Instance:
+        """A new instance, where some arrays are given twice."""
+        program = self._program
+        fast_math = self.fast_math and (program is None or program.config.reorders_sums)
+        subject = Subject(
+            self.parsed, signature, fast_math, self.returns, program, self.packs, aliases
+        )
+        found = instantiate(subject)
+        return replace(found, constants=self._constants) if self._constants else found
+
     def _forget_the_dead(self) -> None:
-        """Forgets instances for objects that are gone: a kernel keeps no object alive."""
-        for signature in [s for s in self._instances if not _is_alive(s)]:
-            del self._instances[signature]
-        for pair in [p for p in self._merged if not _is_alive(p[0])]:
-            del self._merged[pair]
+        """Forgets instances for objects that are gone: a kernel keeps no object alive. Other threads may do so, too."""
+        for signature in list(self._instances):
+            if not _is_alive(signature):
+                self._instances.pop(signature, None)
 
     def _without_aliases(
         self, signature: Signature, instance: Instance, arrays: dict[str, Any], where: Location
@@ -344,12 +343,13 @@ class Kernel:
                         f"memory: pass a copy",
                         where,
                     )
-        pattern = tuple(x for x in names.items() if x[0] != x[1])
-        if not pattern:
+        aliases = tuple(x for x in names.items() if x[0] != x[1])
+        if not aliases:
             return instance
-        found = self._merged.get((signature, pattern))
-        if found is None:
-            found = self._merged[signature, pattern] = merged(instance, names)
+        key = ("aliases", *aliases)
+        if key not in instance.derived:
+            instance.derived[key] = self._instantiated(signature, aliases)
+        found: Instance = instance.derived[key]
         return found
 
 

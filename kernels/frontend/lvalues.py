@@ -182,15 +182,18 @@ class Places:
             for v in (p.options if isinstance(p, OneOf) else (p,))
             if isinstance(v, LocalVar)
         }
-        arrays = {p.array.name for p in before if isinstance(p, Element)}
+        arrays = {p.array.name for p in before if isinstance(p, Element | LocalItem)}
         own_place = pairs[own][0]
         for e in walk(x.expr):
-            if isinstance(e, Local) and e.name in locals_:
+            match e:
+                case Local(name):
+                    is_changed = name in locals_
+                case Load(name, indices) | LocalElement(name, indices):
+                    is_changed = name in arrays and not _is_at(own_place, name, indices)
+                case _:
+                    is_changed = False
+            if is_changed:
                 return self.in_local("kept", x, node)
-            if isinstance(e, Load) and e.array in arrays:
-                same = isinstance(own_place, Element) and e.indices == own_place.indices
-                if not same:
-                    return self.in_local("kept", x, node)
         return x
 
     def store(self, place: Place, x: Typed, node: ast.AST) -> None:
@@ -432,6 +435,16 @@ def shown(x: Value) -> str:
         case TupleValue(items=items):
             return f"a tuple of {len(items)}"
     return what(x)
+
+
+def _is_at(place: Place, array: str, indices: object) -> bool:
+    """True if a place is the element of an array at these indices, or of a local array at this index."""
+    match place:
+        case Element():
+            return (place.array.name, place.indices) == (array, indices)
+        case LocalItem():
+            return (place.array.name, place.index) == (array, indices)
+    return False
 
 
 def _is_indexed(tree: ast.AST, name: str) -> bool:

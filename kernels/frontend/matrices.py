@@ -12,7 +12,7 @@ from ..fields import methods
 from ..ir.errors import KernelError, KernelIndexError, KernelTypeError, LanguageError
 from ..ir.kernel import Const, DType, Expr, LocalElement
 from ..ir.simplify import binary, cast, compare, const, select
-from .elements import checked_index, with_component
+from .elements import checked_index, component_of
 from .lvalues import Places
 from .operators import Operators
 from .scopes import Pass
@@ -198,10 +198,10 @@ class Matrices:
             return base.items[flat]
         number: Expr = const(0, DType.i64)
         if base.whole is not None:
-            array, at = base.whole
+            array, at, nearest = base.whole
             if array.clamps:
                 indices = _clamped(indices, array.element)
-            return array.element_at(with_component(array, at, indices))
+            return component_of(array, at, nearest, indices)
         array_of = _local_array(base)
         if array_of is not None:
             indices = [

@@ -20,14 +20,16 @@ class PackType:
     members: tuple[tuple[str, Any], ...]
 
     def __call__(self, *args: Any, **named: Any) -> Pack:
-        """Returns a pack of all members, by name or as one dict."""
-        given = args[0] if len(args) == 1 and not named else named
-        if not isinstance(given, Mapping) or len(args) > 1:
-            fail(f"{self} is made of its members by name, or of one dict", KernelSyntaxError)
-        names = {name for name, _ in self.members}
-        if given.keys() != names:
-            wrong = ", ".join(sorted(map(str, given.keys() ^ names)))
-            fail(f"{self} is given other members than it has: {wrong}", KernelSyntaxError)
+        """Returns a pack of all members: in order, by name, or as one dict."""
+        names = [name for name, _ in self.members]
+        given = dict(zip(names, args, strict=False))
+        if len(args) == 1 and not named and isinstance(args[0], Mapping):
+            given, args = dict(args[0]), ()
+        wrong = {*(given.keys() & named.keys()), *((given | named).keys() ^ set(names))}
+        if wrong or len(args) > len(names):
+            listed = ", ".join(sorted(map(str, wrong))) or f"{len(args)} for {len(names)}"
+            fail(f"{self} is given other members than it has: {listed}", KernelSyntaxError)
+        given |= named
         return Pack(self, {name: _converted(a, given[name]) for name, a in self.members})
 
     def __str__(self) -> str:
@@ -35,11 +37,20 @@ class PackType:
         return f"<ks.types.argpack {shown}>"
 
 
+@dataclass(frozen=True)
+class PackArgument:
+    """Argument of a kernel that is a pack, with the names and annotations of the parameters that stand for its members."""
+
+    name: str
+    kind: PackType
+    parameters: tuple[tuple[str, Any], ...]
+
+
 class Pack:
-    """Members that kernels take as one argument."""
+    """Members that kernels take as one argument. They may be assigned, `pack.a = 1`, for later calls."""
 
     def __init__(self, kind: PackType, members: dict[str, Any]) -> None:
-        self._kind, self._members = kind, members
+        self.__dict__.update(_kind=kind, _members=members)
 
     @property
     def keys(self) -> list[str]:
@@ -54,15 +65,27 @@ class Pack:
         return {n: x.to_dict() if isinstance(x, Pack) else x for n, x in self._members.items()}
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._members[name]
-        except KeyError:
-            raise AttributeError(f"{self._kind} has no member {name!r}") from None
+        members = self.__dict__.get("_members", {})  # a copy has none at first
+        if name not in members:
+            raise AttributeError(f"{self.__dict__.get('_kind')} has no member {name!r}")
+        return members[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._members:
             fail(f"{self._kind} has no member {name!r}", ProgramKeyError)
         return self._members[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        annotations = dict(self._kind.members)
+        if name not in annotations:
+            fail(f"{self._kind} has no member {name!r}", ProgramKeyError)
+        self._members[name] = _converted(annotations[name], value)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
     def __repr__(self) -> str:
         return str(self.to_dict())
@@ -73,26 +96,30 @@ def argpack(**members: Any) -> PackType:
     return PackType(tuple(members.items()))
 
 
-def unpacked(parameters: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Names and annotations of parameters, with the members of packs in their place."""
-    for name, annotation in parameters:
+def unpacked(name: str, kind: PackType, taken: set[str]) -> tuple[tuple[str, Any], ...]:
+    """The parameters that stand for the members of a pack, those of packs inside in their place: names that are not taken."""
+    found: list[tuple[str, Any]] = []
+    for n, annotation in kind.members:
+        own = f"{name}_{n}"
         if isinstance(annotation, PackType):
-            yield from unpacked((f"{name}_{n}", a) for n, a in annotation.members)
-        else:
-            yield name, annotation
+            found += unpacked(own, annotation, taken)
+            continue
+        while own in taken:
+            own += "_"
+        taken.add(own)
+        found.append((own, annotation))
+    return tuple(found)
 
 
-def members_given(name: str, kind: PackType, x: Any, label: str, where: Location) -> dict[str, Any]:
-    """The members of a pack that is an argument, by the names that `unpacked` has for them."""
+def members_given(kind: PackType, x: Any, label: str, where: Location) -> Iterator[Any]:
+    """The members of a pack that is an argument, in the order of `unpacked`."""
     if not isinstance(x, Pack) or x._kind != kind:
         raise KernelArgumentError(f"{label} takes {kind}, not {type(x).__name__}", where)
-    found: dict[str, Any] = {}
     for n, annotation in kind.members:
         if isinstance(annotation, PackType):
-            found |= members_given(f"{name}_{n}", annotation, x[n], label, where)
+            yield from members_given(annotation, x[n], label, where)
         else:
-            found[f"{name}_{n}"] = x[n]
-    return found
+            yield x[n]
 
 
 def _converted(annotation: Any, x: Any) -> Any:

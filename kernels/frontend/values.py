@@ -109,12 +109,13 @@ Place = LocalVar | Element | LocalItem | OneOf
 class MatrixValue:
     """Vector (n,) or matrix (n, m): its components row by row, numbers or places.
 
-    `whole` is the array element that it is, if any; its components may then be chosen at run time.
+    `whole` is the array element that it is, if any, and the indices where it is written and read; its components may then be chosen
+    at run time.
     """
 
     shape: tuple[int, ...]
     items: tuple[Typed | Place, ...]
-    whole: tuple[ArrayRef, tuple[Expr, ...]] | None = None
+    whole: tuple[ArrayRef, tuple[Expr, ...], tuple[Expr, ...]] | None = None
 
     def rows(self) -> tuple[tuple[Typed | Place, ...], ...]:
         """The items of a matrix as rows; a vector is a column."""

@@ -70,8 +70,8 @@ class OnTrees:
     loops: tuple[tuple[str, str], ...] = ()
 
     def name_of(self, loop: str) -> str:
-        """The name of a loop of this body in decisions."""
-        return dict(self.loops).get(loop, loop)
+        """The name of a loop of this body in decisions; "" for a loop that only this variant has."""
+        return dict(self.loops).get(loop, "") if self.loops else loop
 
     @property
     def activates(self) -> bool:

@@ -285,18 +285,6 @@ def rewrite(node: T, change: Callable[[Any], Any]) -> T:
     return change(replace(node, **parts))  # type: ignore[no-any-return]
 
 
-def merge_arrays(ir: KernelIR, names: Mapping[str, str]) -> KernelIR:
-    """Returns the kernel with every array parameter replaced by its entry in `names`."""
-    if all(old == new for old, new in names.items()):
-        return ir
-
-    def rename(x: Any) -> Any:
-        return replace(x, array=names[x.array]) if isinstance(x, (Load, Store, Update)) else x
-
-    kept = tuple(p for p in ir.arrays if names[p.name] == p.name)
-    return replace(ir, arrays=kept, body=rewrite(ir.body, rename))
-
-
 def widened(ir: T) -> T:
     """Returns the same computation with every f16 and f32 made f64. Bit casts keep the original type."""
     return rewrite(ir, _widened)

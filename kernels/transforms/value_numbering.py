@@ -103,7 +103,7 @@ class _Numbering:
     ) -> None:
         self.arrays, self.wanted = arrays, wanted
         self.used: set[int] = set()
-        # Of stores and loads that are left, by identity.
+        # Indices of the loads and stores that are left.
         self.places: dict[int, tuple[Load, tuple[int, ...]]] = {}  # of loads, by identity
         self.stored_at: dict[int, tuple[int, ...]] = {}  # of stores
         self.forms: dict[int, Affine] = {}  # of integers

@@ -295,3 +295,29 @@ def ndarrays_in_functions():
     a = ti.ndarray(ti.i32, shape=3)
     f(a)
     return a.to_numpy()
+
+
+def one_array_is_given_twice():
+    vectors = ti.types.ndarray(dtype=ti.math.vec2, ndim=1)
+    numbers = ti.types.ndarray(dtype=ti.i32, ndim=1)
+
+    @ti.kernel
+    def swap(x: vectors, y: vectors):
+        for i in x:
+            x[i] = ti.Vector([y[i][1], y[i][0]])
+
+    @ti.kernel
+    def count(x: numbers, y: numbers) -> ti.i32:
+        n = 0
+        for _ in range(1):
+            for k in range(y[0], y[1]):
+                x[0] += 1
+                n += k
+        return n
+
+    a, b = ti.ndarray(ti.math.vec2, 3), ti.ndarray(ti.i32, 2)
+    for i in range(3):
+        a[i] = [i, 10 + i]
+    b[1] = 5
+    swap(a, a)
+    return [a.to_numpy(), count(b, b), b.to_numpy()]

@@ -3,7 +3,7 @@
 import numpy as np
 import taichi as ti
 
-from .seeing import each, i32, leaves, returns
+from .seeing import each, i32, leaves, returns, vectors
 
 CLAMPED = ti.types.ndarray(boundary="clamp")
 
@@ -104,3 +104,14 @@ def reads_behind_an_array_that_are_not_used():
     y = np.zeros(5, np.int32)
     f(np.arange(5, dtype=np.int32), y)
     return y
+
+
+@leaves("y", x=vectors(3, ti.i32, 4), y=i32(4))
+def components_behind_the_end_that_are_not_used():
+    for i in x:
+        x[i] = [i, 10 + i, 20 + i]
+    for i in y:
+        s = 0
+        for k in range(3):
+            s += x[i + 1][k]
+        y[i] = s if i < 3 else -1

@@ -169,3 +169,57 @@ def packs_take_numbers_of_numpy():
         return p.a + p.b
 
     return f(kind(a=int(np.int32(2)), b=float(np.float32(0.5))))
+
+
+def members_of_packs_are_assigned():
+    kind = ti.types.argpack(a=ti.i32, v=vec3)
+
+    @ti.kernel
+    def f(p: kind) -> ti.f32:
+        return p.a * 100 + p.v[1]
+
+    pack = kind(a=1, v=[1, 2, 3])
+    found = [f(pack)]
+    pack.a = 5
+    found += [f(pack), pack.a]
+    pack["v"] = vec3(4, 5, 6)
+    return [*found, f(pack), len(pack)]
+
+
+def packs_take_members_in_order():
+    kind = ti.types.argpack(a=ti.i32, b=ti.f32)
+    return [kind(1, 2.5).b, kind(1, b=2.5).a]
+
+
+p_a = 77
+
+
+def packs_beside_names_like_those_of_their_members():
+    kind = ti.types.argpack(a=ti.i32)
+    inner = ti.types.argpack(b=ti.i32)
+    outer = ti.types.argpack(a=inner, a_b=ti.i32)
+
+    @ti.kernel
+    def argument(p: kind, p_a: ti.i32) -> ti.i32:
+        return p.a * 100 + p_a
+
+    @ti.kernel
+    def member(p: outer) -> ti.i32:
+        return p.a.b * 100 + p.a_b
+
+    @ti.kernel
+    def name_of_the_module(p: kind) -> ti.i32:
+        return p.a * 100 + p_a
+
+    @ti.kernel
+    def local(p: kind) -> ti.i32:
+        p_a = 5
+        p_a += 1
+        return p.a * 100 + p_a
+
+    return [
+        argument(kind(a=1), 2),
+        member(outer(a=inner(b=1), a_b=2)),
+        name_of_the_module(kind(a=1)),
+        local(kind(a=1)),
+    ]

@@ -10,19 +10,37 @@ TABLE = (operator.add, operator.sub, operator.mul)
 PAIRS = ((7, 3), (-7, 3), (7, -3))
 
 
-@each(*PAIRS)
-def operator_add(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.add(a, b)
+def _of_two(function):
+    """A row that shows what a function gives for two whole numbers."""
+
+    @each(*PAIRS)
+    def row(a: ti.i32, b: ti.i32) -> ti.i32:
+        return function(a, b)
+
+    return row
 
 
-@each(*PAIRS)
-def operator_sub(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.sub(a, b)
+def _of_one(function):
+    """A row that shows what a function gives for one whole number."""
+
+    @each(7, -7)
+    def row(a: ti.i32) -> ti.i32:
+        return function(a)
+
+    return row
 
 
-@each(*PAIRS)
-def operator_mul(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.mul(a, b)
+operator_add = _of_two(operator.add)
+operator_sub = _of_two(operator.sub)
+operator_mul = _of_two(operator.mul)
+operator_floordiv = _of_two(operator.floordiv)
+operator_mod = _of_two(operator.mod)
+operator_and = _of_two(operator.and_)
+operator_or = _of_two(operator.or_)
+operator_xor = _of_two(operator.xor)
+operator_neg = _of_one(operator.neg)
+operator_invert = _of_one(operator.invert)
+operator_abs = _of_one(operator.abs)
 
 
 @each(*PAIRS)
@@ -30,54 +48,14 @@ def operator_truediv(a: ti.i32, b: ti.i32) -> ti.f32:
     return operator.truediv(a, b)
 
 
-@each(*PAIRS)
-def operator_floordiv(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.floordiv(a, b)
-
-
-@each(*PAIRS)
-def operator_mod(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.mod(a, b)
-
-
 @each((2.0, 3.0), (2.0, 0.5))
 def operator_pow(a: ti.f32, b: ti.f32) -> ti.f32:
     return operator.pow(a, b)
 
 
-@each(*PAIRS)
-def operator_and(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.and_(a, b)
-
-
-@each(*PAIRS)
-def operator_or(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.or_(a, b)
-
-
-@each(*PAIRS)
-def operator_xor(a: ti.i32, b: ti.i32) -> ti.i32:
-    return operator.xor(a, b)
-
-
 @each((7, 3), (1, 10))
 def operator_shifts(a: ti.i32, b: ti.i32) -> ti.i32:
     return operator.rshift(operator.lshift(a, b), 1)
-
-
-@each(7, -7)
-def operator_neg(a: ti.i32) -> ti.i32:
-    return operator.neg(a)
-
-
-@each(7, -7)
-def operator_invert(a: ti.i32) -> ti.i32:
-    return operator.invert(a)
-
-
-@each(7, -7)
-def operator_abs(a: ti.i32) -> ti.i32:
-    return operator.abs(a)
 
 
 @each((1, 2), (2, 2), (3, 2))

@@ -324,3 +324,18 @@ def elements_of_structs_may_be_arrays() -> ti.f32:
         p.w[i] = i * i
         p.n += i
     return p.w.sum() + p.n * 100
+
+
+def members_of_structs_change_places():
+    pair = ti.types.struct(a=ti.i32, b=ti.i32)
+    x = pair.field(shape=3)
+
+    @ti.kernel
+    def f():
+        for i in x:
+            x[i] = pair(a=i, b=10 + i)
+        for i in x:
+            x[i] = pair(a=x[i].b, b=x[i].a)
+
+    f()
+    return [x.a.to_numpy(), x.b.to_numpy()]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from ...ir.kernel import Binary, Const, Expr, LoopIndex, Stmt, Store, Update, UpdateLocal
+from ...ir.kernel import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    LoopIndex,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
 from ...ir.walk import children, loads, local_changed, nested_statements, walk
 from .pruning import read_by
 
@@ -50,6 +60,8 @@ def _differs(index: Expr, loop: str, fixed: Container[str]) -> bool:
     match index:
         case LoopIndex(loop=name):
             return name == loop
+        case Cast(x=x) if x.dtype.is_index and index.dtype.size_bytes >= x.dtype.size_bytes:
+            return _differs(x, loop, fixed)
         case Binary(op="add" | "sub", a=a, b=b):
             first, second = _differs(a, loop, fixed), _differs(b, loop, fixed)
             return (first and _is_fixed(b, fixed)) or (second and _is_fixed(a, fixed))

@@ -10,7 +10,9 @@ from functools import partial
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend import kernel as kernel_module
 from kernelscape.kernels.frontend.errors import LanguageError
+from kernelscape.kernels.interpret.executor import interpret
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -195,3 +197,23 @@ def test_kernels_keep_no_object_alive():
         gc.collect()
     assert [r() for r in seen] == [None] * 4
     assert len(Adding.to._instances) == 1
+
+
+def test_instances_are_forgotten_by_several_threads_at_once(monkeypatch):
+    """The kind: what a thread iterates over or removes while another removes it, too."""
+
+    @ks.kernel
+    def add(x: ks.types.ndarray(), k: ks.template()):
+        x[0] += k
+
+    x = np.zeros(1)
+    with interpret():
+        add(x, 1)
+
+        def another(signature):
+            add._instances.pop(signature)
+            return False
+
+        monkeypatch.setattr(kernel_module, "_is_alive", another)
+        add(x, 2)
+    assert x[0] == 3

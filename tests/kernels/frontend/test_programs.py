@@ -317,6 +317,11 @@ def test_reads_behind_the_ends_of_arrays_take_the_nearest_element():
         for i in x:
             x[i + 1] = 0
 
+    @ks.kernel
+    def around(a: ks.types.ndarray(), b: ks.types.ndarray()):
+        for i, j in ks.ndrange(3, 3):
+            b[i, j] = a[i + 1, j - 1]
+
     with ks.interpret():
         with pytest.warns(RuntimeWarning, match=r"`x\[i . 1\]` leaves the array x, so the nearest"):
             shift()
@@ -325,6 +330,11 @@ def test_reads_behind_the_ends_of_arrays_take_the_nearest_element():
             assert corner() == 4
         with pytest.raises(IndexError):
             store()
+        whole, near = np.arange(36, dtype=np.int32).reshape(6, 6), np.zeros((3, 3), np.int32)
+        with pytest.warns(RuntimeWarning, match=r"`a\[i . 1, j . 1\]` leaves the array a"):
+            around(whole[1:4, 5:2:-1], near)
+        rows, columns = [1, 2, 2], [0, 0, 1]
+        assert near.tolist() == whole[1:4, 5:2:-1][rows][:, columns].tolist()
         ks.init(debug=True)
         z = ks.field(ks.i32, shape=4)
 
