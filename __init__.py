@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from .explorer.stored_run import load_run as load_run
     from .kernels import math as math
     from .kernels.fields.addresses import get_addr as get_addr
-    from .kernels.fields.builder import FieldsBuilder as FieldsBuilder
-    from .kernels.fields.builder import deactivate_all_snodes as deactivate_all_snodes
-    from .kernels.fields.builder import root as root
     from .kernels.fields.dlpack import from_dlpack as from_dlpack
     from .kernels.fields.element_fields import MatrixField as MatrixField
     from .kernels.fields.element_fields import ScalarField as ScalarField
     from .kernels.fields.factories import field as field
+    from .kernels.fields.fields_builder import FieldsBuilder as FieldsBuilder
+    from .kernels.fields.fields_builder import deactivate_all_snodes as deactivate_all_snodes
+    from .kernels.fields.fields_builder import root as root
     from .kernels.fields.ndarray import Ndarray as Ndarray
     from .kernels.fields.node_cells import activate as activate
     from .kernels.fields.node_cells import append as append
@@ -144,8 +144,8 @@ if TYPE_CHECKING:
     from .kernels.frontend.kernel import static as static
     from .kernels.frontend.kernel import static_assert as static_assert
     from .kernels.frontend.kernel import static_print as static_print
-    from .kernels.frontend.record import ndarray as ndarray
-    from .kernels.frontend.record import record as record
+    from .kernels.frontend.recorder import ndarray as ndarray
+    from .kernels.frontend.recorder import record as record
     from .kernels.frontend.sparse import block_local as block_local
     from .kernels.frontend.sparse import loop_unique as loop_unique
     from .kernels.frontend.sparse import no_activate as no_activate
@@ -179,7 +179,7 @@ if TYPE_CHECKING:
     from .kernels.static_types import u32 as u32
     from .kernels.static_types import u64 as u64
     from .report import plot as plot
-    from .runtime.cpu.memory import empty as empty
+    from .runtime.cpu.guarded_arrays import empty as empty
 
 _PUBLIC = {
     "kernel": "kernels.frontend.kernel",
@@ -300,8 +300,8 @@ _PUBLIC = {
     "ijkl": "kernels.fields.tree",
     "Layout": "kernels.fields.tree",
     "SNode": "kernels.fields.tree",
-    "root": "kernels.fields.builder",
-    "deactivate_all_snodes": "kernels.fields.builder",
+    "root": "kernels.fields.fields_builder",
+    "deactivate_all_snodes": "kernels.fields.fields_builder",
     "activate": "kernels.fields.node_cells",
     "deactivate": "kernels.fields.node_cells",
     "is_active": "kernels.fields.node_cells",
@@ -312,7 +312,7 @@ _PUBLIC = {
     "no_activate": "kernels.frontend.sparse",
     "loop_unique": "kernels.frontend.sparse",
     "block_local": "kernels.frontend.sparse",
-    "FieldsBuilder": "kernels.fields.builder",
+    "FieldsBuilder": "kernels.fields.fields_builder",
     "field": "kernels.fields.factories",
     "ScalarField": "kernels.fields.element_fields",
     "MatrixField": "kernels.fields.element_fields",
@@ -328,9 +328,9 @@ _PUBLIC = {
     "u16": "kernels.frontend.kernel",
     "u32": "kernels.frontend.kernel",
     "u64": "kernels.frontend.kernel",
-    "ndarray": "kernels.frontend.record",
-    "record": "kernels.frontend.record",
-    "empty": "runtime.cpu.memory",
+    "ndarray": "kernels.frontend.recorder",
+    "record": "kernels.frontend.recorder",
+    "empty": "runtime.cpu.guarded_arrays",
     "LanguageError": "kernels.ir.errors",
     "interpret": "kernels.interpret.executor",
     "explore": "explorer.entry",

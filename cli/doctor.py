@@ -14,7 +14,7 @@ from ..runtime.cpu.calling import PACKAGE, header_folders
 from ..runtime.cpu.compiler import NAMES, find_compiler, find_path
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import backends, cache_folder, requirements
-from ..runtime.host import Machine, read_machine
+from ..runtime.host import HostCpu, read_machine
 from ..runtime.records.store import default_store
 
 Verdict = Literal["ok", "note", "missing"]
@@ -75,7 +75,7 @@ def _python_header() -> Finding:
     return Finding("python", "note", "Python.h is not installed", advice)
 
 
-def _machine(machine: Machine) -> list[Finding]:
+def _machine(machine: HostCpu) -> list[Finding]:
     caches = ", ".join(
         f"{c.name} {_size(c.capacity_bytes)} in {c.n_instances}" for c in machine.caches
     )

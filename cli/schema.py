@@ -29,7 +29,7 @@ class Sequence(AbstractLine, frozen=True, tag="sequence"):
     targets: list[str]
 
 
-class Space(AbstractLine, frozen=True, tag="space"):
+class SpaceLine(AbstractLine, frozen=True, tag="space"):
     """`show`."""
 
     problem: str
@@ -88,7 +88,7 @@ class Side(msgspec.Struct, forbid_unknown_fields=True):
     status: str
 
 
-class Comparison(AbstractLine, frozen=True, tag="comparison"):
+class ComparisonLine(AbstractLine, frozen=True, tag="comparison"):
     """`compare`: `ratio` is the time of `b` in times of `a`, a `tie` within both spreads."""
 
     a: Side
@@ -150,7 +150,7 @@ class Shape(AbstractLine, frozen=True, tag="shape"):
     run_dir: str | None
 
 
-class Tuned(AbstractLine, frozen=True, tag="tuned"):
+class TunedLine(AbstractLine, frozen=True, tag="tuned"):
     """`tune`: the file."""
 
     file: str
@@ -158,7 +158,7 @@ class Tuned(AbstractLine, frozen=True, tag="tuned"):
     exit: int
 
 
-class SourceFile(AbstractLine, frozen=True, tag="source"):
+class SourceFileLine(AbstractLine, frozen=True, tag="source"):
     """`codegen`."""
 
     file: str
@@ -201,7 +201,7 @@ class ProgramRun(AbstractLine, frozen=True, tag="program"):
     exit: int
 
 
-class Calibration(AbstractLine, frozen=True, tag="calibration"):
+class CalibrationLine(AbstractLine, frozen=True, tag="calibration"):
     """`calibrate`."""
 
     machine: str
@@ -212,7 +212,7 @@ class Calibration(AbstractLine, frozen=True, tag="calibration"):
     vector_bytes: int
 
 
-class Finding(AbstractLine, frozen=True, tag="finding"):
+class FindingLine(AbstractLine, frozen=True, tag="finding"):
     """`doctor`."""
 
     topic: str
@@ -221,7 +221,7 @@ class Finding(AbstractLine, frozen=True, tag="finding"):
     advice: str
 
 
-class Report(AbstractLine, frozen=True, tag="report"):
+class ReportLine(AbstractLine, frozen=True, tag="report"):
     """`report`: a page that was written."""
 
     file: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..kernels.analysis.effects import arrays_written
 from ..kernels.fields.statistics import statistics_in
 from ..kernels.fields.storage import TreeStorage
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.task import Problem
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.worker.inputs import Arguments

@@ -16,8 +16,8 @@ from ..explorer.results import ReplayResult
 from ..explorer.stages import not_opened
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
-from ..kernels.tasks.graph import build_graph, show_graph
 from ..kernels.tasks.non_affine import closed_tasks
+from ..kernels.tasks.state_flow import build_graph, show_graph
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.calibration import Calibration
 from ..runtime.api.errors import DeviceError

@@ -18,7 +18,7 @@ from .plan.summary import decisions, named_in
 from .text.cprint import functions_of
 from .text.names import c_names
 from .text.source import ENTRY
-from .write.program import LoweredProgram, print_source
+from .write.program_text import LoweredProgram, print_source
 from .write.steps import standalone_launch
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.frontend.kernel import kernel, types
-from ..kernels.frontend.record import ndarray, record_sequence
+from ..kernels.frontend.recorder import ndarray, record_sequence
 from ..kernels.ir.kernel import DType
 from ..kernels.library import Sizes, signed, zeros
 from ..kernels.tasks.pipeline import normalise

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..explorer.evaluation import Evaluator
+from ..explorer.evaluation import SearchEvaluator
 from ..explorer.workload import Options, Workload
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.outcome import FINAL, Measurement
@@ -183,7 +183,7 @@ def _sampled(
     started_s = time.monotonic()
     with Worker(device) as worker:
         worker.prepare(row.inputs_of(workload, effort.seed, 1))
-        evaluate = Evaluator(
+        evaluate = SearchEvaluator(
             LocalPool(device.builder, worker),
             device.builder,
             journal,

@@ -70,7 +70,9 @@ def make_row(job: Job, options: RankOptions) -> dict[str, Any]:
     with row.explored(workload, told) as (run, folder):
         records = [r for r in row.evaluations_in(folder) if r.time_ns is not None]
     parts, times_ns = measured(Predictor(Bounder(space)), records)
-    fastest = sorted(records, key=lambda r: (r.time_ns or 0.0) / r.slowness)  # as `measured` has them
+    fastest = sorted(
+        records, key=lambda r: (r.time_ns or 0.0) / r.slowness
+    )  # as `measured` has them
     return {
         "bounds_ns": [r.bound_ns for r in fastest[: len(times_ns)]],
         "times_ns": times_ns.tolist(),

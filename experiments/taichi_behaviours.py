@@ -41,7 +41,7 @@ REASONS: dict[str, str] = {
     "errors_of_statements:assignments_to_numbers_of_the_module": _NARROWER,
     "element_types:different_vectors_are_not_equal": "Taichi takes each vector for true, also one of zeros.",
     "errors_of_arguments:arrays_of_complex_numbers": _MORE,
-    "errors_of_operators:bits_of_floats_that_are_joined_in_place": "Refused as `a | 1` is; Taichi ends the process where the result is used.",
+    "errors_of_operators:bits_of_floats_that_are_joined_in_place": "Refused as `a | 1` is; Taichi ends the process at its use.",
     "errors_of_fields:builders_that_are_finalized_twice": _PYTHONS,
     "errors_of_operators:chained_comparisons_that_are_not_numbers": _MORE,
     "errors_of_names:components_that_vectors_have_not_from_python": "An AttributeError, which `hasattr` asks for.",

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..codegen.lower import lower, print_source
 from ..codegen.plan.candidates import plan_of
-from ..kernels.frontend.record import record_sequence
+from ..kernels.frontend.recorder import record_sequence
 from ..kernels.ir.task import Problem
 from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise

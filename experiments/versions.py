@@ -30,7 +30,7 @@ from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.api.artifact import Artifact
 from ..runtime.cpu.device import CpuDevice
-from ..runtime.cpu.memory import CpuArray
+from ..runtime.cpu.guarded_arrays import CpuArray
 from ..runtime.cpu.runner import load_harness
 from ..runtime.library import load_library
 from ..runtime.records.folder import BEST

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..codegen.text.source import Argument, Source
 from ..codegen.text.types import type_name
 from ..kernels.fields.canonical_state import without_inactive
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.kernel import DType
 from ..kernels.ir.task import Problem
 from ..runtime.records.stored import StoredSequence

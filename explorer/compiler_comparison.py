@@ -17,7 +17,7 @@ from ..runtime.measure.timing import spread
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search.events import Outcome
 from ..space.candidate import Candidate
-from .evaluation import Entry, Evaluator
+from .evaluation import Entry, SearchEvaluator
 from .machine import conditions_of, open_worker
 
 N_COMPARED = 32  # of the best implementations, at most, that each other compiler builds: its best is seldom the best of all
@@ -58,7 +58,7 @@ class CompilerComparison:
         self,
         entries: Sequence[Entry],
         default: Candidate | None,
-        evaluator: Evaluator,
+        evaluator: SearchEvaluator,
         worker: AbstractWorker,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:

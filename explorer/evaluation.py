@@ -76,7 +76,7 @@ def largest_batch(builder: AbstractBuilder) -> int:
     return max(BATCH, 2 * builder.most_together)
 
 
-class Evaluator:
+class SearchEvaluator:
     """Answers a search: lowers candidates, submits their text to a pool, and records the outcomes as they come."""
 
     def __init__(

@@ -11,7 +11,7 @@ from ..search import events as ev
 from ..space.candidate import Candidate
 from . import stages as st
 from .deadlines import Deadlines
-from .evaluation import Evaluator
+from .evaluation import SearchEvaluator
 from .session_state import Standing
 
 Tell = Callable[[st.Stage | ev.Event], None]
@@ -22,7 +22,7 @@ class Listener:
     """Handles the events of one search."""
 
     def __init__(
-        self, standing: Standing, evaluator: Evaluator, deadlines: Deadlines, tell: Tell
+        self, standing: Standing, evaluator: SearchEvaluator, deadlines: Deadlines, tell: Tell
     ) -> None:
         self._standing = standing
         self._writer = standing.writer

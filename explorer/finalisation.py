@@ -17,7 +17,7 @@ from .alike import disagreed
 from .compiler_comparison import LEAST_S, N_COMPARED, CompiledBest, CompilerComparison
 from .deadlines import Deadlines
 from .doubts import doubts_of
-from .evaluation import Entry, Evaluator
+from .evaluation import Entry, SearchEvaluator
 from .event_handler import Tell
 from .numpy_timing import take_numpy
 from .remeasure import TimedAgain, comparison, time_again, with_default
@@ -114,7 +114,7 @@ class LastRounds:
         options: Options,
         standing: Standing,
         ending: Ending,
-        evaluator: Evaluator,
+        evaluator: SearchEvaluator,
         worker: AbstractWorker,
         deadlines: Deadlines,
         interrupt: Interrupt,

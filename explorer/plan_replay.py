@@ -23,7 +23,7 @@ from typing import Any
 
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
 from ..kernels.frontend.instance import Instance, KernelCall
-from ..kernels.frontend.record import Call
+from ..kernels.frontend.recorder import Call
 from ..kernels.interpret.kernel import evaluate_scalar
 from ..kernels.ir.errors import KernelAssertionError, LanguageError
 from ..kernels.ir.kernel import Cast, Const, Expr, KernelIR, Location, Param

@@ -18,7 +18,7 @@ from ..space import choices as ch
 from ..space.backbone import OUTER
 from ..space.candidate import Candidate
 from . import stages as st
-from .evaluation import Entry, Evaluator
+from .evaluation import Entry, SearchEvaluator
 
 NOTHING = Roofline(0.0, 0.0, 0.0)
 _DISTURBED = 0.2  # a spread beyond which the re-measurement shows nothing
@@ -49,7 +49,7 @@ def with_default(finalists: Sequence[Entry], default: Entry | None) -> list[Entr
 
 def time_again(
     entries: Sequence[Entry],
-    evaluator: Evaluator,
+    evaluator: SearchEvaluator,
     worker: AbstractWorker,
     limit_s: float,
     moved: Roofline = NOTHING,
@@ -89,7 +89,9 @@ def time_again(
 
 
 def _note_ratios(
-    timed: Sequence[TimedAgain], evaluator: Evaluator, controls: Sequence[Measurement | Failure]
+    timed: Sequence[TimedAgain],
+    evaluator: SearchEvaluator,
+    controls: Sequence[Measurement | Failure],
 ) -> None:
     """Records the ratios of the rounds in the state that the machine was in. Where the control did not run, it is a state of its
     own.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..codegen.text.header import function_name, header_file
 from ..codegen.text.source import Argument, Source
 from ..kernels.fields.canonical_state import canonical
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.task import Problem
 from ..kernels.sparse.recorded import UsedTree
 from ..runtime.records.stored import StoredSequence

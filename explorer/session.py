@@ -38,7 +38,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
-from .evaluation import BATCH, FIRST_BATCH, Evaluator, Hooks, largest_batch, outcome_of
+from .evaluation import BATCH, FIRST_BATCH, Hooks, SearchEvaluator, largest_batch, outcome_of
 from .event_handler import Listener, Tell
 from .finalisation import Ending, LastRounds, end_before_the_run
 from .machine import conditions_of, open_worker
@@ -188,7 +188,7 @@ class Session:
         registers.recall(writer.evaluations)
         pool = LocalPool(device.builder, worker, self._is_given_up)
         pool.before_timing = lambda: self._look_at_what_is_beside(standing, worker)
-        evaluator = Evaluator(
+        evaluator = SearchEvaluator(
             pool,
             device.builder,
             journal,
@@ -226,7 +226,7 @@ class Session:
         bounder: Bounder,
         registers: Registers,
         standing: Standing,
-        evaluator: Evaluator,
+        evaluator: SearchEvaluator,
     ) -> ev.Finished:
         o, deadlines, device = self._options, self._deadlines, standing.device
         writer, claims = standing.writer, standing.claims
@@ -297,7 +297,7 @@ class Session:
                 self._tell,
             )
 
-    def _budget(self, evaluator: Evaluator) -> Budget:
+    def _budget(self, evaluator: SearchEvaluator) -> Budget:
         o = self._options
         rules: list[AbstractRule] = []
         if o.gap > 0:
@@ -333,7 +333,7 @@ def _guidance(
     )
 
 
-def _warm(space: Space, writer: RunWriter, evaluator: Evaluator, n: int) -> list[Candidate]:
+def _warm(space: Space, writer: RunWriter, evaluator: SearchEvaluator, n: int) -> list[Candidate]:
     """Returns the best n candidates of earlier sessions."""
     timed = {r.source_key: r for r in writer.evaluations if r.time_ns is not None}
     best = sorted(timed.values(), key=lambda r: r.time_ns or 0.0)
@@ -349,7 +349,7 @@ def _warm(space: Space, writer: RunWriter, evaluator: Evaluator, n: int) -> list
 def _recall_default(
     default: list[Candidate],
     known: dict[bytes, ev.Outcome],
-    evaluator: Evaluator,
+    evaluator: SearchEvaluator,
     listener: Listener,
 ) -> None:
     """Takes the time of the default from an earlier session: this one may prune it unseen."""

@@ -15,7 +15,7 @@ from ..search.events import Outcome
 from ..space.candidate import Candidate
 from .bound_validity import Claims
 from .compiler_comparison import CompiledBest
-from .evaluation import Entry, Evaluator
+from .evaluation import Entry, SearchEvaluator
 from .numpy_timing import NumpyTiming
 from .run_writer import Result, RunWriter
 
@@ -40,12 +40,12 @@ class Standing:
     def meet_default(self, outcome: Outcome, candidate: Candidate) -> None:
         self.default, self.default_ns = (outcome, candidate), outcome.time_ns
 
-    def keep(self, evaluator: Evaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
+    def keep(self, evaluator: SearchEvaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
         """Stores an implementation that is the best so far."""
         return self.writer.keep(self._result(evaluator, (outcome, candidate), "running"))
 
     def keep_last(
-        self, evaluator: Evaluator, best: Entry, status: str, other: CompiledBest | None
+        self, evaluator: SearchEvaluator, best: Entry, status: str, other: CompiledBest | None
     ) -> BestFile:
         """Stores the best of all, with its library; `other` is its build by another compiler."""
         library = self._library(evaluator, best[1], other) if status != "interrupted" else None
@@ -54,7 +54,7 @@ class Standing:
 
     def _result(
         self,
-        evaluator: Evaluator,
+        evaluator: SearchEvaluator,
         entry: Entry,
         status: str,
         library: Path | None = None,
@@ -82,7 +82,7 @@ class Standing:
         )
 
     def _library(
-        self, evaluator: Evaluator, candidate: Candidate, other: CompiledBest | None
+        self, evaluator: SearchEvaluator, candidate: Candidate, other: CompiledBest | None
     ) -> Path | None:
         """Returns the shared library of a candidate that was built alone, as a replay would; None where none is made."""
         if not self.device.builder.makes_libraries:

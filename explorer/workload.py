@@ -10,7 +10,7 @@ from typing import Any
 
 from ..kernels.fields.program import current_program
 from ..kernels.frontend.errors import LanguageError
-from ..kernels.frontend.record import Recording, record_program
+from ..kernels.frontend.recorder import Recording, record_program
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.pipeline import normalise
 from ..runtime.api.outcome import UNDECIDED

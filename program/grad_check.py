@@ -56,9 +56,7 @@ class GradCheck:
             for x, values in behind:
                 x.from_numpy(values)
 
-    def _slopes(
-        self, x: Any, v: Any, again: Callable[[], None]
-    ) -> Iterator[tuple[float, float]]:
+    def _slopes(self, x: Any, v: Any, again: Callable[[], None]) -> Iterator[tuple[float, float]]:
         """The slope of the loss along a direction, by differences of ever smaller steps, each with its rounding errors."""
         start = next(values for leaf, values in self._before if leaf is x)
         for step in _STEPS:

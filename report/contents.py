@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..codegen.describe import describe
 from ..codegen.starts import count_starts
-from ..kernels.tasks.graph import StateFlowGraph
+from ..kernels.tasks.state_flow import StateFlowGraph
 from ..runtime.records.record import (
     BoundRecord,
     EvaluationRecord,

@@ -9,7 +9,7 @@ from functools import cached_property
 from ..codegen.lower import lower, print_source
 from ..codegen.plan.candidates import plan_of
 from ..kernels.ir.task import Problem
-from ..kernels.tasks.graph import StateFlowGraph, build_graph
+from ..kernels.tasks.state_flow import StateFlowGraph, build_graph
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.errors import DeviceError
 from ..runtime.device import open_device

@@ -85,7 +85,7 @@ def stopped_when(is_over: Callable[[], bool]) -> Iterator[None]:
 
 
 def _frame_of_block() -> FrameType | None:
-    """Returns the frame that entered a block: the first caller that is no context manager, whose frame is suspended in the block."""
+    """Returns the frame that entered a block: the first caller that is no context manager (whose frame is suspended in it)."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
         frame.f_code.co_flags & CO_GENERATOR or frame.f_globals.get("__name__") == "contextlib"
@@ -97,7 +97,8 @@ def _frame_of_block() -> FrameType | None:
 def _is_running(frame: FrameType | None, thread: int) -> bool:
     """True if a frame is on the stack of a thread.
 
-    A signal at the first step of `__exit__` leaves the block, but resumes no context manager as long as somebody keeps its traceback.
+    A signal at the first step of `__exit__` leaves the block, but resumes no context manager
+    as long as somebody keeps its traceback.
     """
     at = sys._current_frames().get(thread)
     while at is not None and at is not frame:

@@ -24,7 +24,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Machine:
+class HostCpu:
     """A CPU as this process may use it."""
 
     model: str
@@ -42,11 +42,11 @@ class Machine:
         return f"cpu-{name[:40]}-{self.cores}c-{digest}"
 
 
-def read_machine() -> Machine:
+def read_machine() -> HostCpu:
     """Returns this machine. Caches are empty where the system does not report them."""
     info = _read(Path("/proc/cpuinfo"))
     cpus = sorted(os.sched_getaffinity(0))
-    return Machine(
+    return HostCpu(
         model=_model(info),
         cores=len(cpus),
         caches=_caches(cpus),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.interpret.llvm import can_print
 from ..kernels.interpret.moved import ArrayMover, mixed

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SearchProgress:
     """State of a search that the stopping rules read."""
 
     elapsed_s: float
@@ -32,7 +32,7 @@ class AbstractRule(ABC):
         """The final status of a search that this rule stopped."""
 
     @abstractmethod
-    def is_hit(self, progress: Progress) -> bool: ...
+    def is_hit(self, progress: SearchProgress) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Seconds(AbstractRule):
     def status(self) -> str:
         return "time_limit"
 
-    def is_hit(self, progress: Progress) -> bool:
+    def is_hit(self, progress: SearchProgress) -> bool:
         return progress.elapsed_s >= self.limit_s
 
 
@@ -59,7 +59,7 @@ class Evaluations(AbstractRule):
     def status(self) -> str:
         return "eval_limit"
 
-    def is_hit(self, progress: Progress) -> bool:
+    def is_hit(self, progress: SearchProgress) -> bool:
         return progress.evaluations >= self.limit
 
 
@@ -73,7 +73,7 @@ class Gap(AbstractRule):
     def status(self) -> str:
         return "gap_limit"
 
-    def is_hit(self, progress: Progress) -> bool:
+    def is_hit(self, progress: SearchProgress) -> bool:
         # A gap of zero is the business of the search, which then reports a proof.
         return self.share > 0 and progress.gap is not None and progress.gap <= self.share
 
@@ -121,7 +121,7 @@ class Budget:
         self.clock = clock
         self.interrupt = interrupt or Interrupt()
 
-    def stop_status(self, progress: Progress) -> str | None:
+    def stop_status(self, progress: SearchProgress) -> str | None:
         """The status of the first rule that is hit, an interrupt before all; None to continue."""
         if self.interrupt.is_set:
             return "interrupted"

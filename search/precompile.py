@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.frontend.record import record_sequence
+from ..kernels.frontend.recorder import record_sequence
 from ..kernels.library import load
 from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space

@@ -42,7 +42,9 @@ def search(
     rng: np.random.Generator,
     options: SearchOptions | None = None,
 ) -> Search:
-    """Search the completions of `root` for the fastest; the last event is `Finished`. Equal seeds, guidance and outcomes give equal events.
+    """Search the completions of `root` for the fastest; the last event is `Finished`.
+
+    Equal seeds, guidance and outcomes give equal events.
 
     The caller sends a `Tell` for each `Ask` among the events (`answered` of asking.py does), or None where nothing more will be
     measured: then the search ends.

@@ -18,7 +18,7 @@ from .engine.model import Model
 from .engine.propagate import (
     CULPRIT,
     FIXPOINT,
-    Scratch,
+    PropagationScratch,
     constraint_blocks,
     decide,
     expand,
@@ -90,7 +90,7 @@ class Space:
         return self if profile is None else replace(self, profile=profile)
 
     @cached_property
-    def scratch(self) -> Scratch:
+    def scratch(self) -> PropagationScratch:
         return make_scratch(self.model)
 
     @cached_property

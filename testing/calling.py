@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.text.source import Source
-from ..runtime.cpu.memory import CpuArray
+from ..runtime.cpu.guarded_arrays import CpuArray
 from ..runtime.worker.verify import Expected, find_mismatch
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.frontend.record import Recording, record_sequence
+from ..kernels.frontend.recorder import Recording, record_sequence
 from ..kernels.ir.task import Problem
 from ..kernels.library import load, names
 from ..kernels.tasks.pipeline import normalise

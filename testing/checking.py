@@ -26,7 +26,7 @@ from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import CPU
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.task import Problem
 from ..runtime.cpu.compiler import FEWER_PASSES, find_compiler
 from ..runtime.cpu.dialect import C_TEAM

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..codegen.lower import lower, print_source
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
-from ..codegen.write.program import LoweredProgram
+from ..codegen.write.program_text import LoweredProgram
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.outcome import Failure

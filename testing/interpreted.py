@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.interpret.reference import Array, initial_arrays, run_calls
 from ..kernels.ir.walk import widened
 

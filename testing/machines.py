@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.analysis.effects import task_reads
-from ..kernels.frontend.record import record_sequence
+from ..kernels.frontend.recorder import record_sequence
 from ..kernels.ir.access import Access
 from ..kernels.library import load
 from ..kernels.tasks.pipeline import normalise

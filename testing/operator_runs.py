@@ -27,7 +27,7 @@ from ..codegen.text import csyntax as c
 from ..codegen.text.cprint import expression
 from ..codegen.text.source import Source
 from ..codegen.text.types import type_name
-from ..codegen.write.program import print_source
+from ..codegen.write.program_text import print_source
 from ..kernels.interpret.kernel import run_kernel
 from ..kernels.ir.kernel import Const, Expr, For, KernelIR, Load, LoopIndex, Store
 from ..runtime.cpu.dialect import C_TEAM
@@ -41,7 +41,7 @@ from .operator_table import TYPES, Cell, N, is_float, judged, operands, says, wr
 Array = np.ndarray[Any, Any]
 STRICT = ("-std=gnu11", "-w", "-ffp-contract=on", "-fwrapv", "-march=native", "-shared", "-fPIC")
 CUDA = ("-x", "c++", "-std=gnu++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
-EMULATOR = "kernelscape.runtime.emulator.text"
+EMULATOR = "kernelscape.runtime.emulator.adapted_text"
 
 
 @dataclass(frozen=True)

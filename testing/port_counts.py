@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from ..codegen.loops.ir import Alone, Body, Late, Launch, Loop, Node
+from ..codegen.loops.ir import Alone, Late, Launch, Loop, Node, TileBody
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
@@ -96,7 +96,7 @@ class _Machine:
                 return self.trips(node) * sum(map(self.copies, node.children))
             case Alone():
                 return sum(map(self.copies, node.children))
-            case Body(t):
+            case TileBody(t):
                 task = self.plan.tasks[t]
                 tile = prod(p.inner for p in task.loops)
                 return tile // self.lanes[t] if task.vector is not None else tile
@@ -126,7 +126,7 @@ class _Machine:
     def bodies(self, nodes: Sequence[Node], at: Starts) -> Iterator[tuple[TaskPlan, Starts]]:
         for node in nodes:
             match node:
-                case Body(t):
+                case TileBody(t):
                     yield self.plan.tasks[t], at
                 case Alone(children=children):
                     yield from self.bodies(children, at)

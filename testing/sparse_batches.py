@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..codegen.text.source import Source
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.task import Problem
 from ..kernels.tasks.pipeline import normalise
 from . import checking, gpu_checking, gpu_running, sparse_candidates, sparse_periods

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.text.source import Source
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.ir.task import Problem
 from ..kernels.sparse.naming import in_terms_of_trees
 from ..runtime.api.outcome import Failure

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..codegen.text.source import Source
 from ..kernels.fields.canonical_state import canonical
-from ..kernels.frontend.record import Recording, record_program
+from ..kernels.frontend.recorder import Recording, record_program
 from ..kernels.sparse.naming import in_terms_of_trees, shared_parts
 from ..kernels.tasks.naive_activation import cell_by_cell
 from ..kernels.tasks.pipeline import normalise

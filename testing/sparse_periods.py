@@ -15,7 +15,7 @@ import numpy as np
 
 from ..codegen.text.source import Source
 from ..kernels.fields.canonical_state import canonical
-from ..kernels.frontend.record import Recording
+from ..kernels.frontend.recorder import Recording
 from ..kernels.sparse.naming import shared_parts
 from ..kernels.tasks.naive_activation import cell_by_cell
 from ..kernels.tasks.pipeline import normalise

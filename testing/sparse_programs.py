@@ -17,7 +17,7 @@ import numpy as np
 
 from ..kernels.fields.canonical_state import SOUND, canonical
 from ..kernels.fields.storage import TreeStorage
-from ..kernels.frontend.record import Recording, record_program
+from ..kernels.frontend.recorder import Recording, record_program
 from ..kernels.sparse.recorded import UsedTree
 from .calling import Arrays
 from .sparse_drawn import Part, Tree

@@ -12,7 +12,7 @@ from ..codegen.passes.pipeline import CPU
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text import csyntax as c
 from ..codegen.text.addresses import share_addresses
-from ..codegen.write.program import LoweredProgram
+from ..codegen.write.program_text import LoweredProgram
 from ..space.candidate import Candidate
 
 

@@ -20,7 +20,7 @@ from kernelscape.codegen.plan import summary
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.fields import tree
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.structure import KINDS, Kind
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates

@@ -20,7 +20,7 @@ from kernelscape.explorer.entry import library_workload
 from kernelscape.kernels.ir.text import show, show_tasks
 from kernelscape.kernels.library import axpydot as library
 from kernelscape.kernels.library import load
-from kernelscape.kernels.tasks.graph import build_graph, show_graph
+from kernelscape.kernels.tasks.state_flow import build_graph, show_graph
 from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space

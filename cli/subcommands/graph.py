@@ -39,8 +39,8 @@ def command(
     output: Path | None,
 ) -> None:
     """The state-flow graph of a SEQUENCE: which task reads and writes which version of what."""
-    from ...kernels.tasks.graph import build_graph, show_graph
     from ...kernels.tasks.graph_text import dot_text, mermaid_text
+    from ...kernels.tasks.state_flow import build_graph, show_graph
     from ...runtime.files import write_named
 
     settings = settings_of(talk, dtype=dtype)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...kernels.analysis.must_execute import set_in
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir import kernel as ir
 from ...kernels.ir.affine import to_affine
 from ...kernels.ir.text import show_expr

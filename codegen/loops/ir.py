@@ -91,7 +91,7 @@ class Owner(Enum):
 
 
 @dataclass(frozen=True)
-class Body:
+class TileBody:
     """Computes one register tile of the task."""
 
     task: int
@@ -279,7 +279,7 @@ SumPhase = (
 PackPhase = PackBlock | PackFirstBlock | OpenBlock | PackRest
 CopyPhase = StartCopies | AwaitCopies | AdvanceCopies
 ScatterPhase = ClearCopies | AddCopies | CountIterations | StartBlocks | SortIterations
-Phase = Body | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
+Phase = TileBody | JoinedBodies | SumPhase | PackPhase | CopyPhase | ScatterPhase
 
 
 # --- nodes ---
@@ -478,7 +478,7 @@ def paths(nodes: Sequence[Node], above: tuple[Loop, ...] = ()) -> Iterator[tuple
         match n:
             case Loop():
                 yield from paths(n.children, (*above, n))
-            case Body(task):
+            case TileBody(task):
                 yield list(above), task
             case JoinedBodies(tasks):
                 for task in tasks:

@@ -12,7 +12,6 @@ from .ir import (
     Alone,
     AwaitCopies,
     Barrier,
-    Body,
     Copy,
     InBlocks,
     JoinedBodies,
@@ -27,6 +26,7 @@ from .ir import (
     Runs,
     Schedule,
     StartCopies,
+    TileBody,
 )
 
 
@@ -66,7 +66,7 @@ def _line(plan: Plan, node: Node) -> str:
             return "one thread alone" if n_threads == 1 else f"{n_threads} threads"
         case Barrier():
             return "barrier"
-        case Body(task):
+        case TileBody(task):
             return f"body of {_task(plan, task)}"
         case JoinedBodies(tasks):
             return f"one body of {', '.join(_task(plan, t) for t in tasks)}"

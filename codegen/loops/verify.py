@@ -13,7 +13,6 @@ from .ir import (
     Alone,
     AwaitCopies,
     Barrier,
-    Body,
     CombineSums,
     FillSums,
     FinishSums,
@@ -34,6 +33,7 @@ from .ir import (
     ResetSums,
     Schedule,
     StartCopies,
+    TileBody,
 )
 
 
@@ -84,7 +84,7 @@ def _places(
                 pass
             case JoinedBodies(tasks):
                 for t in tasks:
-                    yield _Place(Body(t), around)
+                    yield _Place(TileBody(t), around)
             case _:
                 yield _Place(n, around)
 
@@ -166,7 +166,7 @@ def _loop(loop: Loop, around: tuple[Node, ...]) -> None:
 
 def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
     """Verifies that each task has one body, and another one if it is retimed, each inside all of its loops once."""
-    found = [p for p in places if isinstance(p.phase, Body)]
+    found = [p for p in places if isinstance(p.phase, TileBody)]
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
     late = [p.phase.task for p in found if p.is_late]
@@ -189,12 +189,21 @@ def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
             _expect(own.index(outer) <= own.index(m), f"{m} is not inside {outer}")
 
 
-_SUMS = (FillSums, PrefetchSums, ResetSums, Body, FlushSums, ReduceThreads, FinishSums, CombineSums)
+_SUMS = (
+    FillSums,
+    PrefetchSums,
+    ResetSums,
+    TileBody,
+    FlushSums,
+    ReduceThreads,
+    FinishSums,
+    CombineSums,
+)
 _STEPS = {
     FillSums: 0,
     PrefetchSums: 1,
     ResetSums: 2,
-    Body: 3,
+    TileBody: 3,
     ReduceThreads: 4,
     FlushSums: 5,
     FinishSums: 6,
@@ -225,7 +234,7 @@ def _blocks(launch: Launch, places: Sequence[_Place]) -> None:
     """Verifies that blocks of operands are packed before the body that uses them. Asynchronous copies start before their loop, and
     advance at its head.
     """
-    bodies = {p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, Body)}
+    bodies = {p.phase.task: k for k, p in enumerate(places) if isinstance(p.phase, TileBody)}
     kinds: dict[tuple[int, str], list[type[Phase]]] = {}
     for k, place in enumerate(places):
         match place.phase:

@@ -16,7 +16,6 @@ from ..loops.ir import (
     AdvanceCopies,
     AwaitCopies,
     Barrier,
-    Body,
     ClearCopies,
     CombineSums,
     CountIterations,
@@ -34,6 +33,7 @@ from ..loops.ir import (
     SortIterations,
     StartBlocks,
     StartCopies,
+    TileBody,
     has_parallel,
     phases_of,
 )
@@ -161,7 +161,7 @@ def _team_touches(launch: Launch, plan: Plan, node: Node) -> Iterator[Touch]:
             case CountIterations() | StartBlocks() | SortIterations() | ClearCopies() | AddCopies():
                 yield from _scatter_touches(p, task, alone)
                 continue
-            case Body(t):
+            case TileBody(t):
                 for site in task.by_team:
                     yield Touch(block_name(t, site), False, alone)
                 yield from _scatter_touches(p, task, alone)
@@ -192,11 +192,11 @@ def _scatter_touches(p: Phase, task: TaskPlan, alone: frozenset[str]) -> Iterato
         case SortIterations():
             yield Touch(counts_name(t), True, own)
             yield Touch(order_name(t), True, own)
-        case Body() if task.sort is not None:
+        case TileBody() if task.sort is not None:
             yield Touch(order_name(t), False, alone)
     if any(x.how == PRIVATE for x in task.scatters):
         match p:
-            case ClearCopies() | Body():
+            case ClearCopies() | TileBody():
                 yield Touch(copies_name(t), True, own)
             case AddCopies():
                 yield Touch(copies_name(t), False, alone)
@@ -210,7 +210,7 @@ def _is_serial(plan: Plan, node: Node) -> bool:
     match node:
         case Loop():
             return not has_parallel(node)
-        case Body(task):
+        case TileBody(task):
             return not plan.tasks[task].is_of_team
         case StartBlocks():
             return True
@@ -263,19 +263,19 @@ def _block_touches(plan: Plan, node: Node) -> Iterator[Touch]:
 
 def _is_map(p: Phase, task: TaskPlan) -> bool:
     """True if a phase computes the values that its task stores: the body of a task that is no reduction."""
-    return isinstance(p, Body) and not task.task.is_reduction
+    return isinstance(p, TileBody) and not task.task.is_reduction
 
 
 def _reads(p: Phase, task: TaskPlan) -> Iterator[str]:
     """Yields the arrays of the sequence that a body reads, or the end of a reduction."""
     in_finish = isinstance(p, FinishSums | CombineSums)
-    if isinstance(p, Body) or in_finish:
+    if isinstance(p, TileBody) or in_finish:
         yield from dict.fromkeys(a.array for a, late in task_reads(task.task) if late == in_finish)
 
 
 def _places(p: Phase, task: TaskPlan, array: str) -> Iterable[str]:
     """Returns the places where a phase reads an array: memory, and the blocks of operands that hold its accesses."""
-    if not isinstance(p, Body):
+    if not isinstance(p, TileBody):
         return (array,)
     reads = (a for a, late in task_reads(task.task) if a.array == array and not late)
     held = (task.copy_of(access) for access in reads)

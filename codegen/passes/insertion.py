@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..loops.ir import (
-    Body,
     FillSums,
     Loop,
     Node,
@@ -14,6 +13,7 @@ from ..loops.ir import (
     PrefetchSums,
     ResetSums,
     StartCopies,
+    TileBody,
 )
 from ..plan.plan import Member
 
@@ -59,7 +59,7 @@ class Notes:
                     children = (*noted.head, *self.placed(n.children), *noted.tail)
                     made += sorted(before, key=self.rank)
                     made += [replace(n, children=children), *noted.after]
-                case Body(task):
+                case TileBody(task):
                     noted = self.bodies.get(task, Insertions())
                     made += [*noted.before, n, *noted.after]
                 case _:

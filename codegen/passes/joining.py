@@ -25,7 +25,7 @@ from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements, rewrite
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
-from ..loops.ir import Alone, Body, JoinedBodies, Late, Launch, Loop, Node
+from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
 from ..plan.plan import Plan
 
 
@@ -47,12 +47,12 @@ def _joined(plan: Plan, nodes: Sequence[Node], around: tuple[Loop, ...]) -> tupl
         if len(run) > 1 or any(plan.tasks[t].vector is not None for t in run):
             made.append(JoinedBodies(tuple(run), _statements(plan, run, loops)))
         else:
-            made.extend(Body(t) for t in run)
+            made.extend(TileBody(t) for t in run)
         run.clear()
         loops.clear()
 
     for n in nodes:
-        if isinstance(n, Body):
+        if isinstance(n, TileBody):
             as_first = _same_iterations(plan, run[0] if run else n.task, n.task, around)
             if as_first is None or not _same_ways(plan, (*run, n.task)):
                 end()

@@ -12,7 +12,6 @@ from ...space.targets.target import LINE_BYTES
 from ..loops.ir import (
     Alone,
     Barrier,
-    Body,
     CombineSums,
     InBlocks,
     Late,
@@ -23,6 +22,7 @@ from ..loops.ir import (
     Runs,
     Schedule,
     StartBlocks,
+    TileBody,
     has_parallel,
 )
 from ..plan.plan import LoopPlan, Plan
@@ -144,7 +144,7 @@ def _left_alone(launch: Launch, plan: Plan, nodes: Sequence[Node]) -> tuple[Node
                 return True
             case CombineSums(task):
                 return launch.accumulators[task].is_small
-            case Body(task):
+            case TileBody(task):
                 return not plan.tasks[task].is_of_team
             case _:
                 return not plan.tasks[node.task].is_parallel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...space.backbone import OUTER
-from ..loops.ir import Body, Launch, Loop, Node, paths
+from ..loops.ir import Launch, Loop, Node, TileBody, paths
 from ..plan.plan import Plan, PlannedBody, PlannedNode
 
 
@@ -15,7 +15,7 @@ def nests(plan: Plan, roots: tuple[PlannedNode, ...]) -> Launch:
 
 def _converted(plan: Plan, node: PlannedNode) -> Node:
     if isinstance(node, PlannedBody):
-        return Body(node.task)
+        return TileBody(node.task)
     first = node.members[0]
     loop = plan.tasks[first.task].loop(first.loop)
     step = loop.tile if first.level == OUTER else loop.inner

@@ -1,4 +1,4 @@
-"""Default choice of sequential loops that run by wavefronts, and of their tiles (codegen/bodies/wavefronts.py)."""
+"""Default choice of sequential loops that run by wavefronts, and of their tiles (codegen/bodies/wavefront_sweeps.py)."""
 
 from __future__ import annotations
 

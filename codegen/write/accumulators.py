@@ -18,7 +18,7 @@ from ..text.types import type_name
 from .context import Context
 from .emission import Emission
 from .partial_tiles import Flat
-from .values import Values
+from .planned_values import Values
 
 
 class Accumulators:

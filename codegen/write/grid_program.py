@@ -30,7 +30,7 @@ from ..text.types import type_name
 from .emission import Emission
 from .grid_emission import KernelScene
 from .grid_writer import GridKernel, KernelWriter
-from .program import LoweredProgram, arguments_of
+from .program_text import LoweredProgram, arguments_of
 
 _RESTRICT = "__restrict__ "
 _INT_LIMIT = (1 << 31) - (1 << 24)  # elements that an int can count, with room for a tile more

@@ -31,10 +31,10 @@ from .context import Context
 from .copy_phases import CopyWriter
 from .grid_emission import KernelScene
 from .launch_writer import LaunchWriter
+from .planned_values import Values
 from .register_sums import update
 from .shared_operands import SharedOperands
 from .threads import Statements, Threads
-from .values import Values
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from .context import Context
 from .emission import Emission
 from .last_tiles import at_the_end
 from .partial_tiles import Over
+from .planned_values import Values
 from .register_rotation import has_rows
-from .values import Values
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ from ...space.targets.target import LINE_BYTES
 from ..bodies.body_values import TilePlace
 from ..bodies.lanes import Lanes, LaneScope, LaneWriter
 from ..bodies.vector_functions import permitted_ulp
-from ..bodies.wavefronts import wavefront
+from ..bodies.wavefront_sweeps import wavefront
 from ..loops.ir import (
     Alone,
     Barrier,
-    Body,
     InBlocks,
     JoinedBodies,
     Late,
@@ -38,6 +37,7 @@ from ..loops.ir import (
     Phase,
     Schedule,
     Tails,
+    TileBody,
     last_loop_plan,
     phases_of,
 )
@@ -47,6 +47,7 @@ from ..text import csyntax as c
 from . import sorted_blocks
 from .compaction import compacted
 from .context import Context
+from .domain_cuts import Part, parts, shared_part
 from .dynamic_ranges import counted_range, n_iterations
 from .emission import Emission
 from .guards import GuardWriter
@@ -54,13 +55,12 @@ from .last_tiles import at_the_end, may_compute_twice
 from .leaf_rows import copies_in, prefetch_in
 from .outlining import has_loop, is_closed, outlined
 from .partial_tiles import Over
+from .planned_values import Values
 from .register_rotation import carrying
 from .scatter import array_updated, body_writer, iterations_of
 from .strips import length_of
 from .thread_ranges import balanced, guided
 from .threads import Statements, Threads
-from .triangles import Part, parts, shared_part
-from .values import Values
 
 
 class LaunchWriter:
@@ -118,7 +118,7 @@ class LaunchWriter:
 
     def phase(self, phase: Phase, task: TaskPlan, ctx: Context) -> None:
         match phase:
-            case Body():
+            case TileBody():
                 self.body(task, ctx)
             case JoinedBodies():
                 self.joined(phase, task, ctx)

@@ -21,7 +21,7 @@ from ..plan.plan import LoopPlan, TaskPlan
 from ..text import csyntax as c
 from .context import Context
 from .packed import BufferState, PackedOperands
-from .packing import pack
+from .packed_copies import pack
 from .strips import own_part
 from .windows import fill_window
 

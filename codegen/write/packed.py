@@ -13,8 +13,8 @@ from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
 from .emission import Emission
-from .packing import place_in_block
-from .values import Operands
+from .packed_copies import place_in_block
+from .planned_values import Operands
 from .windows import read_window, tile_of_window
 
 

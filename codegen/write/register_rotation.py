@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..loops.ir import Body, Loop, last_loop_plan
+from ..loops.ir import Loop, TileBody, last_loop_plan
 from ..text import csyntax as c
 from .context import Carried
 from .emission import Emission
@@ -38,7 +38,7 @@ def has_rows(scene: Emission, t: int) -> bool:
 def _rows_of(scene: Emission, node: Loop) -> int | None:
     """Returns the task if a loop holds only its rows of vectors, tile by tile in their order; otherwise None."""
     match node.children:
-        case (Body(t),):
+        case (TileBody(t),):
             task = scene.plan.tasks[t]
         case _:
             return None

@@ -15,7 +15,7 @@ from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
 from .grid_emission import BlockLayout, KernelScene
-from .values import Operands
+from .planned_values import Operands
 from .windows import tile_of_window
 
 

@@ -10,9 +10,9 @@ from ..bodies.iteration_point import row_strides
 from ..loops.ir import Loop
 from ..plan.plan import ScatterPlan, TaskPlan
 from ..text import csyntax as c
+from .domain_cuts import maximum
 from .emission import Emission
 from .scatter import added, cleared
-from .triangles import maximum
 
 Statements = tuple[c.CStmt, ...]
 

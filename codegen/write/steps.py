@@ -22,7 +22,7 @@ from ..bodies.bodies import BodyWriter
 from ..bodies.emitter import Builder
 from ..bodies.memory import CMemory, Value
 from ..bodies.vectors import Prelude
-from ..bodies.wavefronts import wavefront
+from ..bodies.wavefront_sweeps import wavefront
 from ..plan.nest_plan import NestPlan, Partition, Sum, WavePlan, nest_of
 from ..plan.plan import Plan
 from ..plan.summary import sentence
@@ -31,7 +31,7 @@ from ..text.constants import neutral
 from ..text.facts import ALIGNMENT_BYTES
 from ..text.free_variables import parameters, thread_parameters, without_unused
 from ..text.types import type_name
-from .program import Launches
+from .program_text import Launches
 from .thread_copies import Copies, added, declared, given_back
 from .thread_ranges import balanced, equal, guided
 

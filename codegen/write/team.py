@@ -33,12 +33,12 @@ from .emission import Emission
 from .launch_writer import LaunchWriter
 from .pack_phases import PackWriter
 from .packed import PackedOperands
-from .program import Launches
+from .planned_values import Values
+from .program_text import Launches
 from .register_sums import update
 from .scatter import allocate_scatters, write_scatter
 from .sums import SumWriter
 from .threads import Statements, Threads
-from .values import Values
 
 
 class TeamThreads(Threads):

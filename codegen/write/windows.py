@@ -13,9 +13,9 @@ from ..passes.storage import Buffer, WindowLayout
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from .context import Context
+from .domain_cuts import maximum
 from .emission import Emission
 from .strips import strips
-from .triangles import maximum
 
 
 def fill_window(scene: Emission, task: TaskPlan, operand: Operand, ctx: Context) -> None:

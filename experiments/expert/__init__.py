@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...codegen.text.source import Argument, Source
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 
 FOLDER = Path(__file__).resolve().parent
 _INCLUDE = re.compile(r'^#include "(\w+\.[ch])"\n', re.MULTILINE)

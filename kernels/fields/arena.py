@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sparse.layout import Section
-from .memory import LINE
+from .field_memory import LINE
 
 Array = NDArray[Any]
 _PAGE = 4096

@@ -22,7 +22,7 @@ from ..ir.errors import (
     ProgramValueError,
 )
 from ..ir.kernel import DType
-from . import memory
+from . import field_memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
 from .matrix import Matrix
@@ -224,7 +224,7 @@ class AbstractLeaf(AbstractField):
             fail(f"{self.label} is sparse: it is no array, to_numpy() makes one")
         shape = (*self.element_shape, *(place.shape or (1,)))
         try:
-            self._array = memory.zeros(shape, self.dtype.stored)
+            self._array = field_memory.zeros(shape, self.dtype.stored)
         except MemoryError:
             fail(f"there is no memory for {self.label} of shape {place.shape}")
         return self._array

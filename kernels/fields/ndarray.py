@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..ir.errors import KernelIndexError, ProgramIndexError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
-from . import memory
+from . import field_memory
 from .caller_location import fail
 from .compound import MatrixType
 from .conversion import element_values, number
@@ -42,7 +42,9 @@ class Ndarray:
         self.shape = extents_of(shape, "an ndarray")
         self.element_shape = extents_of(element_shape, "an ndarray of vectors")
         try:
-            self.array: NDArray[Any] = memory.zeros((*self.shape, *self.element_shape), self.dtype)
+            self.array: NDArray[Any] = field_memory.zeros(
+                (*self.shape, *self.element_shape), self.dtype
+            )
         except MemoryError:
             fail(f"there is no memory for an ndarray of shape {self.shape}")
         self.grad: Ndarray | None = None

@@ -26,7 +26,7 @@ from ..sparse.layout import (
 )
 from .arena import Arena
 from .caller_location import fail
-from .directory import Directory
+from .directory_reader import Directory
 
 Array = NDArray[Any]
 Indices = Sequence[Array]

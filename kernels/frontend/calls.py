@@ -18,8 +18,8 @@ from ..ir.kernel import Const, DType, LocalArray
 from ..ir.simplify import cast, const
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from . import random, sparse
-from .addresses import address, get_addr
 from .complex_numbers import ComplexType, complex_annotation, is_complex
+from .data_addresses import address, get_addr
 from .errors import KernelError, KernelSyntaxError, KernelTypeError
 from .func import BoundFunc, Func
 from .function_calls import FunctionCalls, element_type

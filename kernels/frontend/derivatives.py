@@ -23,7 +23,7 @@ from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
 from ..transforms.derivatives.adjoint import N_KEPT, adjoint
 from ..transforms.derivatives.dual import dual
-from ..transforms.derivatives.names import Names
+from ..transforms.derivatives.naming import Names
 from .dispatch import current
 from .instance import Instance, KernelCall
 from .instantiate import on_same_trees

@@ -179,7 +179,7 @@ class Expressions:
             return list(inside.items)
         if isinstance(inside, Static) and isinstance(inside.python, Iterable):
             return [lifted(self._state, item) for item in inside.python]
-        self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError)
+        return self._state.fail(f"`{ast.unparse(node)}` is not a tuple", node, KernelSyntaxError)
 
     def may_write(self, node: ast.expr) -> bool:
         """True if evaluating an expression runs statements of the program."""

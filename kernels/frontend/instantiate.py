@@ -7,7 +7,7 @@ This needs several passes over the kernel. Each collects the types assigned to s
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 

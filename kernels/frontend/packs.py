@@ -49,6 +49,9 @@ class PackArgument:
 class Pack:
     """Members that kernels take as one argument. They may be assigned, `pack.a = 1`, for later calls."""
 
+    _kind: PackType
+    _members: dict[str, Any]
+
     def __init__(self, kind: PackType, members: dict[str, Any]) -> None:
         self.__dict__.update(_kind=kind, _members=members)
 

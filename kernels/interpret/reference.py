@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..ir.kernel import KernelIR
 from ..ir.walk import written_in
 from .kernel import evaluate_scalar, run_kernel

@@ -44,7 +44,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 @dataclass(frozen=True)
-class Work:
+class RunCost:
     """Nanoseconds of one run, interpreted and compiled. Lengths that depend on data are estimated, see `_Counter`."""
 
     interpreted_ns: float
@@ -56,7 +56,7 @@ def n_nodes(ir: KernelIR) -> int:
     return sum(1 for s in nested_statements(ir.body) for e in children(s) for _ in walk(e))
 
 
-def work_of(ir: KernelIR) -> Work:
+def work_of(ir: KernelIR) -> RunCost:
     """The estimated work of one call."""
     longest = max((n for p in ir.arrays for n in p.shape), default=1)
     body = identified(ir.body)
@@ -70,14 +70,14 @@ class _Counter:
 
     def block(
         self, body: tuple[Stmt, ...], steps: float, lanes: float, middles: Mapping[str, float]
-    ) -> Work:
+    ) -> RunCost:
         """The work of statements that run `steps` times in `lanes` each; `middles` are typical indices of the enclosing loops."""
         interpreted_ns = compiled_ns = 0.0
         for s in body:
             nodes = sum(1 for x in children(s) for _ in walk(x)) + 1
             interpreted_ns += nodes * steps * (_STEP_NS + _lane_ns(s, lanes) * lanes)
             compiled_ns += nodes * steps * lanes * _COMPILED_NS
-            parts: list[Work] = []
+            parts: list[RunCost] = []
             if isinstance(s, For):
                 parts = [self._loop(s, steps, lanes, middles)]
             elif isinstance(s, If):
@@ -86,9 +86,9 @@ class _Counter:
                 parts = [self.block(s.body, steps * _PASSES, lanes, middles)]
             interpreted_ns += sum(p.interpreted_ns for p in parts)
             compiled_ns += sum(p.compiled_ns for p in parts)
-        return Work(interpreted_ns, compiled_ns)
+        return RunCost(interpreted_ns, compiled_ns)
 
-    def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> Work:
+    def _loop(self, s: For, steps: float, lanes: float, middles: Mapping[str, float]) -> RunCost:
         extent = self._extent(s.extent, steps * lanes, middles)
         inside = {**middles, s.loop: extent / 2}
         if not self.plans.get(s.uid, LanePlan(False, 1)).is_vector:

@@ -18,7 +18,6 @@ from .kernel import (
     DType,
     Expr,
     For,
-    KernelIR,
     Load,
     Local,
     LocalArray,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..frontend.functions import sqrt
 from ..frontend.kernel import kernel, types
-from ..frontend.record import ndarray
+from ..frontend.recorder import ndarray
 from . import MATRIX_SIZES, LibrarySequence, Sizes, signed, zeros
 
 

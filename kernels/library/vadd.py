@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..frontend.kernel import kernel, types
-from ..frontend.record import ndarray
+from ..frontend.recorder import ndarray
 from . import VECTOR_SIZES, LibrarySequence, Sizes, signed, zeros
 
 

@@ -119,7 +119,7 @@ class Found:
 
 
 @dataclass
-class Names:
+class CellNames:
     """Used sections, as arrays of the kernel, and fresh names."""
 
     taken: set[str]
@@ -145,7 +145,7 @@ class Names:
 class StatementBuilder:
     """Statement builder: a list of statements and the helpers that append to it."""
 
-    def __init__(self, names: Names, where: Location = NOWHERE) -> None:
+    def __init__(self, names: CellNames, where: Location = NOWHERE) -> None:
         self.names, self.where = names, where
         self.statements: list[Stmt] = []
 
@@ -206,7 +206,7 @@ class StatementBuilder:
 class Cells:
     """Writer of index expressions: positions of cells of the trees of one kernel."""
 
-    def __init__(self, layouts: Mapping[str, TreeLayout], names: Names) -> None:
+    def __init__(self, layouts: Mapping[str, TreeLayout], names: CellNames) -> None:
         self.layouts, self.names = layouts, names
         self.extents: dict[str, int | None] = {}  # of loops around
         self.busy: set[tuple[str, int]] = set()  # pools with concurrent changes of the table

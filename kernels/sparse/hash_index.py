@@ -16,7 +16,18 @@ from ..ir.kernel import NOWHERE, Expr, Load, Stmt, Store, While
 from ..ir.simplify import binary, cast, compare, const, select
 from ..ir.task import Problem, SlotTable, Task
 from ..ir.walk import mapped, with_blocks
-from .cells import I64, U32, U64, Names, StatementBuilder, number, place_of, plus, starts_of, times
+from .cells import (
+    I64,
+    U32,
+    U64,
+    CellNames,
+    StatementBuilder,
+    number,
+    place_of,
+    plus,
+    starts_of,
+    times,
+)
 from .directory import claim
 from .layout import BUSY, CLAIMED
 from .leaf_layout import fresh_name
@@ -112,7 +123,7 @@ def _through(
         return task
     kept = kept_in(task, problem)
     read = {x: d for x, d in found.items() if x not in kept and not body.trees.lists}
-    names = Names(taken | names_of(task, body))
+    names = CellNames(taken | names_of(task, body))
 
     def block(statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []

@@ -30,7 +30,7 @@ from ..ir.kernel import (
 from ..ir.simplify import binary, cast
 from ..ir.task import ListRecords, Problem, Task
 from ..ir.walk import blocks, children, mapped, nested_statements, walk, with_blocks
-from .cells import I64, U32, Cells, Names, number, plus, quotient, remainder, times
+from .cells import I64, U32, CellNames, Cells, number, plus, quotient, remainder, times
 from .converting import SOME_PAGES, converting
 from .layout import COUNT
 from .leaf_layout import fresh_name
@@ -92,7 +92,7 @@ def lists_of(
 def _item(used: UsedTree, n: int, known: set[str], written: set[str]) -> Expr | None:
     """The item of the cell at a place; None if the walk needs arrays that the sequence does not have."""
     tree = used.tree
-    names = Names(set())
+    names = CellNames(set())
     cells = Cells({tree.name: used.layout}, names)
     path = tree.path(n)
     cells.busy = {(tree.name, k) for k in path if used.arrays.get(f"table{k}") in written}

@@ -10,7 +10,7 @@ from ..ir.body import Body
 from ..ir.kernel import NOWHERE, DType, Expr, For, LoopIndex, Stmt
 from ..ir.task import Task
 from ..ir.walk import local_changed, nested_statements
-from .cells import I64, Names, StatementBuilder, number, plus
+from .cells import I64, CellNames, StatementBuilder, number, plus
 from .converting import SOME_PAGES, converting
 
 
@@ -52,7 +52,7 @@ def making(
     """
 
     def block(begin: Expr, n_used: Expr, _: Expr) -> list[Stmt]:
-        b = StatementBuilder(Names({"block", "n_used"}), NOWHERE)
+        b = StatementBuilder(CellNames({"block", "n_used"}), NOWHERE)
         inner = b.inner()
         write(inner, inner.hold("item", plus(begin, LoopIndex("k", I64))))
         b.loop("k", n_used, inner)

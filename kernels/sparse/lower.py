@@ -44,17 +44,17 @@ from ..ir.walk import (
     walk,
 )
 from .active_cells import still_active, without_activations
-from .cells import I64, Cells, Found, Names, StatementBuilder, number
+from .cells import I64, CellNames, Cells, Found, StatementBuilder, number
 from .current_cell import Own, lists_made, shrinks, without_own_activations, written
 from .halo import Staged, around, windows
 from .hoisted_activation import Leaves, chosen, first_indices, made_once
 from .layout import TreeLayout, n_shared, pools_below
-from .loops import CellLoops
 from .lowered import Lowered
 from .neighbour_cells import Leaf, offsets
 from .pools import Pools
 from .reclaiming import settle, settle_between
 from .redundancy import ActivationSite
+from .struct_for import CellLoops
 
 
 def lower_trees(
@@ -96,7 +96,7 @@ class _Lowering:
             taken |= {local_changed(s)} | set(s.loops if isinstance(s, ForActive) else ())
             if isinstance(s, For):
                 taken.add(s.loop)
-        self.names = Names(taken)
+        self.names = CellNames(taken)
         self.cells = Cells(layouts, self.names)
         self.pools = Pools(self.cells)
         self.cell_loops = CellLoops(self.cells, self.pools)

@@ -15,7 +15,7 @@ from ..ir.kernel import Expr, Load, SetLocal, Stmt, Store
 from ..ir.simplify import binary, cast, compare, const
 from ..ir.task import Keys, Problem, SlotTable, Task
 from ..ir.walk import children, locals_read, mapped, nested_statements, with_blocks
-from .cells import I64, U32, U64, Names, StatementBuilder, looked_for, number
+from .cells import I64, U32, U64, CellNames, StatementBuilder, looked_for, number
 from .converting import SOME_PAGES, in_use
 from .layout import CLAIMED
 from .leaf_layout import fresh_name
@@ -70,7 +70,7 @@ def _through(task: Task, found: Mapping[str, _Places], taken: set[str]) -> Task:
     body = task.body
     if body is None or found.keys().isdisjoint(s.state.name for s in body.sites):
         return task
-    names = Names(taken | names_of(task, body))
+    names = CellNames(taken | names_of(task, body))
 
     def expr(e: Expr) -> Expr:
         wanted = looked_for(e)

@@ -14,7 +14,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..ir import kernel as ir
 from ..ir.affine import index_range, to_affine
 from ..ir.errors import LanguageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..ir.affine import expression
 from ..ir.domain import Loop
 from ..ir.kernel import (

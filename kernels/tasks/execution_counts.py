@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..analysis.effects import arrays_written
 from ..analysis.must_execute import Needed, blocks_of, needed, set_in
 from ..analysis.sure_accesses import touched_at, wholly_known
-from ..frontend.record import Recording
+from ..frontend.recorder import Recording
 from ..ir.arrays import ArrayInfo
 from ..ir.kernel import (
     ArrayParam,

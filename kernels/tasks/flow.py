@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..ir.kernel import (
     Assert,
     Binary,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir.access import State
-from .graph import StateFlowGraph
+from .state_flow import StateFlowGraph
 
 _DOT_STYLES = {"flow": "solid", "anti": "dashed", "output": "dotted"}
 _MERMAID_ARROWS = {"flow": "-->", "anti": "-.->", "output": "-.->"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..sparse.default import lower_by_default
 from ..sparse.hoisted_activation import once_a_leaf
 from ..sparse.recorded import layouts_of

@@ -24,7 +24,7 @@ from ..sparse.lowered import Lowered
 from ..sparse.redundancy import Facts, tops_of
 
 if TYPE_CHECKING:
-    from ..frontend.record import Call, Recording
+    from ..frontend.recorder import Call, Recording
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from .taken import TakenLists
 from .triangles import boxed, first_range
 
 if TYPE_CHECKING:
-    from ..frontend.record import Recording
+    from ..frontend.recorder import Recording
 
 _MOST_STEPS = 1 << 16  # of a loop of a kernel: launches of a GPU are listed one by one
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm
 
-from ..frontend.record import Call, Recording
+from ..frontend.recorder import Call, Recording
 from ..ir.affine import Affine, combine, constant, expression, to_affine
 from ..ir.kernel import Binary, Compare, Const, DType, Expr, If, Stmt
 from ..ir.ops import OPS

@@ -26,7 +26,7 @@ from ..device import DeviceOptions
 from ..host import flush_stdout
 from ..library import load_module
 from .compiler import Compiler, build_library
-from .memory import address_of, in_memory
+from .guarded_arrays import address_of, in_memory
 
 if TYPE_CHECKING:
     from ..api.backend import CallSignature

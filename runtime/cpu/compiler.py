@@ -296,7 +296,9 @@ def run_compiler(
         reason = os.strerror(errno.ENOENT)
         return Failure("compile", f"the compiler {command[0]} cannot be run: {reason}")
     watched, held = os.pipe()
-    with os.fdopen(held, "wb"):  # closed wherever this is left: a compiler that still runs ends then
+    with os.fdopen(
+        held, "wb"
+    ):  # closed wherever this is left: a compiler that still runs ends then
         try:
             running = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCHED, "sh", *command],

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...space.targets.target import CacheLevel, Target
 from ..api.backend import AbstractDevice, AbstractStoredFacts
 from ..api.calibration import Calibration
-from ..host import Machine, read_machine
+from ..host import HostCpu, read_machine
 from ..measure.calibration import (
     LATENCIES,
     fresh_calibration,
@@ -116,7 +116,7 @@ def guess_target() -> Target:
     )
 
 
-def target_from_samples(machine: Machine, samples: dict[str, list[float]]) -> Target:
+def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Target:
     """Returns a target from the optimistic end of every sample list."""
     best = {n: (min if n in LATENCIES else max)(s) for n, s in samples.items()}
     return Target(
@@ -251,7 +251,7 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
 
 
 def _sample_caches(
-    probe: ctypes.CDLL, machine: Machine, n_threads: int, samples: dict[str, list[float]]
+    probe: ctypes.CDLL, machine: HostCpu, n_threads: int, samples: dict[str, list[float]]
 ) -> None:
     """Adds a round of samples of each cache. Other work disturbs a whole round: rounds must lie apart."""
     inner = 0
@@ -312,5 +312,5 @@ def _open(library: Path) -> ctypes.CDLL:
     return probe
 
 
-def _last_cache_bytes(machine: Machine) -> int:
+def _last_cache_bytes(machine: HostCpu) -> int:
     return machine.caches[-1].capacity_bytes if machine.caches else 32 << 20

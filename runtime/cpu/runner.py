@@ -29,7 +29,7 @@ from ..api.outcome import Failure, Measurement, Protocol
 from ..library import LoadedLibrary, load_for_all, load_library
 from ..measure.timing import Sampler, interleave, waited_ns
 from .calling import load_extension, make_caller, rows_of
-from .memory import CpuArray, address_of, in_memory
+from .guarded_arrays import CpuArray, address_of, in_memory
 
 if TYPE_CHECKING:
     from ...codegen.bodies.index_checks import IndexChecks

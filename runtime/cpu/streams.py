@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...space.targets.target import StreamCurve
 from ..api.backend import AbstractMemoryProbe
-from ..host import Machine, read_machine
+from ..host import HostCpu, read_machine
 from ..library import load_library
 from ..measure.calibration import curve_of, parse_stream, stream_name
 from ..measure.timing import DISTURBED, waited_ns
@@ -75,7 +75,7 @@ def footprints(own_cache_bytes: int, last_cache_bytes: int, most_bytes: int) -> 
 
 
 def stream_samples(
-    probe: ctypes.CDLL, machine: Machine, n_threads: int, arena_bytes: int
+    probe: ctypes.CDLL, machine: HostCpu, n_threads: int, arena_bytes: int
 ) -> dict[str, list[float]]:
     """Returns samples of every kind at every footprint, by name. `arena_bytes` are reserved for each of `n_threads` threads."""
     if len(machine.caches) < 2:

@@ -18,7 +18,7 @@ class GraphError(Exception):
     """Raised if the driver refuses a graph; the message has the driver's words."""
 
 
-class Graph:
+class CudaGraph:
     """A graph of the launches that `record` makes on a stream, to be launched again as a whole. Raises GraphError where the driver
     cannot.
     """

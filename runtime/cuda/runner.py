@@ -18,7 +18,7 @@ from ..api.outcome import Failure, FailureKind, Measurement, Protocol
 from ..files import read_own
 from ..measure.timing import Sampler, interleave
 from .driver import driver, enter_context, explain, gpu
-from .graph import Graph, GraphError
+from .graph import CudaGraph, GraphError
 from .memory import CudaArray
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class TimedCalls:
         self._calls_a_graph = max(1, _LAUNCHES_A_GRAPH // max(1, len(self._launches)))
         self._name = ", ".join(dict.fromkeys(launch.kernel for launch, _ in bound))
         self._start, self._end = self._cuda.Event(), self._cuda.Event()
-        self._graph: Graph | None = None
+        self._graph: CudaGraph | None = None
         self._has_graphs = True
 
     def sampler(self) -> Sampler:
@@ -263,7 +263,9 @@ class TimedCalls:
             return False
         if self._graph is None:
             try:
-                self._graph = Graph(self._module.stream, lambda: self._call(self._calls_a_graph))
+                self._graph = CudaGraph(
+                    self._module.stream, lambda: self._call(self._calls_a_graph)
+                )
             except GraphError:
                 self._has_graphs = False
         return self._graph is not None

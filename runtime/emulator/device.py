@@ -29,12 +29,12 @@ from ..api.errors import DeviceError
 from ..api.outcome import Failure, Measurement, Protocol
 from ..cpu.builder import CpuBuilder
 from ..cpu.compiler import Compiler, Library, build_library, first_line
-from ..cpu.memory import CpuArray
+from ..cpu.guarded_arrays import CpuArray
 from ..cpu.runner import CpuModule, CpuRunner, make_sampler
 from ..device import DeviceOptions, ThreadOrder
 from ..library import LoadedLibrary, load_library
 from ..measure.timing import Sampler, interleave
-from .text import emulated_text, emulated_together
+from .adapted_text import emulated_text, emulated_together
 
 if TYPE_CHECKING:
     from ...codegen.text.dialect import Dialect

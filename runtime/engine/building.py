@@ -8,8 +8,8 @@ from ...codegen.bodies.c_vectors import CHelpers
 from ...codegen.bodies.index_checks import IndexSite, check_functions
 from ...codegen.bodies.vectors import Prelude
 from ...codegen.lower import lower
-from ...codegen.write.program import arguments_of, print_source
-from ...kernels.frontend.record import Call, Recording
+from ...codegen.write.program_text import arguments_of, print_source
+from ...kernels.frontend.recorder import Call, Recording
 from ...kernels.ir.kernel import NOWHERE, KernelIR
 from ...kernels.tasks.standalone import parameters_of
 from ..api.outcome import Failure

@@ -31,7 +31,7 @@ from ..api.errors import DeviceError
 from ..api.outcome import Failure
 from ..cpu.calling import load_extension
 from ..cpu.compiler import Compiler
-from ..cpu.memory import in_memory
+from ..cpu.guarded_arrays import in_memory
 from ..device import DeviceOptions, cache_folder
 from ..files import is_torn
 from ..library import load_for_all

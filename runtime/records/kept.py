@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import ArrayParam, DType
 from ...kernels.tasks.archive import ArchiveError
 from ...kernels.tasks.flow import flow_of

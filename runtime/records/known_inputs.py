@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import ArrayParam
 from ...kernels.ir.task import Problem
 from ...kernels.tasks.archive import ArchiveError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ..files import read_regular
 
 _OWN = Path(__file__).resolve().parent.parent.parent

@@ -17,7 +17,7 @@ from ...codegen.plan.candidates import plan_of
 from ...codegen.text.dialect import Dialect
 from ...codegen.text.header import header_text
 from ...codegen.text.source import Argument, Source
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import Print
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements

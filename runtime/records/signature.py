@@ -18,7 +18,7 @@ from ...kernels.frontend.truth_arrays import is_truth_array, truths_of, with_byt
 from ...kernels.ir.kernel import DType, Param
 from ...kernels.ir.task import Problem
 from ..api.arguments import fitting_array
-from ..cpu.memory import empty
+from ..cpu.guarded_arrays import empty
 from .stored import StoredParameter, text_of
 
 Array = NDArray[Any]

@@ -17,7 +17,7 @@ import numpy as np
 from ...kernels.fields.canonical_state import is_sound, without_inactive
 from ...kernels.fields.dlpack import hands_out, shared_array
 from ...kernels.frontend.complex_numbers import is_complex_array, pairs_of
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.frontend.truth_arrays import is_truth_array, with_bytes
 from ...kernels.ir.kernel import DType
 from ...kernels.tasks.archive import ArchiveError, from_values, to_values

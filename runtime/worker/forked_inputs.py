@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.task import Problem
 from ..api.outcome import UNDECIDED
 from ..forked import Forked, Stopped, shared_empty

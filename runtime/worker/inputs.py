@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.fields.canonical_state import canonical, without_inactive
-from ...kernels.frontend.record import Recording
+from ...kernels.frontend.recorder import Recording
 from ...kernels.ir.kernel import Binary, Const, DType, Unary
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import rewrite

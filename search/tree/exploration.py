@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import events as ev
 from ..asking import Ask, Asking
-from ..budget import Budget, Progress
+from ..budget import Budget, SearchProgress
 from ..candidate import SearchCandidate
 from ..incumbent import DOUBTED, Incumbent
 from ..inputs import Guidance, History, Oracle
@@ -111,7 +111,7 @@ class Exploration:
     def stop_status(self) -> str | None:
         if self.is_interrupted:
             return "interrupted"
-        progress = Progress(
+        progress = SearchProgress(
             elapsed_s=self.elapsed_s,
             evaluations=self.tally.evaluations,
             best_ns=self.incumbent.best_ns,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .declarations import (
-    Budget,
     Choice,
     Clause,
     Counter,
+    CountLimit,
     Declaration,
     Group,
     Literal,
@@ -170,7 +170,7 @@ class ModelBuilder:
 
     def groups_at_most(self, name: str, groups: Iterable[Group], limit: int) -> None:
         """Require that the sum of what the groups count is at most `limit`; weights are not negative."""
-        budget = Budget(name, tuple(groups), limit)
+        budget = CountLimit(name, tuple(groups), limit)
         # Weights and products are clipped to limit + 1, so that no intermediate of the filter leaves int64.
         assert 0 <= limit < 1 << 31, name
         for any_of, terms in budget.groups:
@@ -298,7 +298,7 @@ class _Flat:
             kind = CLAUSE
             for var, mask in declaration.literals:
                 self._entry(var, mask)
-        elif isinstance(declaration, Budget):
+        elif isinstance(declaration, CountLimit):
             kind, limit = BUDGET, declaration.limit
             for any_of, terms in declaration.groups:
                 for var, mask in any_of:

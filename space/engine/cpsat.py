@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from .declarations import Budget, Clause, Counter, Group, Table, Term
+from .declarations import Clause, Counter, CountLimit, Group, Table, Term
 from .model import Model
 from .order import INVERSE, triples
 
@@ -40,7 +40,7 @@ class _Encoding:
                 self._add_table(declaration)
             elif isinstance(declaration, Clause):
                 self._add_clause(declaration)
-            elif isinstance(declaration, Budget):
+            elif isinstance(declaration, CountLimit):
                 self._add_budget(declaration)
             else:
                 self._add_counter(declaration)
@@ -146,7 +146,7 @@ class _Encoding:
         self._add_rows((condition, term.var), pairs, contribution)
         return contribution
 
-    def _add_budget(self, budget: Budget) -> None:
+    def _add_budget(self, budget: CountLimit) -> None:
         self.cp.add(sum(self._counted(g, budget.limit) for g in budget.groups) <= budget.limit)
 
     def _counted(self, group: Group, limit: int) -> Any:

@@ -102,7 +102,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class CountLimit:
     """The sum of what the groups count is at most `limit`."""
 
     name: str
@@ -122,4 +122,4 @@ class Budget:
         return total <= self.limit
 
 
-Declaration = Table | Clause | Counter | Budget
+Declaration = Table | Clause | Counter | CountLimit

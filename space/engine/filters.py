@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int32]
 
 
-class Scratch(NamedTuple):
+class PropagationScratch(NamedTuple):
     """Working memory of one propagation at a time, allocated once. Between calls the queues are empty."""
 
     state: npt.NDArray[np.int64]  # [11] heads and lengths of the queues, culprit, counts
@@ -41,11 +41,11 @@ class Scratch(NamedTuple):
     stack: Ints  # [n_searchable + 1, 4] decisions: var, value, trail length, place in the order
 
 
-def make_scratch(model: Model) -> Scratch:
+def make_scratch(model: Model) -> PropagationScratch:
     """Scratch memory that fits this model; not to be shared between threads."""
     n_vars, n_constraints = model.n_vars, len(model.declarations)
     n_values = sum(len(choice.values) for choice in model.choices)  # a narrowing removes a value
-    return Scratch(
+    return PropagationScratch(
         state=np.zeros(_N_STATE, np.int64),
         var_queue=np.zeros(n_vars + 1, np.int32),
         var_queued=np.zeros(n_vars + 1, np.uint8),
@@ -62,7 +62,7 @@ def make_scratch(model: Model) -> Scratch:
 
 
 @jit_flat_internal
-def push_var(scratch: Scratch, var: Int) -> None:
+def push_var(scratch: PropagationScratch, var: Int) -> None:
     if scratch.var_queued[var]:
         return
     scratch.var_queued[var] = 1
@@ -74,7 +74,7 @@ def push_var(scratch: Scratch, var: Int) -> None:
 
 
 @jit_flat_internal
-def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
+def push_constraint(scratch: PropagationScratch, constraint: Int, is_heavy: bool) -> None:
     if scratch.queued[constraint]:
         return
     scratch.queued[constraint] = 1
@@ -91,7 +91,7 @@ def push_constraint(scratch: Scratch, constraint: Int, is_heavy: bool) -> None:
 
 
 @jit_flat_internal
-def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> bool:
+def narrow(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int, mask: Int) -> bool:
     """Intersects a domain with `mask`. False if no value is left; the domain then stays as it was."""
     old = np.int64(domains[var])
     new = old & mask
@@ -113,7 +113,7 @@ def narrow(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int)
 
 
 @jit_flat_internal
-def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: Int) -> None:
+def undo(arrays: Arrays, scratch: PropagationScratch, domains: Mask, length: Int) -> None:
     state = scratch.state
     while state[N_TRAIL] > length:
         state[N_TRAIL] -= 1
@@ -126,7 +126,7 @@ def undo(arrays: Arrays, scratch: Scratch, domains: Mask, length: Int) -> None:
 
 
 @jit_flat_internal
-def clear(scratch: Scratch) -> None:
+def clear(scratch: PropagationScratch) -> None:
     state = scratch.state
     for k in range(state[N_VARS]):
         scratch.var_queued[scratch.var_queue[(state[VAR_HEAD] + k) % scratch.var_queue.size]] = 0
@@ -144,7 +144,7 @@ def clear(scratch: Scratch) -> None:
 
 
 @jit_flat_internal
-def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> bool:
+def filter_order(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int) -> bool:
     """Path consistency of every triple that holds the changed pair (a, b)."""
     a, b = np.int64(arrays.owner[var]), np.int64(arrays.neighbour[var])
     ab = domains[var]
@@ -170,7 +170,7 @@ def filter_order(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> b
 
 @jit_flat_internal
 def _filter_rows(
-    arrays: Arrays, scratch: Scratch, domains: Mask, a: Int, b: Int, ab: np.uint32
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, a: Int, b: Int, ab: np.uint32
 ) -> bool:
     """Path consistency (`filter_order`) for objects a and b that are related to different objects.
 
@@ -208,7 +208,9 @@ def _filter_rows(
 
 
 @jit_flat_internal
-def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def filter_table2(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
+) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
     row = arrays.first_row[constraint]
@@ -227,7 +229,9 @@ def filter_table2(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
 
 
 @jit_flat_internal
-def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def filter_table3(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
+) -> bool:
     start = arrays.start[constraint]
     a, b = np.int64(arrays.scope[start]), np.int64(arrays.scope[start + 1])
     c = np.int64(arrays.scope[start + 2])
@@ -255,7 +259,9 @@ def filter_table3(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: I
 
 
 @jit_flat_internal
-def filter_clause(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def filter_clause(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
+) -> bool:
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     alive = -1
     for k in range(start, stop):
@@ -290,7 +296,9 @@ def _lightest(arrays: Arrays, domains: Mask, entry: Int) -> Int:
 
 
 @jit_flat_internal
-def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def filter_counter(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
+) -> bool:
     """Removes values that exceed the limit even if every other term is as small as it can be."""
     # As in `filter_budget`: other integers would be compiled once more, by another process at the same time.
     start, stop = np.int64(arrays.start[constraint]), np.int64(arrays.start[constraint + 1])
@@ -334,7 +342,9 @@ def filter_counter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: 
 
 
 @jit_flat_internal
-def _drop_heavy(arrays: Arrays, scratch: Scratch, domains: Mask, entry: Int, heaviest: Int) -> bool:
+def _drop_heavy(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, entry: Int, heaviest: Int
+) -> bool:
     var = np.int64(arrays.scope[entry])
     domain = np.int64(domains[var])
     first = arrays.scope_weights[entry]
@@ -387,7 +397,9 @@ def _least_product(
 
 
 @jit_flat_internal
-def filter_budget(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def filter_budget(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int
+) -> bool:
     """Removes values that exceed the limit even if every other group is as small as it can be."""
     start, stop = arrays.start[constraint], arrays.start[constraint + 1]
     limit = arrays.limit[constraint]

@@ -9,7 +9,7 @@ ORDER_ALGEBRA, or EXCLUDED (the decision itself left no value); LIMIT means that
 gave up. `scratch.state[CULPRIT]` is then the variable that would have become empty.
 
 All functions here expect domains at a fixpoint (except for the variables they name), and leave the
-queues empty. `Arrays` are shared and constant; a `Scratch` serves one call at a time.
+queues empty. `Arrays` are shared and constant; a `PropagationScratch` serves one call at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .filters import (
     Int,
     Ints,
     Mask,
-    Scratch,
+    PropagationScratch,
     clear,
     filter_budget,
     filter_clause,
@@ -63,7 +63,7 @@ __all__ = [
     "N_DECISIONS",
     "N_PROPAGATIONS",
     "ORDER_ALGEBRA",
-    "Scratch",
+    "PropagationScratch",
     "constraint_blocks",
     "decide",
     "expand",
@@ -78,7 +78,7 @@ __all__ = [
 
 
 @jit_flat_internal
-def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> None:
+def _wake(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int) -> None:
     for k in range(arrays.watch_start[var], arrays.watch_start[var + 1]):
         # A clause can only be hurt by a literal that just became false.
         if domains[var] & arrays.watch_mask[k]:
@@ -88,7 +88,7 @@ def _wake(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int) -> None:
 
 
 @jit_flat_internal
-def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) -> bool:
+def _filter(arrays: Arrays, scratch: PropagationScratch, domains: Mask, constraint: Int) -> bool:
     kind = arrays.kind[constraint]
     if kind == TABLE3:
         return filter_table3(arrays, scratch, domains, constraint)
@@ -102,7 +102,7 @@ def _filter(arrays: Arrays, scratch: Scratch, domains: Mask, constraint: Int) ->
 
 
 @jit_flat_internal
-def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
+def _fixpoint(arrays: Arrays, scratch: PropagationScratch, domains: Mask) -> Int:
     state = scratch.state
     n_order = arrays.owner.size
     while True:
@@ -135,7 +135,9 @@ def _fixpoint(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
 
 
 @jit_flat
-def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Ints) -> Int:
+def propagate(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, changed_vars: Ints
+) -> Int:
     """Bring `domains` to the fixpoint in place after `changed_vars` were narrowed. Returns a status."""
     scratch.state[N_TRAIL] = 0
     for k in range(changed_vars.size):
@@ -145,7 +147,7 @@ def propagate(arrays: Arrays, scratch: Scratch, domains: Mask, changed_vars: Int
 
 
 @jit_flat
-def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
+def propagate_all(arrays: Arrays, scratch: PropagationScratch, domains: Mask) -> Int:
     """Bring any `domains` to the fixpoint in place. Returns a status."""
     state = scratch.state
     state[N_TRAIL] = 0
@@ -162,7 +164,7 @@ def propagate_all(arrays: Arrays, scratch: Scratch, domains: Mask) -> Int:
 
 
 @jit_flat_internal
-def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int) -> Int:
+def _decide(arrays: Arrays, scratch: PropagationScratch, domains: Mask, var: Int, mask: Int) -> Int:
     if not narrow(arrays, scratch, domains, var, mask):
         return EXCLUDED
     return _fixpoint(arrays, scratch, domains)
@@ -171,7 +173,7 @@ def _decide(arrays: Arrays, scratch: Scratch, domains: Mask, var: Int, mask: Int
 @jit_flat
 def decide(
     arrays: Arrays,
-    scratch: Scratch,
+    scratch: PropagationScratch,
     domains_in: Mask,
     var: Int,
     mask: Int,
@@ -187,7 +189,7 @@ def decide(
 @jit_flat
 def expand(
     arrays: Arrays,
-    scratch: Scratch,
+    scratch: PropagationScratch,
     domains: Mask,
     var: Int,
     out: npt.NDArray[np.uint32],
@@ -242,7 +244,9 @@ def _join(blocks: Ints, a: Int, b: Int) -> None:
 
 
 @jit_flat
-def shave(arrays: Arrays, scratch: Scratch, domains: Mask, chosen: Ints, seen: Mask) -> Int:
+def shave(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, chosen: Ints, seen: Mask
+) -> Int:
     """Remove, in place, values of the `chosen` variables that fail at once when decided, until there are none; a status.
 
     Failing is monotone in the domains, so what is left depends on no order. A fixpoint that decides further variables shows that
@@ -280,7 +284,7 @@ def shave(arrays: Arrays, scratch: Scratch, domains: Mask, chosen: Ints, seen: M
 
 
 @jit_flat_internal
-def _note_decided(arrays: Arrays, scratch: Scratch, domains: Mask, seen: Mask) -> None:
+def _note_decided(arrays: Arrays, scratch: PropagationScratch, domains: Mask, seen: Mask) -> None:
     """Add to `seen` the values of the variables that were decided since the trail began."""
     for k in range(scratch.state[N_TRAIL]):
         var = np.int64(scratch.trail_var[k])
@@ -314,7 +318,9 @@ def count_values(domain: Int) -> Int:
 
 
 @jit_flat
-def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, seed: Int) -> Int:
+def _descend(
+    arrays: Arrays, scratch: PropagationScratch, domains: Mask, var_order: Ints, seed: Int
+) -> Int:
     state = scratch.state
     state[N_TRAIL] = 0
     state[N_DECISIONS] = 0
@@ -346,7 +352,7 @@ def _descend(arrays: Arrays, scratch: Scratch, domains: Mask, var_order: Ints, s
 
 def random_descent(
     model: Model,
-    scratch: Scratch,
+    scratch: PropagationScratch,
     domains: Mask,
     seed: int,
     priority: npt.NDArray[np.integer] | None = None,
@@ -376,7 +382,7 @@ def _next_value(domain: Int, preference: npt.NDArray[np.uint8], var: Int) -> Int
 @jit_flat
 def _complete(
     arrays: Arrays,
-    scratch: Scratch,
+    scratch: PropagationScratch,
     domains: Mask,
     preference: npt.NDArray[np.uint8],
     var_order: Ints,
@@ -420,7 +426,7 @@ def _complete(
 
 def guided_completion(
     model: Model,
-    scratch: Scratch,
+    scratch: PropagationScratch,
     domains: Mask,
     preference: npt.NDArray[np.uint8] | None = None,
     var_order: npt.NDArray[np.integer] | None = None,

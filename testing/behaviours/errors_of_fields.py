@@ -5,7 +5,6 @@ import taichi as ti
 
 from .seeing import f32, raised, raising
 
-
 fields_of_another_shape_are_copied = raising(lambda: x.copy_from(y), x=f32(4), y=f32(5))
 arrays_of_another_shape_are_copied_into_fields = raising(
     lambda: x.from_numpy(np.zeros(5, np.float32)), x=f32(4)

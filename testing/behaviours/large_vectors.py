@@ -151,6 +151,6 @@ def vectors_of_130_components(n: ti.i32) -> ti.i32:
 def large_matrices_are_put_into_themselves(k: ti.i32) -> ti.i32:
     m = ti.Matrix([[a * 10 + b for b in range(8)] for a in range(8)])
     m = m.transpose()
-    v = ti.Vector([a for a in range(40)])
+    v = ti.Vector([a for a in range(40)])  # noqa: C416
     v = ti.Vector([v[39 - a] for a in ti.static(range(40))])
     return m[k, 3] * 10000 + m[3, k] * 100 + v[k]

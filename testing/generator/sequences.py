@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.frontend.record import Recording, record_sequence
+from ...kernels.frontend.recorder import Recording, record_sequence
 from ...kernels.ir.kernel import KernelIR
 from ...kernels.ir.task import Problem
 from ...kernels.tasks.pipeline import normalise

@@ -12,7 +12,7 @@ import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.starts import count_starts
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.codegen.write.program import print_source
+from kernelscape.codegen.write.program_text import print_source
 from kernelscape.explorer.entry import library_workload, resume
 from kernelscape.explorer.explanation import Explanation, explain_run
 from kernelscape.kernels.library import load

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from kernelscape.explorer.trace import compilers_of, events_of
-from kernelscape.kernels.tasks.graph import State, TaskNode, connect
 from kernelscape.kernels.tasks.graph_text import dot_text, mermaid_text
+from kernelscape.kernels.tasks.state_flow import State, TaskNode, connect
 from kernelscape.runtime.records.record import (
     BoundRecord,
     EvaluationRecord,

@@ -7,7 +7,7 @@ from pathlib import Path
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 
 from .command import objects
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.space import choices as ch
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking

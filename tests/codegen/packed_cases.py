@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.backbone import MID

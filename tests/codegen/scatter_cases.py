@@ -7,7 +7,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.calling import InputSet
 from kernelscape.testing.interpreted import run_reference

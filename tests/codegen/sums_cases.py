@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.space import choices as ch

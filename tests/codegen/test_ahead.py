@@ -18,7 +18,7 @@ from kernelscape.codegen.passes.packing import iterations
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -12,7 +12,7 @@ from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.functions import floor
 from kernelscape.kernels.frontend.kernel import cast, f32, kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

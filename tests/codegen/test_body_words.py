@@ -11,7 +11,7 @@ from kernelscape.codegen.describe import body_words
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate

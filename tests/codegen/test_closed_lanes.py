@@ -14,7 +14,7 @@ from kernelscape.codegen.bodies.lanes_masks import LaneMasks
 from kernelscape.codegen.bodies.lanes_operations import LaneOperations
 from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import first_candidates

@@ -11,7 +11,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.contraction import divides, fed
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.engine.toolchain import flags_of

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.bounds_check import first_outside
 from kernelscape.kernels.tasks.pipeline import normalise

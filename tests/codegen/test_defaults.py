@@ -10,7 +10,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.defaults import defaults
 from kernelscape.codegen.plan.reading import read_plan
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.standalone import standalone
 from kernelscape.runtime.engine.planning import decided_plan, default_plan

@@ -10,7 +10,7 @@ from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import declared, loops, names_in, nodes, program_of

@@ -17,7 +17,7 @@ from kernelscape.codegen.bodies.vectors import Prelude
 from kernelscape.codegen.text.cprint import expression
 from kernelscape.codegen.text.free_variables import threads_meet
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.library import names
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 import pytest
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.codegen.write.program import arguments
+from kernelscape.codegen.write.program_text import arguments
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets

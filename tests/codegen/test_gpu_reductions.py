@@ -11,7 +11,7 @@ import pytest
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing import checking
 from kernelscape.testing.syntax import array_of, calls, declared, names_in, program_of, rewritten

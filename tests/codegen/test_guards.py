@@ -12,7 +12,7 @@ import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.space import choices as ch

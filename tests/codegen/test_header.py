@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text.header import function_name, header_file, header_text
 from kernelscape.codegen.text.source import KernelLaunch, Source
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import Problem

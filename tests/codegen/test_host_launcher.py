@@ -24,7 +24,7 @@ from kernelscape.kernels.library import load
 from .gpu_cases import BICGK, NEEDS_COMPILER, decided, gpu, nvrtc_is_there
 
 emulator = pytest.importorskip("kernelscape.runtime.emulator.device")
-emulator_text = pytest.importorskip("kernelscape.runtime.emulator.text")
+emulator_text = pytest.importorskip("kernelscape.runtime.emulator.adapted_text")
 
 pytestmark = [*NEEDS_COMPILER, pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")]
 STUBS = Path(__file__).parent / "emulated_cuda"

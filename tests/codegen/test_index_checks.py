@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.bodies.index_checks import index_checks
-from kernelscape.codegen.write.program import arguments_of
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.codegen.write.program_text import arguments_of
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler

@@ -11,7 +11,7 @@ from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import launch_width

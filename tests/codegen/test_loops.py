@@ -10,12 +10,12 @@ import pytest
 from kernelscape.codegen.loops.ir import (
     Alone,
     Barrier,
-    Body,
     FillSums,
     Launch,
     Loop,
     PackRest,
     Schedule,
+    TileBody,
 )
 from kernelscape.codegen.loops.text import show_launch
 from kernelscape.codegen.loops.verify import IllFormedError, verify
@@ -71,7 +71,7 @@ BROKEN = {
         [replace(n, children=(Barrier(), *n.children))] if is_shared(n) else [n]
     ),
     "two barriers in a row": lambda n: [n, n] if isinstance(n, Barrier) else [n],
-    r"bodies of tasks \[0, 0\], not of": lambda n: [n, n] if isinstance(n, Body) else [n],
+    r"bodies of tasks \[0, 0\], not of": lambda n: [n, n] if isinstance(n, TileBody) else [n],
     "the body of task 0 is inside": lambda n: n.children if is_shared(n) else [n],
     "is shared out to few threads": lambda n: [Alone(1, (n,))] if is_shared(n) else [n],
     "sums of task 0 in memory": lambda n: [] if isinstance(n, FillSums) else [n],
@@ -82,7 +82,7 @@ BROKEN = {
         if isinstance(n, Loop) and n.level == 1
         else [n]
     ),
-    "nobody is alone": lambda n: [Alone(0, (n,))] if isinstance(n, Body) else [n],
+    "nobody is alone": lambda n: [Alone(0, (n,))] if isinstance(n, TileBody) else [n],
     "nothing is in Loop": lambda n: [replace(n, children=())] if is_shared(n) else [n],
 }
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import Printer
-from kernelscape.codegen.write.program import LoweredProgram, print_source
+from kernelscape.codegen.write.program_text import LoweredProgram, print_source
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import find_compiler, other_compilers
 from kernelscape.runtime.cpu.dialect import C_TEAM

@@ -12,7 +12,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import DType
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.tasks.pipeline import normalise

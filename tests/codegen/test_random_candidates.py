@@ -11,7 +11,7 @@ import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.functions import exp, sin, sqrt
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

@@ -13,7 +13,7 @@ from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.inner_ranges import RowStarts, row_starts
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import NOWHERE, Assert, Const, DType, For, If
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.build import build_space

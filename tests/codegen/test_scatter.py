@@ -16,7 +16,7 @@ from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.starts import count_starts
 from kernelscape.kernels.analysis.scatters import scatters
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.proposals import sketches

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.errors import DeviceError

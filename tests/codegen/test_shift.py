@@ -7,7 +7,7 @@ import pytest
 from kernelscape.codegen.loops.ir import Late
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.codegen.text.cprint import expression
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

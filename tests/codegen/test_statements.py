@@ -23,8 +23,8 @@ from kernelscape.codegen.text.cprint import Printer
 from kernelscape.codegen.text.free_variables import identifiers
 from kernelscape.codegen.text.source import Source
 from kernelscape.codegen.text.types import type_name
-from kernelscape.codegen.write.program import LoweredProgram, print_source
-from kernelscape.kernels.frontend.record import Call, Recording
+from kernelscape.codegen.write.program_text import LoweredProgram, print_source
+from kernelscape.kernels.frontend.recorder import Call, Recording
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.arrays import ArrayInfo
 from kernelscape.kernels.ir.body import Closure, Reason

@@ -10,7 +10,7 @@ import pytest
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.kernels.analysis.domain_bounds import points
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.non_affine import closed_tasks
 from kernelscape.kernels.tasks.pipeline import normalise

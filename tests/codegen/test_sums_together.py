@@ -7,7 +7,7 @@ import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.library.atax import gemv
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.starts.complete import complete_sketch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.library.matmul import multiply
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -14,7 +14,7 @@ from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.non_affine import closed_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES

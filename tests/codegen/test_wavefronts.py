@@ -18,7 +18,7 @@ from kernelscape.codegen.plan.plan import Plan
 from kernelscape.kernels.analysis.wavefronts import sweep_at
 from kernelscape.kernels.frontend.intrinsics import loop_config
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,

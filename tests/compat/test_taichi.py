@@ -12,7 +12,7 @@ import kernelscape.compat.taichi as ti
 import numpy as np
 import pytest
 from kernelscape.compat.taichi import install
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.errors import LanguageError
 
 WAVES = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernelscape.experiments.expert import VARIANTS, can_build, expert_source, names
 from kernelscape.experiments.peers_bars import SEQUENCES
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.library import names as library_names
 from kernelscape.testing import checking

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 import pytest
 from kernelscape.explorer import session
 from kernelscape.explorer.entry import explore_workload, library_workload
-from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.workload import Options
 from kernelscape.kernels.library import load
 from kernelscape.runtime.cpu.builder import CpuBuilder
@@ -157,7 +157,7 @@ def running(monkeypatch) -> list[int]:
 def test_a_session_times_nothing_beside_compilers_and_leaves_none(
     running, ends_by, tmp_path, monkeypatch
 ) -> None:
-    ahead, begun_early, signals = Evaluator.ahead, [], [signal.SIGINT]
+    ahead, begun_early, signals = SearchEvaluator.ahead, [], [signal.SIGINT]
 
     def watched(evaluate, candidate, n_to_come) -> None:
         ahead(evaluate, candidate, n_to_come)
@@ -169,7 +169,7 @@ def test_a_session_times_nothing_beside_compilers_and_leaves_none(
         elif ends_by == "bug":
             raise ZeroDivisionError
 
-    monkeypatch.setattr(Evaluator, "ahead", watched)
+    monkeypatch.setattr(SearchEvaluator, "ahead", watched)
     workload = library_workload(load("atax"), {"m": 64, "n": 48}, "f32", 1)
     limit_s = 4.0 if ends_by == "time" else 60.0
     options = Options(time_limit_s=limit_s, store=False, compiler="gcc")

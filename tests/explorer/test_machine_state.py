@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.cli.log import TextLog
-from kernelscape.explorer.evaluation import Evaluator
+from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.stages import MachineChanged
 from kernelscape.runtime.api.outcome import Failure
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
@@ -110,7 +110,7 @@ class Watched(FakeWorker):
 def evaluator(device, worker, journal, changes):
     pool = LocalPool(device.builder, worker)
     pool.machine.control.on_change = changes.append
-    return Evaluator(
+    return SearchEvaluator(
         pool,
         device.builder,
         journal,

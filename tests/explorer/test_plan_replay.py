@@ -20,7 +20,7 @@ from kernelscape.explorer.plan_replay import Follower, _Match, follow
 from kernelscape.explorer.results import load
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.dispatch import eager
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.store import TunedStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import LibrarySequence, load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.interpreted import run_reference

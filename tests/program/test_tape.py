@@ -5,7 +5,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
 
 

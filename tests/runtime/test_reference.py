@@ -9,7 +9,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.runtime import reference as module
 from kernelscape.runtime.forked import Stopped, run_apart, shared_empty
 from kernelscape.runtime.llvm import compile_kernel

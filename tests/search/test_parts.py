@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.search import inputs
-from kernelscape.search.budget import Budget, Evaluations, Gap, Progress, Seconds
+from kernelscape.search.budget import Budget, Evaluations, Gap, SearchProgress, Seconds
 from kernelscape.search.events import (
     AdmissibilityAlarm,
     BoundMoved,
@@ -110,9 +110,9 @@ class TestIncumbent:
 class TestBudget:
     def test_the_first_rule_wins(self) -> None:
         budget = Budget(Gap(0.1), Evaluations(3), Seconds(1.0), clock=lambda: 0.0)
-        both = Progress(elapsed_s=2.0, evaluations=3, best_ns=20.0, gap=None)
+        both = SearchProgress(elapsed_s=2.0, evaluations=3, best_ns=20.0, gap=None)
         assert budget.stop_status(both) == "eval_limit"
-        none = Progress(elapsed_s=0.5, evaluations=2, best_ns=20.0, gap=None)
+        none = SearchProgress(elapsed_s=0.5, evaluations=2, best_ns=20.0, gap=None)
         assert budget.stop_status(none) is None
         budget.interrupt.set()
         assert budget.stop_status(none) == "interrupted"

@@ -2,7 +2,7 @@
 
 import kernelscape as ks
 import numpy as np
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space.backbone import build_backbone
 

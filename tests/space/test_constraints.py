@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import backbone, build, families

@@ -11,7 +11,7 @@ import pytest
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.analysis.effects import arrays_written, task_reads
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -12,7 +12,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax
 from kernelscape.kernels.frontend.kernel import kernel, template, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.runtime.records.replay import restore_complete, restore_older

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.ir.repeats import Repeat
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.dependence import written_over
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build

@@ -19,8 +19,8 @@ from ...ir.kernel import (
 )
 from ...ir.walk import children, loads, nested_statements, with_blocks
 from .activity import activity_of, refusal
-from .body import Body, Making
-from .names import Names
+from .body import Making, SweepBody
+from .naming import Names
 from .overwritten import refuse_overwritten
 from .pruning import names_in, pruned
 from .sweeps import sweep_kernel
@@ -36,7 +36,7 @@ def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) ->
     """
     activity, names = activity_of(ir, frozenset(gradients)), Names(ir, gradients.values())
     making = Making(gradients, activity, names, n_kept)
-    whole = Body(making)
+    whole = SweepBody(making)
     sweep_kernel(whole, ir.body)
     body = _with_needed_guards(pruned(whole.statements()), making)
     _refuse_unknown(body, making)

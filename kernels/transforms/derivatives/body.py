@@ -25,7 +25,7 @@ from ...ir.kernel import (
 from ...ir.simplify import binary, cast, const
 from ...ir.walk import local_changed, mapped
 from .activity import Activity, depends_on
-from .names import Names
+from .naming import Names
 from .pruning import with_zeros
 
 
@@ -49,7 +49,7 @@ class Making:
     guards: dict[str, Assert] = field(default_factory=dict)
 
 
-class Body:
+class SweepBody:
     """The sweeps of a kernel, or of an iteration of a loop, inside those of the body `around`.
 
     `versions`: the present version of each local. `sums`: locals that the loops around only add to. `start`: declarations before
@@ -57,7 +57,7 @@ class Body:
     """
 
     def __init__(
-        self, making: Making, around: Body | None = None, *, has_reverse: bool = True
+        self, making: Making, around: SweepBody | None = None, *, has_reverse: bool = True
     ) -> None:
         self.making, self.around, self.has_reverse = making, around, has_reverse
         self.versions: dict[str, str] = dict(around.versions) if around else {}
@@ -69,9 +69,9 @@ class Body:
         self._own: set[str] = set()
         self._adjoints: dict[str, str] = {}
 
-    def inside(self, *, has_reverse: bool = True) -> Body:
+    def inside(self, *, has_reverse: bool = True) -> SweepBody:
         """An empty body inside this one."""
-        return Body(self.making, self, has_reverse=has_reverse)
+        return SweepBody(self.making, self, has_reverse=has_reverse)
 
     def statements(self) -> list[Stmt]:
         """Both sweeps, behind the declarations of what they share."""

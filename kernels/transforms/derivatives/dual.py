@@ -27,7 +27,7 @@ from ...ir.kernel import (
 from ...ir.simplify import binary, cast, const, select
 from ...ir.walk import with_blocks
 from .activity import Activity, activity_of, depends_on, refusal
-from .names import Names
+from .naming import Names
 from .rules import operands_of, partials, times
 
 

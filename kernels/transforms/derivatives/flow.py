@@ -24,11 +24,11 @@ from ...ir.ops import OPS
 from ...ir.simplify import binary, cast, const, select
 from ...ir.walk import walk
 from .activity import refusal
-from .body import Body, backwards, is_leaf
+from .body import SweepBody, backwards, is_leaf
 from .rules import RESULT, operands_of, partials, times, values_needed
 
 
-def define(body: Body, stem: str, value: Expr, where: Location, name: str = "") -> Local:
+def define(body: SweepBody, stem: str, value: Expr, where: Location, name: str = "") -> Local:
     """Gives a value a version: the next one of the local `name`, or a temporary."""
     making = body.making
     is_active = body.is_active(value) and (not name or name in making.activity.useful)
@@ -44,12 +44,12 @@ def define(body: Body, stem: str, value: Expr, where: Location, name: str = "") 
     return version
 
 
-def leaf(body: Body, e: Expr, where: Location) -> Expr:
+def leaf(body: SweepBody, e: Expr, where: Location) -> Expr:
     """The value of an expression in a local, if it takes any work."""
     return e if is_leaf(e) else define(body, "t", e, where)
 
 
-def inlined(body: Body, e: Expr, where: Location) -> Expr:
+def inlined(body: SweepBody, e: Expr, where: Location) -> Expr:
     """The expression with the values named that its derivatives read, also its own."""
     if not body.has_reverse or not body.is_active(e):
         return e
@@ -58,11 +58,11 @@ def inlined(body: Body, e: Expr, where: Location) -> Expr:
     return _prepared(body, e, where)
 
 
-def _needed(body: Body, e: Unary | Binary) -> frozenset[int]:
+def _needed(body: SweepBody, e: Unary | Binary) -> frozenset[int]:
     return values_needed(e.op, tuple(map(body.is_active, operands_of(e))))
 
 
-def _prepared(body: Body, e: Expr, where: Location) -> Expr:
+def _prepared(body: SweepBody, e: Expr, where: Location) -> Expr:
     """The active expression with the values named that its derivatives read."""
     match e:
         case Cast():
@@ -82,7 +82,9 @@ def _prepared(body: Body, e: Expr, where: Location) -> Expr:
     return e
 
 
-def flow(body: Body, e: Expr, g: Expr, where: Location, result: Expr | None = None) -> list[Stmt]:
+def flow(
+    body: SweepBody, e: Expr, g: Expr, where: Location, result: Expr | None = None
+) -> list[Stmt]:
     """Adds `g`, the adjoint of an expression whose value is `result`, to what the expression depends on."""
     if not body.is_active(e):
         return []
@@ -103,7 +105,7 @@ def flow(body: Body, e: Expr, g: Expr, where: Location, result: Expr | None = No
     raise refusal(f"a value of the kind {type(e).__name__} has none", where)
 
 
-def _held(body: Body, g: Expr, where: Location) -> tuple[list[Stmt], Expr]:
+def _held(body: SweepBody, g: Expr, where: Location) -> tuple[list[Stmt], Expr]:
     """A value in a local, for several readers."""
     if is_leaf(g):
         return [], g
@@ -112,7 +114,7 @@ def _held(body: Body, g: Expr, where: Location) -> tuple[list[Stmt], Expr]:
 
 
 def _flow_to_operands(
-    body: Body, e: Unary | Binary, g: Expr, where: Location, result: Expr | None
+    body: SweepBody, e: Unary | Binary, g: Expr, where: Location, result: Expr | None
 ) -> list[Stmt]:
     found = zip(operands_of(e), partials(e, e if result is None else result), strict=True)
     parts = [(x, factor) for x, factor in found if factor is not None and body.is_active(x)]
@@ -122,7 +124,7 @@ def _flow_to_operands(
     return held
 
 
-def _flow_to_sides(body: Body, e: Select, g: Expr, where: Location) -> list[Stmt]:
+def _flow_to_sides(body: SweepBody, e: Select, g: Expr, where: Location) -> list[Stmt]:
     """Adds to the side that is taken. A side with a partial function is swept inside a branch: 0 times infinity is not 0."""
     held, g = _held(body, g, where)
     zero = const(0, g.dtype)

@@ -28,13 +28,13 @@ from ...ir.kernel import (
 )
 from ...ir.simplify import binary, cast, compare, const
 from ...ir.verify import LOCAL_ARRAY_BYTES
-from .body import Body
+from .body import SweepBody
 from .flow import leaf
 from .kept import changed_in, has_independent_iterations, only_added_to
 from .pruning import read_by
 
 Loop = For | ForActive | While
-SweepBlock = Callable[[Body, tuple[Stmt, ...]], None]
+SweepBlock = Callable[[SweepBody, tuple[Stmt, ...]], None]
 _ONE = const(1, DType.i64)
 
 
@@ -46,7 +46,7 @@ class _Swept:
     that it changes, and `kept`: the local array of each.
     """
 
-    body: Body
+    body: SweepBody
     loop: Loop
     extent: Expr | None
     sums: frozenset[str]
@@ -55,7 +55,7 @@ class _Swept:
     sweep: SweepBlock
 
 
-def sweep_loop(body: Body, s: Loop, sweep: SweepBlock, *, is_top: bool) -> None:
+def sweep_loop(body: SweepBody, s: Loop, sweep: SweepBlock, *, is_top: bool) -> None:
     """Adds a loop to both sweeps of a body; `sweep` does so for the statements in it. `is_top`: its iterations are parallel."""
     all_changed = changed_in(s.body, body.versions)
     changed = [n for n in all_changed if n not in body.sums]
@@ -74,7 +74,7 @@ def sweep_loop(body: Body, s: Loop, sweep: SweepBlock, *, is_top: bool) -> None:
         body.then([_turned(swept, is_top)])
 
 
-def _extent(body: Body, s: Loop) -> Expr | None:
+def _extent(body: SweepBody, s: Loop) -> Expr | None:
     match s:
         case For():
             return leaf(body, body.renamed(s.extent), s.where)
@@ -85,7 +85,7 @@ def _extent(body: Body, s: Loop) -> Expr | None:
     return None
 
 
-def _copy(body: Body, name: str, where: Location) -> None:
+def _copy(body: SweepBody, name: str, where: Location) -> None:
     """A version of a local that a loop changes in place."""
     old, making = body.now(name), body.making
     version = body.version(name, old.dtype, name)
@@ -97,7 +97,7 @@ def _copy(body: Body, name: str, where: Location) -> None:
 
 
 def _keep(
-    body: Body, s: Loop, carried: tuple[str, ...], extent: Expr | None, is_top: bool
+    body: SweepBody, s: Loop, carried: tuple[str, ...], extent: Expr | None, is_top: bool
 ) -> dict[str, str]:
     """Declares a local array for what each local is at the begin of each iteration."""
     making, kept = body.making, dict[str, str]()
@@ -156,7 +156,7 @@ def _again(x: _Swept) -> list[Stmt]:
     return [*guards, _like(s, loops, x.extent, [*saved, *inner.forward, *last])]
 
 
-def _saved(body: Body, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+def _saved(body: SweepBody, name: str, kept: str, at: Expr, where: Location) -> Stmt:
     """Keeps a carried local, or all elements of a local array, at the number of an iteration."""
     now, making = body.now(name), body.making
     if now.name not in making.extents:
@@ -167,13 +167,13 @@ def _saved(body: Body, name: str, kept: str, at: Expr, where: Location) -> Stmt:
     return For(loop, const(making.extents[now.name], DType.i64), (save,), where)
 
 
-def _row(body: Body, version: str, at: Expr, loop: str) -> Expr:
+def _row(body: SweepBody, version: str, at: Expr, loop: str) -> Expr:
     """The place of an element of a local array for an iteration."""
     width = const(body.making.extents[version], at.dtype)
     return binary("add", binary("mul", at, width), LoopIndex(loop, at.dtype))
 
 
-def _restored(body: Body, name: str, kept: str, at: Expr, where: Location) -> Stmt:
+def _restored(body: SweepBody, name: str, kept: str, at: Expr, where: Location) -> Stmt:
     """Sets a local array to its values at the begin of an iteration."""
     now, making = body.now(name), body.making
     loop = making.names.fresh("c")
@@ -226,7 +226,9 @@ def _before(extent: Expr | None) -> Expr:
     return binary("sub", extent, const(1, extent.dtype))
 
 
-def _taken_over(body: Body, inner: Body, begins: dict[str, Local], where: Location) -> list[Stmt]:
+def _taken_over(
+    body: SweepBody, inner: SweepBody, begins: dict[str, Local], where: Location
+) -> list[Stmt]:
     """Adds the adjoints of carried locals behind an iteration to those of their last versions in it."""
     active = body.making.active
     return [
@@ -236,7 +238,9 @@ def _taken_over(body: Body, inner: Body, begins: dict[str, Local], where: Locati
     ]
 
 
-def _handed_on(body: Body, inner: Body, begins: dict[str, Local], where: Location) -> list[Stmt]:
+def _handed_on(
+    body: SweepBody, inner: SweepBody, begins: dict[str, Local], where: Location
+) -> list[Stmt]:
     """Makes the adjoints of carried locals those before the iteration."""
     return [
         SetLocal(body.adjoint(body.versions[n]).name, inner.adjoint(begin.name), where)
@@ -245,7 +249,7 @@ def _handed_on(body: Body, inner: Body, begins: dict[str, Local], where: Locatio
     ]
 
 
-def _enter(inner: Body, s: Loop, last: Expr | None) -> tuple[str, ...]:
+def _enter(inner: SweepBody, s: Loop, last: Expr | None) -> tuple[str, ...]:
     """New names for the loop around the body; with `last` it counts down from there."""
     names: tuple[str, ...] = ("w",)
     if not isinstance(s, While):

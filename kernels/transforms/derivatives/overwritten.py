@@ -117,7 +117,11 @@ class _Order:
             self._forget(s)
 
     def _access(
-        self, x: Load | Store | Update, loops: dict[str, LoopIndex], branches: _Branches, where: Location
+        self,
+        x: Load | Store | Update,
+        loops: dict[str, LoopIndex],
+        branches: _Branches,
+        where: Location,
     ) -> _Access:
         indices = tuple(self._renamed(i, loops) for i in x.indices)
         return _Access(x.array, indices, not isinstance(x, Load), branches, where)
@@ -128,8 +132,9 @@ class _Order:
         if isinstance(e, LoopIndex):
             return replace(loops.get(e.loop, e), dtype=e.dtype)
         e = mapped(e, lambda x: self._renamed(x, loops), lambda s: s)
-        now = self._values.get(e.name) if isinstance(e, LocalElement) else None
-        return replace(e, name=now.name) if isinstance(now, Local) else e
+        if isinstance(e, LocalElement) and isinstance(now := self._values.get(e.name), Local):
+            return replace(e, name=now.name)
+        return e
 
     def _assign(self, s: Stmt, loops: dict[str, LoopIndex]) -> None:
         """Notes the value that a statement gives a local."""

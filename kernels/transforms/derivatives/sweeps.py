@@ -33,25 +33,25 @@ from ...ir.kernel import (
 from ...ir.simplify import binary, const
 from ...ir.walk import local_changed
 from .activity import refusal
-from .body import Body, backwards
+from .body import SweepBody, backwards
 from .flow import define, flow, inlined, leaf
 from .loops import sweep_loop
 from .pruning import names_in
 
 
-def sweep(body: Body, statements: tuple[Stmt, ...]) -> None:
+def sweep(body: SweepBody, statements: tuple[Stmt, ...]) -> None:
     """Adds statements to both sweeps of a body."""
     for s in statements:
         _statement(body, s, is_top=False)
 
 
-def sweep_kernel(body: Body, statements: tuple[Stmt, ...]) -> None:
+def sweep_kernel(body: SweepBody, statements: tuple[Stmt, ...]) -> None:
     """Adds the statements of a kernel, whose loops at top level are parallel, to both sweeps of its body."""
     for s in statements:
         _statement(body, s, is_top=True)
 
 
-def _statement(body: Body, s: Stmt, *, is_top: bool) -> None:
+def _statement(body: SweepBody, s: Stmt, *, is_top: bool) -> None:
     match s:
         case SetLocal():
             define(body, s.name, body.renamed(s.value), s.where, s.name)
@@ -77,7 +77,7 @@ def _statement(body: Body, s: Stmt, *, is_top: bool) -> None:
 # --- locals
 
 
-def _update_local(body: Body, s: UpdateLocal) -> None:
+def _update_local(body: SweepBody, s: UpdateLocal) -> None:
     value, now = body.renamed(s.value), body.now(s.name)
     if s.name not in body.sums:
         define(body, s.name, binary(s.op, now, value), s.where, s.name)
@@ -88,7 +88,7 @@ def _update_local(body: Body, s: UpdateLocal) -> None:
         body.then(flow(body, value, body.adjoint(now.name), s.where))
 
 
-def _local_array(body: Body, s: LocalArray) -> None:
+def _local_array(body: SweepBody, s: LocalArray) -> None:
     """Adds a local array. Its elements are changed in place, and the reverse sweep restores them."""
     making, value = body.making, body.renamed(s.value)
     is_active = s.name in making.activity.active
@@ -109,7 +109,7 @@ def _local_array(body: Body, s: LocalArray) -> None:
         body.then([zero, summed, *flowing])
 
 
-def _set_element(body: Body, s: SetElement) -> None:
+def _set_element(body: SweepBody, s: SetElement) -> None:
     version, value = body.versions[s.name], body.renamed(s.value)
     if not body.has_reverse:
         body.forward.append(SetElement(version, body.renamed(s.index), value, s.where))
@@ -132,7 +132,7 @@ def _set_element(body: Body, s: SetElement) -> None:
 # --- arrays
 
 
-def _store(body: Body, s: Store) -> None:
+def _store(body: SweepBody, s: Store) -> None:
     gradient, value = body.making.gradients[s.array], body.renamed(s.value)
     indices = tuple(map(body.renamed, s.indices))
     clear = Store(gradient, indices, const(0, value.dtype), s.where)
@@ -144,7 +144,7 @@ def _store(body: Body, s: Store) -> None:
 
 
 def _taken(
-    body: Body, s: Store | Update, value: Expr, indices: tuple[Expr, ...]
+    body: SweepBody, s: Store | Update, value: Expr, indices: tuple[Expr, ...]
 ) -> tuple[Stmt, list[Stmt]]:
     """Reads the gradient of an element into a local, and adds it to what a value depends on."""
     value = inlined(body, value, s.where)
@@ -154,7 +154,7 @@ def _taken(
     return SetLocal(taken, element, s.where), adding
 
 
-def _update(body: Body, s: Update) -> None:
+def _update(body: SweepBody, s: Update) -> None:
     value, making = body.renamed(s.value), body.making
     if s.result:
         sentence = f"the old value of an update of {s.array} is used"
@@ -185,7 +185,7 @@ class _Branch:
     versions: dict[str, str]
 
 
-def _if(body: Body, s: If) -> None:
+def _if(body: SweepBody, s: If) -> None:
     condition = leaf(body, body.renamed(s.condition), s.where)
     before = dict(body.versions)
     branches = [_branch(body, block, before) for block in (s.then, s.orelse)]
@@ -199,14 +199,16 @@ def _if(body: Body, s: If) -> None:
         body.then([If(condition, *back, s.where)])
 
 
-def _branch(body: Body, block: tuple[Stmt, ...], before: dict[str, str]) -> _Branch:
+def _branch(body: SweepBody, block: tuple[Stmt, ...], before: dict[str, str]) -> _Branch:
     body.versions = dict(before)
     with body.collected() as (forward, reverse):
         sweep(body, block)
     return _Branch(forward, reverse, body.versions)
 
 
-def _merge(body: Body, before: dict[str, str], branches: list[_Branch], where: Location) -> None:
+def _merge(
+    body: SweepBody, before: dict[str, str], branches: list[_Branch], where: Location
+) -> None:
     """Gives locals that a branch changes a version behind both."""
     body.versions, making = dict(before), body.making
     ends: list[list[Stmt]] = [[] for _ in branches]
@@ -230,7 +232,7 @@ def _merge(body: Body, before: dict[str, str], branches: list[_Branch], where: L
         branch.reverse.append(end)
 
 
-def _hoist(body: Body, branch: _Branch) -> None:
+def _hoist(body: SweepBody, branch: _Branch) -> None:
     """Declares in front of the body what a branch sets and its reverse sweep reads."""
     read = names_in(backwards(branch.reverse))
     for s in _outside_loops(branch.forward):

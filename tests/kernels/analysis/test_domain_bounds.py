@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.analysis.domain_bounds import branch_cuts, cuts_of, finish_cuts, points
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.body import FAR
 from kernelscape.kernels.ir.task import Task
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -37,7 +37,7 @@ from kernelscape.kernels.ir.kernel import (
 from kernelscape.kernels.ir.task import Access, Task
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.dependence import dependences
-from kernelscape.kernels.tasks.graph import build_graph
+from kernelscape.kernels.tasks.state_flow import build_graph
 from kernelscape.testing.generator.features import LONG
 from kernelscape.testing.generator.sequences import program
 

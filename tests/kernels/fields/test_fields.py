@@ -5,7 +5,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.fields import memory
+from kernelscape.kernels.fields import field_memory
 from kernelscape.kernels.ir.kernel import DType
 
 
@@ -148,14 +148,14 @@ def test_the_field_of_a_component_shares_its_memory():
 
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (1 << 20,), (3 << 19,)])
 def test_memory_is_aligned_and_zero(shape):
-    a, b = memory.zeros(shape, DType.f32), memory.zeros(shape, DType.f32)
+    a, b = field_memory.zeros(shape, DType.f32), field_memory.zeros(shape, DType.f32)
     assert a.shape == shape and a.flags.c_contiguous and a.flags.writeable
-    assert a.ctypes.data % memory.LINE == b.ctypes.data % memory.LINE == 0
+    assert a.ctypes.data % field_memory.LINE == b.ctypes.data % field_memory.LINE == 0
     assert not a.any() and not np.shares_memory(a, b)
 
 
 def test_large_fields_begin_at_different_places_of_a_page():
-    starts = {memory.zeros((1 << 20,), DType.f32).ctypes.data % 4096 for _ in range(4)}
+    starts = {field_memory.zeros((1 << 20,), DType.f32).ctypes.data % 4096 for _ in range(4)}
     assert len(starts) == 4
 
 

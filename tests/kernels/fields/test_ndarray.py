@@ -76,7 +76,7 @@ def test_kernels_take_them():
 
 
 def test_recorded_sequences_take_them():
-    from kernelscape.kernels.frontend.record import record_sequence
+    from kernelscape.kernels.frontend.recorder import record_sequence
 
     recording = record_sequence(doubled, [ks.ndarray(ks.f32, 4), np.zeros(4, np.float32)])
     assert [(p.name, p.shape) for p in recording.arrays] == [("a", (4,)), ("b", (4,))]

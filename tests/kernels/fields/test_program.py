@@ -6,7 +6,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.program import current_program, element_dtype
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import DType
 
 

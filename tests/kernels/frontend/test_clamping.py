@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernelscape.codegen.bodies.index_checks import index_checks
-from kernelscape.codegen.write.program import arguments_of
+from kernelscape.codegen.write.program_text import arguments_of
 from kernelscape.kernels.frontend.clamping import clamped_indices
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,

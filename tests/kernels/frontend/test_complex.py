@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.frontend.complex_numbers import pairs_of
 from kernelscape.kernels.frontend.errors import LanguageError
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.tasks.pipeline import normalise

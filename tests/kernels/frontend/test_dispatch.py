@@ -15,7 +15,7 @@ import pytest
 from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.dispatch import Executor, current, eager, install, using
 from kernelscape.kernels.frontend.instance import KernelCall
-from kernelscape.kernels.frontend.record import Recorder, record_sequence
+from kernelscape.kernels.frontend.recorder import Recorder, record_sequence
 from kernelscape.kernels.interpret.executor import Interpreter
 
 ROOT = Path(__file__).parents[3]

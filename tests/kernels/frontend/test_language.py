@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.frontend.errors import LanguageError
 from kernelscape.kernels.frontend.kernel import template
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.frontend.signature import scalar_dtype
 from kernelscape.kernels.ir.kernel import (
     DType,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, ndrange, types
-from kernelscape.kernels.frontend.record import ndarray, record, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record, record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.dependence import carried_flows
-from kernelscape.kernels.tasks.graph import build_graph, show_graph
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.kernels.tasks.state_flow import build_graph, show_graph
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks
 

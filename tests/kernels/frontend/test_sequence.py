@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.frontend.errors import LanguageError
 from kernelscape.kernels.frontend.kernel import template
-from kernelscape.kernels.frontend.record import ndarray, record, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record, record_sequence
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.ir.kernel import ArrayParam, Cast, Const, DType, Param
 from kernelscape.kernels.ir.text import show_expr

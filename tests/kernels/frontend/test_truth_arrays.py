@@ -12,7 +12,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.errors import LanguageError
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.executor import interpret
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.records.signature import Signature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernelscape import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret import arithmetic
 from kernelscape.kernels.interpret import kernel as meaning
 from kernelscape.kernels.interpret.contraction import contract

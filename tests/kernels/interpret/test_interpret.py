@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret import kernel as interpret
 from kernelscape.kernels.interpret.kernel import evaluate_scalar, run_kernel
 from kernelscape.kernels.interpret.lanes import linear, plan_lanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.interpret.reference import initial_arrays, run_calls

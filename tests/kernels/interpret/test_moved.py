@@ -9,7 +9,7 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.moved import ArrayMover
 from kernelscape.runtime import reference
 from kernelscape.runtime.reference import Reference

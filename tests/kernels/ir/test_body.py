@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.analysis.effects import are_independent
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.access import AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.body import FAR, Body, Closure, Reason, Site

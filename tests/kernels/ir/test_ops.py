@@ -12,7 +12,7 @@ import pytest
 from kernelscape.codegen.text.names import RESERVED
 from kernelscape.kernels.frontend import functions
 from kernelscape.kernels.frontend.kernel import cast, i64, kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.frontend.typing_rules import Typed, common_dtype, lift
 from kernelscape.kernels.interpret.llvm import print_llvm
 from kernelscape.kernels.ir import ops

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.accesses import analyse
-from kernelscape.kernels.frontend.record import Call, Recording
+from kernelscape.kernels.frontend.recorder import Call, Recording
 from kernelscape.kernels.interpret import kernel as module
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.body import Closure, Reason

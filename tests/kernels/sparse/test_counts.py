@@ -6,7 +6,7 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.tasks.execution_counts import counting
 from kernelscape.kernels.tasks.pipeline import normalise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
 from kernelscape.codegen.plan.candidates import plan_of
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.kernel import DType, Expr, Load, Local, Select
 from kernelscape.kernels.ir.simplify import binary, const
 from kernelscape.kernels.sparse.cells import I64, looked_for, number, place_of

@@ -10,7 +10,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.analysis.prefetch_sites import blocks_of
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.kernel import Binary, Const, DType, For, Load
 from kernelscape.kernels.ir.walk import walk
 from kernelscape.kernels.tasks.pipeline import normalise

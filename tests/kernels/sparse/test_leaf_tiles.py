@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.problem_passes import PASSES, Decided
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.kernel import KernelIR, LocalArray
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.ir.walk import nested_statements

@@ -16,7 +16,7 @@ from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.fields.canonical_state import canonical
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.kernel import Const, For, If, Local, UpdateLocal
 from kernelscape.kernels.ir.on_trees import compactions
 from kernelscape.kernels.ir.walk import nested_statements

@@ -9,7 +9,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.canonical_state import canonical
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.run_tasks import run_tasks
 

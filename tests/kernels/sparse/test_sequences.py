@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernelscape.cli.tree_view import tree_lines
 from kernelscape.kernels.fields.canonical_state import canonical, unsound, without_inactive
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
 from kernelscape.kernels.sparse.naming import in_terms_of_trees

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.fields.canonical_state import unsound
 from kernelscape.kernels.fields.storage import TreeStorage
-from kernelscape.kernels.frontend.record import record_program
+from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.artifact import Artifact
 from kernelscape.runtime.api.backend import AbstractModule

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.record import Recording, record_sequence
+from kernelscape.kernels.frontend.recorder import Recording, record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 

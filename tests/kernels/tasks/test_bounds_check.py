@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import KernelIR
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.bounds_check import first_outside

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.analysis.effects import task_reads
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.access import Access
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.library import load

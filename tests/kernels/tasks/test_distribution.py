@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.analysis.effects import task_reads
-from kernelscape.kernels.frontend.record import Call, Recording
+from kernelscape.kernels.frontend.recorder import Call, Recording
 from kernelscape.kernels.ir.access import Access, Guard
 from kernelscape.kernels.ir.affine import Affine
 from kernelscape.kernels.ir.kernel import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.tasks.pipeline import normalise
 

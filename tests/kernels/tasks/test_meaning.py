@@ -10,7 +10,7 @@ import pytest
 from kernelscape.kernels.analysis.effects import arrays_written
 from kernelscape.kernels.analysis.speculation import may_blend
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.interpreted import run_reference
 from kernelscape.testing.run_tasks import run_tasks

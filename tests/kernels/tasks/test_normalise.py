@@ -15,7 +15,7 @@ from kernelscape.kernels.analysis.effects import (
     task_writes,
 )
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import ndarray, record_sequence
+from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.ir.domain import Count, Loop
 from kernelscape.kernels.ir.kernel import Accumulator
 from kernelscape.kernels.ir.task import Problem

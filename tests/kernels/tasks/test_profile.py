@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.analysis.must_execute import needed
 from kernelscape.kernels.frontend.kernel import kernel, ndrange, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.tasks import work
 from kernelscape.kernels.tasks.execution_counts import counting

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.access import State
 from kernelscape.kernels.library import load
-from kernelscape.kernels.tasks.graph import (
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.kernels.tasks.state_flow import (
     Edge,
     StateFlowGraph,
     build_graph,
     rebuild,
     show_graph,
 )
-from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.generator.features import LONG
 from kernelscape.testing.generator.sequences import program
 

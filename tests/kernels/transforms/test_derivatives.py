@@ -195,7 +195,7 @@ def places_that_move(x: nd, y: nd, k: nd, s: nd):
         for t in range(4):
             y[j] = x[t] * x[j]
             s[0] += y[j] * y[j]
-            j += 1
+            j += 1  # noqa: SIM113
         if k[0] > N:
             j = 0
         y[j] = y[0] * y[1]

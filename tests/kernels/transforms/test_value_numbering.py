@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import KernelIR, Load, Select, Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements

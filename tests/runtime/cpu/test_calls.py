@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.plan.candidates import plan_of
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu import calling
-from kernelscape.runtime.cpu.memory import CpuArray
+from kernelscape.runtime.cpu.guarded_arrays import CpuArray
 from kernelscape.runtime.device import DeviceOptions, open_device
 from kernelscape.runtime.records.replay import RebuiltRecord, make_tuned
 from kernelscape.runtime.records.stored import bind_arguments

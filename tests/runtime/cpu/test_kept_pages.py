@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kernelscape.runtime.cpu.memory import CpuArray
+from kernelscape.runtime.cpu.guarded_arrays import CpuArray
 from kernelscape.runtime.cpu.runner import CpuRunner
 from kernelscape.runtime.device import open_device
 

@@ -15,7 +15,7 @@ from kernelscape.kernels.ir.kernel import DType
 from kernelscape.runtime.api.backend import CallArguments, RunError
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol
-from kernelscape.runtime.cpu.memory import in_memory
+from kernelscape.runtime.cpu.guarded_arrays import in_memory
 from kernelscape.runtime.cuda import device as cuda_device
 from kernelscape.runtime.cuda import driver as cuda_driver
 from kernelscape.runtime.cuda import gpu as cuda_gpu
@@ -329,7 +329,7 @@ def test_arrays_of_timed_calls_stay_while_they_are_timed(stand_in):
 @compiled
 def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
     library = GraphLibrary()
-    monkeypatch.setattr(cuda_runner, "Graph", cuda_graph.Graph)
+    monkeypatch.setattr(cuda_runner, "Graph", cuda_graph.CudaGraph)
     monkeypatch.setattr(cuda_graph, "library", lambda: library)
     monkeypatch.setitem(fake_pycuda.models, "launch_0", lambda *_: NS)
     calls = [stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3)]

@@ -309,7 +309,7 @@ def test_code_that_is_kept_runs_without_what_makes_c(tmp_path):
     assert not loaded[1] & {
         "codegen.lower",
         "codegen.bodies.index_checks",
-        "codegen.write.program",
+        "codegen.write.program_text",
     }
 
 

@@ -11,7 +11,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.text.source import Source
-from kernelscape.kernels.frontend.record import Recording, record_program
+from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.artifact import Artifact
 from kernelscape.runtime.api.outcome import Failure, Measurement, Protocol

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.bound.explain import explain

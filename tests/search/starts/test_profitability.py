@@ -8,7 +8,7 @@ import kernelscape as ks
 import numpy as np
 from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.kernels.analysis.must_execute import blocks_of
-from kernelscape.kernels.frontend.record import record_sequence
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.profile import Profile, TaskProfile
 from kernelscape.runtime.engine.planning import default_plan
