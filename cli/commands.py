@@ -39,6 +39,7 @@ _COMMANDS = (  # each a module of subcommands/
     "calibrate",
     "doctor",
     "cache",
+    "store",
     "schema",
 )
 

@@ -15,7 +15,8 @@ from ..runtime.cpu.compiler import NAMES, find_compiler, find_path
 from ..runtime.cpu.probe import load_own_calibration
 from ..runtime.device import backends, cache_folder, requirements
 from ..runtime.host import HostCpu, read_machine
-from ..runtime.records.store import default_store
+from ..runtime.records.record import RecordError
+from ..runtime.records.store import ADDRESS, TunedStore, default_store, store_address
 
 Verdict = Literal["ok", "note", "missing"]
 
@@ -43,8 +44,23 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
         *_gpu(),
         *_plugins(),
         Finding("cache", "ok", str(cache_folder())),
-        Finding("store", "ok", str(default_store())),
+        _store(),
     ]
+
+
+def _store() -> Finding:
+    """The tuned store that searches write to."""
+    address = store_address()
+    if isinstance(address, Path):
+        return Finding("store", "ok", str(address))
+    try:
+        with TunedStore(address) as store:
+            return Finding("store", "ok", store.name)
+    except (RecordError, OSError) as e:
+        advice = (
+            f"{ADDRESS} names the database of a team; without it results go to {default_store()}"
+        )
+        return Finding("store", "note", str(e), advice)
 
 
 def _compilers(wanted: str | None) -> list[Finding]:

@@ -246,6 +246,37 @@ class Cleared(AbstractLine, frozen=True, tag="cleared"):
     freed_bytes: int
 
 
+class StoredLine(AbstractLine, frozen=True, tag="stored"):
+    """`store list`: a result; `error` is a sentence where this version cannot use it."""
+
+    row: int
+    sequence: str
+    dtype: str
+    shape: list[int]
+    device: str
+    component: str
+    time_ns: float
+    taken: str
+    error: str
+
+
+class StoredResultLine(AbstractLine, frozen=True, tag="stored_result"):
+    """`store show`: a best.json as text."""
+
+    row: int
+    best: str
+
+
+class StoreLine(AbstractLine, frozen=True, tag="store"):
+    """`store export`, `import`, `merge`, `prune`: a file or a store, and how many rows were written, added or removed."""
+
+    name: str
+    exported: int | UnsetType = UNSET
+    new: int | UnsetType = UNSET
+    known: int | UnsetType = UNSET
+    removed: int | UnsetType = UNSET
+
+
 class Schema(AbstractLine, frozen=True, tag="schema"):
     """`schema`."""
 

@@ -191,7 +191,10 @@ def load_settings(
             given[key] = (value, str(path))
     for name in sorted(environ):
         if name.startswith(_PREFIX):
-            given[name.removeprefix(_PREFIX).lower()] = (environ[name], name)
+            key, value = name.removeprefix(_PREFIX).lower(), environ[name]
+            if key == "store" and "/" in value:
+                value = "on"  # runtime/records/store.py reads the address, for programs too
+            given[key] = (value, name)
     for key, value in flags.items():
         if value is not None:
             given[key] = (value, f"--{key.replace('_', '-')}")

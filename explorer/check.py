@@ -171,7 +171,10 @@ def _chosen(
     with TunedStore() as store:
         match = store.lookup(key)
     is_same = match is not None and match.best.problem_key == workload.problem.key
-    return (match.best, "the tuned store") if match is not None and is_same else (None, "")
+    if match is None or not is_same:
+        return None, ""
+    elsewhere = f", tuned on {match.best.conditions.machine}" * (match.level == "elsewhere")
+    return match.best, f"the tuned store{elsewhere}"
 
 
 def _beside_ours(

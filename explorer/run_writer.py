@@ -37,7 +37,7 @@ from ..runtime.records.record import (
     standing_evaluations,
 )
 from ..runtime.records.replay import StaleError
-from ..runtime.records.store import TunedKey, TunedStore
+from ..runtime.records.store import TunedStore
 from ..runtime.records.tree_file import ExpandedChild, TreeWriter
 from ..search import events as ev
 from ..search.events import Outcome, Tally
@@ -111,6 +111,11 @@ class RunWriter:
     def known(self) -> dict[bytes, Outcome]:
         """Outcomes by source key."""
         return {r.source_key.encode(): outcome_of(r) for r in self.evaluations if r.source_key}
+
+    @property
+    def device(self) -> str:
+        """The key of the device that this session measures on."""
+        return self._conditions.machine
 
     def notes(self, kind: str) -> list[str]:
         """Texts of the notes of one kind, oldest first."""
@@ -244,12 +249,9 @@ class RunWriter:
 
     def store(self, best: BestFile) -> None:
         """Adds a result to the tuned store, which is derived and may be lost."""
-        key = TunedKey(
-            best.sequence, best.dtype, tuple(best.sizes.values()), best.conditions.machine
-        )
         try:
             with TunedStore() as store:
-                store.put(key, best)
+                store.put(best)
         except (RecordError, OSError) as e:
             with suppress(RecordError):
                 self.note("store", str(e))

@@ -49,6 +49,7 @@ from .profiling import known_profile, take_profile
 from .registers import Registers
 from .run_writer import RunWriter
 from .session_state import Standing
+from .shared_results import shared_starts
 from .workload import Options, Workload, space_for
 
 __all__ = ["Session", "Tell"]
@@ -236,12 +237,14 @@ class Session:
         firsts = [candidate for _, candidate in sketched]
         known = writer.known()
         warm = _warm(root.space, writer, evaluator, o.final_top)
+        is_new = o.store and not warm
+        shared = shared_starts(root.space, self._workload, writer) if is_new else []
         _recall_default(firsts[:1], known, evaluator, listener)
         history = History[Candidate](
             outcomes=known,
             doubted=[text.encode() for text in writer.notes("alarm")],
             incumbents=firsts[:1],
-            warm_starts=chain(warm, firsts[1:], solved_candidates(root.space, sketched)),
+            warm_starts=chain(warm, shared, firsts[1:], solved_candidates(root.space, sketched)),
         )
         found = search(
             registers.widened() or root,

@@ -1,46 +1,59 @@
-"""The tuned store: the best implementation known per sequence, dtype, shape and device, in one
-SQLite file.
+"""The tuned store: results of searches, which machines may share.
 
-It is derived from runs and can be deleted. Write-ahead logging and a busy timeout let several
-searches write at once; the file must be on a local disk.
+A row is the result for a problem on a device, or for a component of a problem. Writers append, and readers take the best. The store
+is SQLite on a local disk, or PostgreSQL for a team: the environment variable KERNELSCAPE_STORE has its address. A row may be wrong
+or hostile: an implementation is rebuilt from its decisions, and verified before it runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal, TypeVar, final
 
 import msgspec
+import sqlalchemy as sa
+from sqlalchemy import exc
 
 from .record import READ, BestFile, RecordError
 
-_BUSY_S = 20.0
-_VERSION = 1
-_TABLE = """
-create table if not exists tuned (
-    family text not null,
-    dtype text not null,
-    shape text not null,
-    device text not null,
-    time_ns real not null,
-    problem_key text not null,
-    best text not null,
-    primary key (family, dtype, shape, device)
-) without rowid
-"""
-_PUT = """
-insert into tuned values (?, ?, ?, ?, ?, ?, ?)
-on conflict do update set
-    time_ns = excluded.time_ns, problem_key = excluded.problem_key, best = excluded.best
-where excluded.time_ns < tuned.time_ns or excluded.problem_key <> tuned.problem_key
-"""
+ADDRESS = "KERNELSCAPE_STORE"
+FORMAT = 1  # of a row
+_BUSY_S = (
+    20.0  # for which writers of other processes, and a server that starts again, are waited for
+)
+_AGAIN_S = 0.2
+_PER_PAGE = 200  # rows whose results are read at once
+_ROWS = sa.Table(
+    "results",
+    sa.MetaData(),
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),  # equal results are one row
+    sa.Column("format", sa.Integer, nullable=False),
+    sa.Column("sequence", sa.Text, nullable=False),
+    sa.Column("dtype", sa.String(16), nullable=False),
+    sa.Column("shape", sa.Text, nullable=False),
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("problem", sa.String(64), nullable=False),
+    sa.Column("component", sa.Text, nullable=False),
+    sa.Column("time_ns", sa.Double, nullable=False),
+    sa.Column("taken", sa.String(32), nullable=False),
+    sa.Column("result", sa.Text, nullable=False),  # a best.json
+    sa.Index("results_by_sequence", "sequence", "dtype"),
+)
+_NEWER = "a newer version wrote it"
+_T = TypeVar("_T")
+Level = Literal["exact", "nearest", "elsewhere"]
 
 
 @dataclass(frozen=True)
@@ -50,79 +63,152 @@ class TunedKey:
     family: str  # the sequence, whatever its sizes
     dtype: str
     shape: tuple[int, ...]
-    device: str  # `Machine.key`
+    device: str  # `Conditions.machine`
 
 
 @dataclass(frozen=True)
 class Match:
     """Result of a lookup.
 
-    "exact": tuned for this shape. "nearest": tuned for the shape at `distance`, the largest |log2| ratio of a size. It is to be
-    measured again before its time is trusted.
+    "exact": tuned for this shape. "nearest": tuned for the shape at `distance`, the largest |log2| ratio of a size. "elsewhere":
+    tuned on another device. The last two are to be measured again before their time is trusted.
     """
 
-    level: Literal["exact", "nearest"]
+    level: Level
     best: BestFile
     shape: tuple[int, ...]
     distance: float
 
 
+@dataclass(frozen=True)
+class Row:
+    """A stored result without its decisions. `error` is a sentence where it cannot be used by this version."""
+
+    number: int
+    key: TunedKey
+    problem: str
+    component: str
+    time_ns: float
+    taken: str  # UTC, ISO 8601
+    error: str = ""
+
+
+class _Exported(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A line of an exported file."""
+
+    format: int
+    component: str
+    best: BestFile
+
+
+@final
 class TunedStore:
-    """SQLite store of tuned implementations. Raises RecordError when the file is no store of this version."""
+    """Store of tuned implementations: `address` is a file, or the URL of a database.
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or default_store()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
-            self._connection.execute("pragma journal_mode = wal")
-            self._connection.execute("pragma synchronous = normal")
-            (version,) = self._connection.execute("pragma user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise RecordError(
-                    f"{self._path} is a tuned store of version {version}, not {_VERSION}"
-                )
-            self._connection.execute(_TABLE)
-            self._connection.execute(f"pragma user_version = {_VERSION}")
-        except sqlite3.Error as e:
-            raise RecordError(f"{self._path} is no tuned store: {e}") from e
+    Raises RecordError, a sentence, where it cannot be used.
+    """
 
-    def put(self, key: TunedKey, best: BestFile) -> bool:
-        """Store an implementation unless a faster one for the same problem is known. True if it was stored."""
-        row = (key.family, key.dtype, _text(key.shape), key.device, best.time_ns, best.problem_key)
-        with closing(
-            self._connection.execute(_PUT, (*row, msgspec.json.encode(best).decode()))
-        ) as cursor:
-            return cursor.rowcount > 0
+    def __init__(self, address: str | Path | None = None) -> None:
+        self._url = _url(store_address() if address is None else address)
+        self.name = (
+            self._url.render_as_string(hide_password=True)
+            if self.is_shared
+            else str(self._url.database)
+        )
+        if not self.is_shared:
+            try:
+                Path(self.name).parent.mkdir(parents=True, exist_ok=True)
+            except OSError as e:
+                raise RecordError(f"{self.name} cannot be made: {e.strerror}") from e
+        self._engine, self._was_there = _engine(self._url), False
+        self._do(self._prepare)
+
+    @property
+    def is_shared(self) -> bool:
+        """True for the database of a team."""
+        return self._url.get_backend_name() != "sqlite"
+
+    def put(self, best: BestFile, component: str = "") -> None:
+        """Stores a result. A shared store gets no names of files of this machine."""
+        row = _row_of(_without_places(best) if self.is_shared else best, component)
+        self._do(lambda c: _insert(c, row))
 
     def lookup(self, key: TunedKey) -> Match | None:
-        """The entry for the exact shape, else for the nearest one of the same sequence, dtype and
-        device.
+        """Returns the best result for the shape, else for the nearest shape of the same sequence, dtype and device.
+
+        Where the device has none, results of devices of the same kind are taken. Rows that cannot be read are left out.
         """
-        rows = self._connection.execute(
-            "select shape, best from tuned where family = ? and dtype = ? and device = ?",
-            (key.family, key.dtype, key.device),
-        ).fetchall()
-        near = [(d, s, b) for s, b in rows if (d := _distance(key.shape, _shape(s))) < math.inf]
-        if not near:
-            return None
-        distance, shape, content = min(near)
-        level: Literal["exact", "nearest"] = "exact" if distance == 0 else "nearest"
-        return Match(level, self._decode(content), _shape(shape), distance)
+        rows = self._rows(_ROWS.c.sequence == key.family, _ROWS.c.dtype == key.dtype)
+        rows = [r for r in rows if not r.component and not r.error and _is_near(r.key, key)]
+        for group in sorted(_grouped(rows), key=lambda rows: _nearness(rows[0].key, key)):
+            for row in group:
+                with suppress(RecordError):
+                    best = self.read(row.number)
+                    distance = _distance(key.shape, row.key.shape)
+                    return Match(_level(row.key, key, distance), best, row.key.shape, distance)
+        return None
 
     def of_file(self, stem: str, device: str) -> tuple[BestFile | RecordError, ...]:
-        """The entries of all functions of a user's file on a device, whatever their shapes. `stem` is its name without .py.
+        """Returns the results of all functions of a user's file on a device, whatever their shapes. `stem` is its name without .py.
 
-        An unreadable entry is replaced by its error.
+        A result that cannot be read is replaced by its error.
         """
-        rows = self._connection.execute(
-            "select family, best from tuned where device = ? order by family, shape", (device,)
-        ).fetchall()
-        return tuple(self._read(x) for family, x in rows if family.partition(":")[0] == stem)
+        rows = self._rows(
+            _ROWS.c.device == device, _ROWS.c.sequence.startswith(f"{stem}:", autoescape=True)
+        )
+        rows = [r for r in rows if not r.component]
+        groups = sorted(_grouped(rows), key=lambda rows: (rows[0].key.family, rows[0].key.shape))
+        return tuple(self._first(group) for group in groups)
+
+    def rows(self) -> list[Row]:
+        """Returns all rows, the oldest first."""
+        return self._rows()
+
+    def read(self, number: int) -> BestFile:
+        """Returns the result of a row. Raises RecordError where there is none that this version can use."""
+        found = self._do(
+            lambda c: c.execute(sa.select(_ROWS).where(_ROWS.c.id == number)).one_or_none()
+        )
+        if found is None:
+            raise RecordError(f"{self.name} has no row {number}")
+        return self._decode(found)
+
+    def exported(self) -> Iterator[bytes]:
+        """Yields a line of JSON for each row that this version can use, without names of files of this machine."""
+        for row in self.rows():
+            with suppress(RecordError):
+                best = _without_places(self.read(row.number))
+                line = _Exported(format=FORMAT, component=row.component, best=best)
+                yield msgspec.json.encode(line)
+
+    def add(self, lines: Iterable[bytes], name: str) -> tuple[int, int]:
+        """Stores exported lines: all, or none where one cannot be read. Returns the number of new rows, and of those already there.
+
+        Raises RecordError, which names `name` and the line.
+        """
+        rows = [_row_of(x.best, x.component) for x in _exported(lines, name)]
+
+        def add(connection: sa.Connection) -> int:
+            return sum(_insert(connection, row) for row in rows)
+
+        n_new = self._do(add)
+        return n_new, len(rows) - n_new
+
+    def prune(self) -> int:
+        """Removes rows that cannot be read and those that are not the best of their kind. Returns their number."""
+        rows = self.rows()
+        kept = {r.number for r in rows if r.error.startswith(_NEWER)}
+        for group in _grouped(r for r in rows if not r.error):
+            found = (r for r in group if isinstance(self._first([r]), BestFile))
+            kept |= {r.number for r in islice(found, 1)}
+        gone = [r.number for r in rows if r.number not in kept]
+        for k in range(0, len(gone), _PER_PAGE):
+            self._do(partial(_remove, gone[k : k + _PER_PAGE]))
+        return len(gone)
 
     def close(self) -> None:
-        """Close the store. Safe to call twice."""
-        self._connection.close()
+        """Closes the store. Safe to call twice."""
+        self._engine.dispose()
 
     def __enter__(self) -> TunedStore:
         return self
@@ -132,38 +218,242 @@ class TunedStore:
     ) -> None:
         self.close()
 
-    def _read(self, content: str) -> BestFile | RecordError:
-        try:
-            return self._decode(content)
-        except RecordError as e:
-            return e
+    def _rows(self, *conditions: sa.ColumnElement[bool]) -> list[Row]:
+        query = (
+            sa.select(*(c for c in _ROWS.c if c.name != "result"))
+            .where(*conditions)
+            .order_by(_ROWS.c.id)
+        )
+        return [self._row(x) for x in self._do(lambda c: c.execute(query).all())]
 
-    def _decode(self, content: str) -> BestFile:
+    def _row(self, x: Any) -> Row:
+        error = f"{_NEWER} ({x.format})" if x.format > FORMAT else ""
         try:
-            best = msgspec.json.decode(content, type=BestFile)
+            key = TunedKey(x.sequence, x.dtype, _shape(x.shape), x.device)
+        except ValueError:
+            key, error = TunedKey(x.sequence, x.dtype, (), x.device), "its shape is none"
+        return Row(x.id, key, x.problem, x.component, x.time_ns, x.taken, error)
+
+    def _first(self, rows: Sequence[Row]) -> BestFile | RecordError:
+        """Returns the first result that can be read, else the error of the first."""
+        first: RecordError | None = None
+        for row in rows:
+            try:
+                return self.read(row.number)
+            except RecordError as e:
+                first = first or e
+        assert first is not None  # there is a row
+        return first
+
+    def _decode(self, row: Any) -> BestFile:
+        where = f"row {row.id} of {self.name}"
+        if row.format > FORMAT:
+            raise RecordError(f"{where}: {_NEWER} ({row.format})")
+        try:
+            best = msgspec.json.decode(row.result, type=BestFile)
         except msgspec.DecodeError as e:
-            raise RecordError(f"{self._path} holds an entry that cannot be read: {e}") from e
+            raise RecordError(f"{where} cannot be read: {e}") from e
         if best.schema not in READ:
-            known = " or ".join(map(str, READ))
-            raise RecordError(f"{self._path} holds an entry of schema {best.schema}, not {known}")
+            raise RecordError(
+                f"{where} has schema {best.schema}, not {' or '.join(map(str, READ))}"
+            )
+        told = _row_of(best, row.component)
+        for name in ("sequence", "dtype", "shape", "device", "problem", "time_ns"):
+            if told[name] != getattr(row, name):
+                raise RecordError(f"{where} is of another {name} than its result")
         return best
+
+    def _prepare(self, connection: sa.Connection) -> None:
+        with suppress(exc.IntegrityError, exc.ProgrammingError):  # another process makes it now
+            _ROWS.metadata.create_all(connection)
+        if not self.is_shared:
+            _adopt_older(connection)
+
+    def _do(self, action: Callable[[sa.Connection], _T]) -> _T:
+        """Returns the result of an action in a transaction of its own.
+
+        It is repeated where another process has stored the same row meanwhile, and while a server that was there starts again.
+        """
+        until_s = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                with self._engine.begin() as connection:
+                    found = action(connection)
+            except exc.IntegrityError as e:
+                failed: exc.SQLAlchemyError = e
+            except exc.OperationalError as e:
+                failed = e
+                if not (self.is_shared and self._was_there):
+                    raise self._error(e) from e
+                self._engine.dispose()
+                time.sleep(_AGAIN_S)
+            except exc.SQLAlchemyError as e:
+                raise self._error(e) from e
+            else:
+                self._was_there = True
+                return found
+            if time.monotonic() > until_s:
+                raise self._error(failed) from failed
+
+    def _error(self, e: exc.SQLAlchemyError) -> RecordError:
+        reason = str(e.orig if isinstance(e, exc.DBAPIError) else e).strip().partition("\n")[0]
+        return RecordError(f"{self.name} is no tuned store that can be used: {reason}")
 
 
 def default_store() -> Path:
-    """Path of the user's store."""
+    """Path of the user's own store."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "kernelscape" / "tuned.sqlite"
 
 
-def _text(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape))
+def store_address() -> str | Path:
+    """Address of the store in use: that of KERNELSCAPE_STORE (which may also say on or off, as a setting), else the user's own."""
+    given = os.environ.get(ADDRESS, "")
+    return given if "/" in given else default_store()
+
+
+def _url(address: str | Path) -> sa.URL:
+    text = str(address)
+    if "://" not in text:
+        return sa.URL.create("sqlite", database=text)
+    try:
+        url = sa.make_url(text)
+    except exc.ArgumentError:
+        raise RecordError(f"the address of the store ({ADDRESS}) is no URL of a database") from None
+    backend = url.get_backend_name()
+    if backend == "postgres":  # as libpq has it
+        backend = "postgresql"
+    if backend not in ("sqlite", "postgresql"):
+        raise RecordError(
+            f"the store is a file, sqlite://... or postgresql://..., not {url.drivername}://"
+        )
+    return url.set(drivername="postgresql+psycopg" if backend == "postgresql" else "sqlite")
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S})
+        sa.event.listen(engine, "connect", _configure_sqlite)
+        return engine
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    except ModuleNotFoundError as e:
+        raise RecordError(
+            f"a store in PostgreSQL needs the package {e.name}: pip install 'kernelscape[store]'"
+        ) from e
+
+
+def _configure_sqlite(connection: sqlite3.Connection, record: object) -> None:
+    """Lets several processes write at once."""
+    with suppress(sqlite3.OperationalError):  # a file that is read only, or busy
+        connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = normal")
+
+
+def _adopt_older(connection: sa.Connection) -> None:
+    """Takes over the table of earlier versions: the best of each key."""
+    if not sa.inspect(connection).has_table("tuned"):
+        return
+    for (text,) in connection.execute(sa.text("select best from tuned")).all():
+        with suppress(msgspec.DecodeError):  # it was of no use before
+            _insert(connection, _row_of(msgspec.json.decode(text, type=BestFile), ""))
+    connection.execute(sa.text("drop table if exists tuned"))
+
+
+def _insert(connection: sa.Connection, row: dict[str, Any]) -> bool:
+    """Stores a row, unless it is there. True if it is new."""
+    is_there = sa.exists().where(_ROWS.c.digest == row["digest"])
+    values = sa.select(*(sa.literal(x, _ROWS.c[n].type) for n, x in row.items())).where(~is_there)
+    return connection.execute(sa.insert(_ROWS).from_select(list(row), values)).rowcount > 0
+
+
+def _remove(numbers: Sequence[int], connection: sa.Connection) -> None:
+    connection.execute(sa.delete(_ROWS).where(_ROWS.c.id.in_(numbers)))
+
+
+def _row_of(best: BestFile, component: str) -> dict[str, Any]:
+    result = msgspec.json.encode(best).decode()
+    return {
+        "digest": hashlib.sha256(f"{component}\n{result}".encode()).hexdigest(),
+        "format": FORMAT,
+        "sequence": best.sequence,
+        "dtype": best.dtype,
+        "shape": "x".join(map(str, best.sizes.values())),
+        "device": best.conditions.machine,
+        "problem": best.problem_key,
+        "component": component,
+        "time_ns": best.time_ns,
+        "taken": best.conditions.taken,
+        "result": result,
+    }
+
+
+def _without_places(best: BestFile) -> BestFile:
+    """Returns a result without names of files: neither the user's programs, nor a library beside it."""
+    stored = msgspec.structs.replace(best.stored, files=())
+    return msgspec.structs.replace(best, stored=stored, library=msgspec.UNSET)
+
+
+def _exported(lines: Iterable[bytes], name: str) -> Iterator[_Exported]:
+    for k, line in enumerate(lines, 1):
+        try:
+            found = msgspec.json.decode(line, type=_Exported)
+        except msgspec.DecodeError as e:
+            raise RecordError(f"line {k} of {name} is no exported result: {e}") from e
+        if found.format > FORMAT or found.best.schema not in READ:
+            raise RecordError(f"line {k} of {name}: {_NEWER}")
+        yield found
 
 
 def _shape(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split("x") if n)
 
 
-def _distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:
+def best_of_each(rows: Iterable[Row]) -> list[Row]:
+    """Returns the row that readers take first of each key and component."""
+    return [group[0] for group in _grouped(r for r in rows if not r.error)]
+
+
+def _grouped(rows: Iterable[Row]) -> list[list[Row]]:
+    """Returns the rows of each key and component: those of the newest problem first, then by time.
+
+    Rows come in the order of their numbers.
+    """
+    groups: dict[tuple[TunedKey, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.key, row.component), []).append(row)
+    found = []
+    for group in groups.values():
+        newest = {row.problem: -row.number for row in group}
+        found.append(sorted(group, key=lambda r: (newest[r.problem], r.time_ns, r.number)))
+    return found
+
+
+def _is_near(a: TunedKey, b: TunedKey) -> bool:
+    """True for devices of one kind and shapes of one number of sizes."""
+    return _kind(a.device) == _kind(b.device) and _distance(a.shape, b.shape) < math.inf
+
+
+def _kind(device: str) -> str:
+    """The kind of a device: of its accelerator, if it has one."""
+    return device.rpartition(" ")[2].partition("-")[0]
+
+
+def _nearness(found: TunedKey, key: TunedKey) -> tuple[bool, float, int]:
+    """Orders keys: those of the device first, by the distance of their shapes; devices by what their names have in common."""
+    common = sum(
+        1 for _ in takewhile(lambda x: x[0] == x[1], zip(found.device, key.device, strict=False))
+    )
+    return found.device != key.device, _distance(key.shape, found.shape), -common
+
+
+def _level(found: TunedKey, key: TunedKey, distance: float) -> Level:
+    if found.device != key.device:
+        return "elsewhere"
+    return "exact" if distance == 0 else "nearest"
+
+
+def _distance(a: Sequence[int], b: Sequence[int]) -> float:
     if len(a) != len(b):
         return math.inf
     if a == b:

@@ -91,6 +91,11 @@ def test_the_schema_is_that_of_what_commands_print(explore, tmp_path: Path) -> N
         ("report", run, "--json"),
         ("doctor", "--json"),
         ("cache", "--json"),
+        ("store", "list", "--json"),
+        ("store", "show", 1, "--json"),
+        ("store", "export", tmp_path / "x.jsonl", "--json"),
+        ("store", "import", tmp_path / "x.jsonl", "--json"),
+        ("store", "prune", "--json"),
         ("schema", "--json"),
     ):
         code, out, err = explore(*arguments)
@@ -152,3 +157,26 @@ def test_shells_complete_commands_and_sequences() -> None:
 
 def test_the_package_says_that_it_has_types() -> None:
     assert (Path(kernelscape.__file__).parent / "py.typed").is_file()
+
+
+def test_results_go_from_one_store_to_another(explore, tmp_path: Path, monkeypatch) -> None:
+    run = ("run", *SMALL, "--max-evals", 2, "--target", "fake", "-o", tmp_path / "run")
+    assert explore(*run)[0] == 0
+    file, own = tmp_path / "found.jsonl", tmp_path / "data" / "kernelscape" / "tuned.sqlite"
+    assert explore("store", "export", file)[1] == f"{file}  1 exported\n"
+    code, out, _ = explore("store", "show", 1)
+    assert (code, json.loads(out)) == (0, json.loads((tmp_path / "run" / "best.json").read_text()))
+    monkeypatch.setenv("KERNELSCAPE_STORE", str(tmp_path / "other.sqlite"))
+    assert explore("store", "list")[1] == f"{tmp_path / 'other.sqlite'}  0 rows\n"
+    assert explore("store", "import", file)[1] == f"{file}  1 new, 0 known\n"
+    assert explore("store", "merge", own)[1] == f"{own}  0 new, 1 known\n"
+    assert explore("store", "list")[1].splitlines()[0].split()[:2] == ["1", SMALL[0]]
+    for arguments, sentence in (
+        (("show", 7), "has no row 7"),
+        (("merge", tmp_path / "none"), "there is no store"),
+        (("import", tmp_path / "none"), "cannot be read"),
+        (("import", tmp_path / "run" / "best.json"), "line 1 of"),
+    ):
+        code, out, err = explore("store", *arguments)
+        assert (code, out) == (2, "")
+        assert sentence in err
