@@ -32,6 +32,7 @@ from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
 from ..sparse.redundancy import Facts
 from ..sparse.tables import tables_of
+from .borders import split_at_borders
 from .distribute import (
     NotStructuredError,
     constant_extent,
@@ -180,8 +181,10 @@ def _call_tasks(
             )
             tasks += [listing] if listing is not None else []
             continue
-        found = _segment_tasks(body, label, ir.name, here, ir.fast_math, steps)
         loops = [parts.loops[s.uid] for s in body if s.uid in parts.loops]
+        found = _segment_tasks(
+            body, label, ir.name, here, ir.fast_math, steps, has_borders=not loops
+        )
         if len(loops) == len(found.tasks) == 1:
             tasks.append(with_trees(found.tasks[0], loops[0], steps, is_alone=len(body) == 1))
         else:
@@ -198,7 +201,10 @@ def _segment_tasks(
     known: Mapping[str, ArrayParam],
     fast_math: bool,
     steps: tuple[Loop, ...],
+    *,
+    has_borders: bool = True,
 ) -> Split:
+    """Returns the tasks of statements that share no locals with others. With `has_borders` a nest may be split into several."""
     try:
         flat = flatten(boxed(body, steps), fast_math, steps)
         branch = first_branch(body) or first_range(body)
@@ -216,7 +222,21 @@ def _segment_tasks(
                 return Split(tasks, ())
         task = closed_task(body, kernel, known, fast_math, e.reason, steps=steps)
         stepped = _steps(body, task, label, kernel, known, fast_math, steps)
-        return stepped or Split((task,) if task is not None else (), ())
+        whole = stepped or Split((task,) if task is not None else (), ())
+        if stepped is not None or task is None or not has_borders:
+            return whole
+        made: list[Task] = []
+        temps: dict[str, ArrayParam] = {}
+        for part in split_at_borders(body, task):
+            here = {**known, **temps}
+            found = _segment_tasks(part, label, kernel, here, fast_math, steps, has_borders=False)
+            if not made and not all(t.is_structured for t in found.tasks):
+                break  # not even the interior
+            made += found.tasks
+            temps |= {t.name: t for t in found.temps}
+        if made:
+            return Split(tuple(made), tuple(temps.values()))
+        return whole
 
 
 def _steps(

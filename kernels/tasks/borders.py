@@ -1,0 +1,346 @@
+"""Index set splitting at borders (Griebl, Feautrier and Lengauer, 2000): the interior of a nest, where clamped and periodic indices
+are affine, apart from its borders.
+
+`(i + 1) % n` is `i + 1` but in the last iteration, and `max(i - 1, 0)` is `i - 1` but in the first. The border of each loop is a
+part of its own. The parts run one after the other, so only loops without conflicts between their iterations are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+from ..analysis.effects import are_independent
+from ..ir.affine import Affine, combine, constant, expression, to_affine
+from ..ir.kernel import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    DType,
+    Expr,
+    For,
+    If,
+    LoopIndex,
+    Select,
+    SetLocal,
+    Stmt,
+    Unary,
+)
+from ..ir.ops import OPS
+from ..ir.task import Task
+from ..ir.walk import (
+    Renaming,
+    blocks,
+    children,
+    local_changed,
+    mapped,
+    nested_statements,
+    size,
+    walk,
+    with_blocks,
+)
+from .distribute import constant_extent
+
+_MOST_NODES = 32  # of the value of a local that stands for it
+_MOST_PERIODS = 4  # of an index in one loop
+_PIECEWISE = ("mod", "floordiv", "min", "max")
+Range = tuple[int, int]  # first iteration, and the one behind the last
+Ranges = Mapping[str, Range]
+
+
+def split_at_borders(body: tuple[Stmt, ...], task: Task) -> list[tuple[Stmt, ...]]:
+    """Returns the parts of a nest, the interior first; [] where nothing is to be cut. `task`: the nest as one task."""
+    nest, inside = _nest(body, task)
+    inside = _Indices().substituted(inside)
+    pairs = zip(nest, task.loops, strict=False)  # of which a task has names of its own
+    free = [s.loop for s, x in pairs if x.extent > 1 and are_independent(task, x)]
+    whole = {s.loop: (0, n) for s in nest if (n := constant_extent(s.extent)) is not None}
+    extents = whole | _ranges(inside)
+    interior = {n: _interior(inside, n, extents) for n in whole if n in free}
+    interior = {n: x for n, x in interior.items() if x != whole[n]}
+    if not interior:
+        return []
+    names = count()
+    parts, outside = [_part(nest, inside, extents | interior, names)], dict[str, Range]()
+    for name, (first, behind) in interior.items():
+        around, (_, n) = extents | outside, whole[name]
+        if first > 0 and behind < n:
+            parts.append(_part(nest, inside, around, names, (name, (first, behind))))
+        else:
+            side = (behind, n) if first == 0 else (0, first)
+            parts.append(_part(nest, inside, around | {name: side}, names))
+        outside[name] = first, behind
+    return parts
+
+
+def _nest(body: tuple[Stmt, ...], task: Task) -> tuple[list[For], tuple[Stmt, ...]]:
+    """The loops of a task in its statements, which are a perfect nest, and what is in them."""
+    nest: list[For] = []
+    while len(nest) < len(task.loops) and len(body) == 1 and isinstance(body[0], For):
+        nest.append(body[0])
+        body = body[0].body
+    return nest, body
+
+
+def _ranges(body: tuple[Stmt, ...]) -> dict[str, Range]:
+    """The iterations of loops of constant extent."""
+    loops = (s for s in nested_statements(body) if isinstance(s, For))
+    return {s.loop: (0, n) for s in loops if (n := constant_extent(s.extent)) is not None}
+
+
+def _part(
+    nest: Sequence[For],
+    inside: tuple[Stmt, ...],
+    ranges: Ranges,
+    names: Iterator[int],
+    border: tuple[str, Range] | None = None,
+) -> tuple[Stmt, ...]:
+    """The nest over these iterations, with loops of its own; of the loop of `border` over all but its range, inside the others."""
+    new: dict[str, Expr] = {}
+    loops: list[For] = []
+    inner: list[For] = []
+    for s in nest:
+        name = f"{s.loop.split('@')[0]}@border{next(names)}"
+        first, behind = ranges.get(s.loop, (0, 0))
+        if border is not None and border[0] == s.loop:
+            left_out = border[1]
+            n_left = behind - first - (left_out[1] - left_out[0])
+            new[s.loop] = _without(name, left_out)
+            inner.append(For(name, Const(n_left, DType.i64), (), s.where))
+            continue
+        extent = Const(behind - first, DType.i64) if s.loop in ranges else s.extent
+        new[s.loop] = expression(Affine(first, ((name, 1),)), DType.i64)
+        loops.append(For(name, extent, (), s.where))
+    body = _folded_all(inside, ranges)
+    for x in nested_statements(body):
+        if isinstance(x, For):
+            new[x.loop] = LoopIndex(f"{x.loop.split('@')[0]}@border{next(names)}")
+    body = tuple(Renaming(loops=new).apply_stmt(s) for s in body)
+    for s in reversed(loops + inner):
+        body = (For(s.loop, s.extent, body, s.where),)
+    return body
+
+
+def _without(name: str, left_out: Range) -> Expr:
+    """The iteration of a loop with this number among those that are left: all but one range."""
+    first, behind = left_out
+    here = expression(Affine(0, ((name, 1),)), DType.i64)
+    later = expression(Affine(behind - first, ((name, 1),)), DType.i64)
+    return Select(Compare("lt", here, Const(first, DType.i64)), here, later, DType.i64)
+
+
+# --- interiors ------------------------------------------------------------------------------------
+
+
+def _interior(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Range:
+    """The iterations of a loop in which each piecewise affine index of it is affine; all, where that is less than half of them."""
+    whole = now = ranges[loop]
+    while True:
+        body = _folded_all(body, {**ranges, loop: now})
+        found = next(_undecided(body, loop, {**ranges, loop: now}), None)
+        if found is None:
+            return now
+        if 2 * (found[1] - found[0]) <= whole[1] - whole[0]:
+            return whole
+        now = found
+
+
+def _undecided(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Iterator[Range]:
+    """Yields for each piecewise affine expression the most iterations of a loop in which it is affine; (0, 0): in none."""
+    for s in nested_statements(body):
+        for part in children(s):
+            for e in walk(part):
+                form = _form(e)
+                if form is not None and form.coefficient(loop):
+                    yield _largest(e, form, loop, ranges)
+
+
+def _form(e: Expr) -> Affine | None:
+    """The affine expression on whose value it depends which piece of `e` holds; None where `e` is no piecewise affine index."""
+    match e:
+        case Binary(op="mod" | "floordiv", a=a, b=Const(value=int(m))) if (
+            m > 0 and e.dtype.is_index
+        ):
+            form = to_affine(a)
+        case Binary(op="min" | "max", a=a, b=b) if e.dtype.is_index:
+            form = _difference(a, b)
+        case Select(condition=Compare(a=a, b=b)) if e.dtype.is_index and a.dtype.is_index:
+            form = _difference(a, b)
+        case _:
+            return None
+    return form if form is not None and form.terms and to_affine(e) is None else None
+
+
+def _difference(a: Expr, b: Expr) -> Affine | None:
+    x, y = to_affine(a), to_affine(b)
+    return None if x is None or y is None else combine([(1, x), (-1, y)])
+
+
+def _largest(e: Expr, form: Affine, loop: str, ranges: Ranges) -> Range:
+    """The longest range of a loop in which one piece of `e` holds."""
+    first, behind = ranges[loop]
+    rest = _limits(Affine(form.const, tuple(t for t in form.terms if t[0] != loop)), ranges)
+    if rest is None:
+        return 0, 0
+    step = form.coefficient(loop)
+    found = [
+        (max(first, a), min(behind, b))
+        for low, high in _pieces(e, form, ranges)
+        for a, b in [_solved(step, low - rest[0], high - rest[1])]
+    ]
+    return max(found, key=lambda x: x[1] - x[0], default=(0, 0))
+
+
+def _solved(step: int, low: int, high: int) -> Range:
+    """The range of k with low <= step * k <= high."""
+    if step < 0:
+        step, low, high = -step, -high, -low
+    return -(-low // step), high // step + 1
+
+
+def _pieces(e: Expr, form: Affine, ranges: Ranges) -> Iterator[tuple[int, int]]:
+    """Yields the least and the greatest value of `form` in each piece of `e`."""
+    reach = _limits(form, ranges)
+    if reach is None:
+        return
+    low, high = reach
+    match e:
+        case Binary(op="mod" | "floordiv", b=Const(value=int(m))):
+            periods = range(low // m, high // m + 1)
+            if len(periods) <= _MOST_PERIODS:
+                yield from ((q * m, q * m + m - 1) for q in periods)
+        case Select(condition=Compare(op="eq" | "ne")):
+            yield from ((low, -1), (0, 0), (1, high))
+        case Select(condition=Compare(op="lt" | "ge")):
+            yield from ((low, -1), (0, high))
+        case Select():
+            yield from ((low, 0), (1, high))
+        case _:
+            yield from ((low, 0), (0, high))
+
+
+def _limits(form: Affine, ranges: Ranges) -> tuple[int, int] | None:
+    """The least and the greatest value over ranges; None where one is not known."""
+    if any(name not in ranges for name, _ in form.terms):
+        return None
+    ends = [sorted((k * ranges[name][0], k * (ranges[name][1] - 1))) for name, k in form.terms]
+    return form.const + sum(a for a, _ in ends), form.const + sum(b for _, b in ends)
+
+
+class _Indices:
+    """Values of locals that are integers computed from loop indices: they stand for the locals behind their assignments."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Expr] = {}
+
+    def substituted(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self._statement(s) for s in body)
+
+    def _statement(self, s: Stmt) -> Stmt:
+        if not isinstance(s, If):
+            self._forget(s, nested_statements(blocks(s)[0]) if blocks(s) else ())
+        known = Renaming(locals=self._values)
+        if not blocks(s):
+            s = known.apply_stmt(s)
+            self._assign(s)
+            return s
+        s = mapped(s, known.apply, lambda x: x)
+        if not isinstance(s, If):
+            return with_blocks(s, self.substituted)
+        before = self._values
+        sides = []
+        for block in (s.then, s.orelse):
+            self._values = dict(before)
+            sides.append((self.substituted(block), self._values))
+        (then, x), (orelse, y) = sides
+        both = {n: _joined(s.condition, x[n], y[n]) for n in x.keys() & y.keys()}
+        self._values = {n: e for n, e in both.items() if _stands_for_a_local(e)}
+        return replace(s, then=then, orelse=orelse)
+
+    def _assign(self, s: Stmt) -> None:
+        if isinstance(s, SetLocal) and s.value.dtype.is_index and _stands_for_a_local(s.value):
+            self._values[s.name] = s.value
+        else:
+            self._forget(s, (s,))
+
+    def _forget(self, s: Stmt, changing: Iterable[Stmt]) -> None:
+        for x in changing:
+            self._values.pop(local_changed(x), None)
+
+
+def _joined(condition: Expr, a: Expr, b: Expr) -> Expr:
+    return a if a == b else Select(condition, a, b, a.dtype)
+
+
+def _stands_for_a_local(e: Expr) -> bool:
+    """True for a small expression of loop indices and constants."""
+    pure = Binary | Cast | Compare | Const | LoopIndex | Select | Unary
+    return size(e) <= _MOST_NODES and all(isinstance(x, pure) for x in walk(e))
+
+
+# --- folding --------------------------------------------------------------------------------------
+
+
+def _folded_all(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
+    """Returns statements with each index that one piece gives in these ranges."""
+
+    def expr(e: Expr) -> Expr:
+        return _folded(mapped(e, expr, stmt), ranges)
+
+    def stmt(s: Stmt) -> Stmt:
+        return mapped(s, expr, stmt)
+
+    return tuple(_taken(tuple(map(stmt, body))))
+
+
+def _folded(e: Expr, ranges: Ranges) -> Expr:
+    match e:
+        case Binary(op=op, a=a, b=b) if op in _PIECEWISE and e.dtype.is_index:
+            made = _piece(op, a, b, ranges)
+            return e if made is None else expression(made, e.dtype)
+        case Compare(op=op, a=a, b=b) if a.dtype.is_index:
+            form = _difference(a, b)
+            reach = None if form is None or not form.terms else _limits(form, ranges)
+            if reach is not None:
+                truths = {bool(OPS[op].numpy(x, 0)) for x in reach}
+                is_sure = len(truths) == 1 and (
+                    op not in ("eq", "ne") or not reach[0] <= 0 <= reach[1]
+                )
+                return Const(truths.pop(), DType.bool_) if is_sure else e
+        case Select(condition=Const(value=value), a=a, b=b):
+            return a if value else b
+    return e
+
+
+def _piece(op: str, a: Expr, b: Expr, ranges: Ranges) -> Affine | None:
+    """The affine value of a piecewise affine index within ranges; None where it has several."""
+    x, y = to_affine(a), to_affine(b)
+    if x is None or y is None:
+        return None
+    if op in ("min", "max"):
+        reach = _limits(combine([(1, x), (-1, y)]), ranges)
+        if reach is None or reach[0] < 0 < reach[1]:
+            return None
+        return x if (reach[1] <= 0) == (op == "min") else y
+    reach = _limits(x, ranges)
+    if reach is None or y.terms or y.const <= 0 or reach[0] // y.const != reach[1] // y.const:
+        return None
+    period = reach[0] // y.const
+    return (
+        constant(period)
+        if op == "floordiv"
+        else combine([(1, x), (1, constant(-period * y.const))])
+    )
+
+
+def _taken(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Yields statements, without branches that are never taken."""
+    for s in body:
+        if isinstance(s, If) and isinstance(s.condition, Const):
+            yield from _taken(s.then if s.condition.value else s.orelse)
+        elif blocks(s):
+            yield with_blocks(s, lambda inner: tuple(_taken(inner)))
+        else:
+            yield s

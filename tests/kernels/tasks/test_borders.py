@@ -1,0 +1,102 @@
+"""Nests with periodic, clamped and mirrored indices in parts: an interior whose indices are affine, and the borders.
+
+NumPy is the judge: indices are computed there as written, for arrays shorter than a period, too.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.explorer.workload import make_workload
+from kernelscape.testing.run_tasks import run_tasks
+
+N = 11
+
+
+@ks.kernel
+def periodic(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+    for i, j in ks.ndrange(y.shape[0], y.shape[1]):
+        y[i, j] = x[(i + a) % x.shape[0], (b - j) % x.shape[1]] + x[i, (j + b) % x.shape[1]]
+
+
+@ks.kernel
+def clamped(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+    for i, j in ks.ndrange(y.shape[0], y.shape[1]):
+        s = 0.0
+        for k in range(3):
+            s += x[ks.min(ks.max(i + a * k, 0), x.shape[0] - 1), ks.max(j - b, 0)]
+        y[i, j] = s
+
+
+@ks.kernel
+def wrapped(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+    for i, j in ks.ndrange(y.shape[0], y.shape[1]):
+        k = i + 1 if i != x.shape[0] - 1 else 0
+        m = j + b
+        if m >= x.shape[1]:
+            m = x.shape[1] - 1
+        y[i, j] = x[k, ks.max(m, 0)]
+
+
+def by_numpy(name: str, x: np.ndarray, a: int, b: int) -> np.ndarray:
+    n, m = x.shape
+    i, j = np.meshgrid(np.arange(n), np.arange(m), indexing="ij")
+    if name == "periodic":
+        return x[(i + a) % n, (b - j) % m] + x[i, (j + b) % m]
+    if name == "clamped":
+        columns = np.maximum(j - b, 0)
+        return sum(x[np.clip(i + a * k, 0, n - 1), columns] for k in range(3))
+    return x[np.where(i != n - 1, i + 1, 0), np.clip(j + b, 0, m - 1)]
+
+
+def problem_of(kernel, *arrays, a: int = 1, b: int = 1):
+    def sequence(*given):
+        kernel(*given, a, b)
+
+    return make_workload(sequence, arrays, sequence="x:f", name="f").problem
+
+
+@pytest.mark.parametrize("kernel", [periodic, clamped, wrapped])
+def test_parts_compute_what_the_nest_does(kernel) -> None:
+    """Kind: iterations that no part has, or two; a piece that holds in some of them only."""
+    for (a, b), shape in product([(1, 1), (-2, 3), (0, -1), (5, 2)], [(N, N), (3, N), (1, 2)]):
+        if kernel is clamped and b < 0:
+            continue  # beyond the end
+        x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+        y = np.full(shape, np.nan)
+        found = run_tasks(problem_of(kernel, x, y, a=a, b=b), {"given0": x, "given1": y}, {})
+        wanted = by_numpy(kernel.name, x, a, b)
+        np.testing.assert_array_equal(found["given1"], wanted, f"{a} {b} {shape}")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n_parts"),
+    [(periodic, 3), (clamped, 3), (wrapped, 3)],
+)
+def test_interiors_are_structured(kernel, n_parts) -> None:
+    x, y = np.zeros((N, N)), np.zeros((N, N))
+    tasks = problem_of(kernel, x, y).tasks
+    assert len(tasks) == n_parts
+    assert tasks[0].is_structured
+    assert np.prod([loop.extent for loop in tasks[0].loops if not loop.is_reduction]) > N * N // 2
+
+
+def test_nests_with_conflicts_stay_whole() -> None:
+    """Kind: parts that run in another order than iterations whose results depend on it."""
+
+    @ks.kernel
+    def in_place(x: ks.types.ndarray()):
+        for i in range(x.shape[0]):
+            x[i] = x[(i + 1) % x.shape[0]] + 1.0
+
+    @ks.kernel
+    def total(x: ks.types.ndarray(), s: ks.types.ndarray()):
+        for i in range(x.shape[0]):
+            s[0] = s[0] * 0.5 + x[(i + 1) % x.shape[0]]
+
+    for kernel, arrays in ((in_place, (np.zeros(N),)), (total, (np.zeros(N), np.zeros(1)))):
+        tasks = make_workload(kernel, arrays, sequence="x:f", name="f").problem.tasks
+        assert [t.is_structured for t in tasks] == [False]
