@@ -131,6 +131,10 @@ def test_pyright(programs) -> None:
         capture_output=True,
         text=True,
     )
+    if done.returncode not in (0, 1):
+        pytest.skip(
+            f"pyright, which loads itself at its first start, did not: {done.stderr[-200:]}"
+        )
     found = re.findall(r"^\s*(\S+\.py):(\d+):\d+ - error", done.stdout, re.MULTILINE)
     assert {(Path(name).name, int(line)) for name, line in found} == {
         (wrong.name, line) for line in wrong_lines()
