@@ -10,11 +10,14 @@ from __future__ import annotations
 from importlib import import_module
 
 from .kernels.frontend import dispatch as _dispatch
+from .kernels.frontend import lowering as _lowering
 
 TYPE_CHECKING = False  # that of `typing`, whose import would take longer than all else here
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from .kernels.frontend.instance import Instance
 
     __version__: str
 
@@ -387,7 +390,15 @@ def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExec
     return follow(decisions, behind)
 
 
+def _lower(instance: Instance) -> Instance:
+    """Returns an instance on sparse fields, lowered to plain arrays by default decisions."""
+    from .kernels.tasks.default_lowering import lower_instance
+
+    return lower_instance(instance)
+
+
 _dispatch.register(_make_eager, _make_follower)
+_lowering.register(_lower)
 
 
 def _version() -> str:

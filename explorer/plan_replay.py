@@ -23,6 +23,7 @@ from typing import Any
 
 from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller, Executor
 from ..kernels.frontend.instance import Instance, KernelCall
+from ..kernels.frontend.lowering import lowered, lowered_call
 from ..kernels.frontend.recorder import Call
 from ..kernels.interpret.kernel import evaluate_scalar
 from ..kernels.ir.errors import KernelAssertionError, LanguageError
@@ -246,7 +247,7 @@ class Follower(AbstractDeferringExecutor):
         if take is None:
             self.release()
             return self._behind.run(call)
-        arrays, scalars = call.in_order
+        arrays, scalars = lowered_call(call).in_order
         take(*arrays, *scalars)
         return None
 
@@ -254,7 +255,7 @@ class Follower(AbstractDeferringExecutor):
         return self._behind.caller(call)
 
     def deferring(self, call: KernelCall) -> Caller | None:
-        instance = call.instance
+        instance = lowered(call.instance)
         ir = instance.ir
         own = {name for name, x in instance.fields if not x.is_lent}
         if not all(a.name in own for a in ir.arrays):

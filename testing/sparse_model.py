@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.frontend.instance import KernelCall
+from ..kernels.frontend.lowering import lowered_call
 from ..kernels.interpret.kernel import run_kernel
+from ..kernels.ir.kernel import KernelIR
 from . import sparse_programs
 from .sparse_drawn import WORDS, Call, Tree, drawn_tree
 from .sparse_programs import World
@@ -254,10 +257,18 @@ def at_once(kernel: Any, *args: Any) -> None:
 
 def plainly(kernel: Any, *args: Any) -> None:
     """Runs what a kernel is lowered to, in the interpreter of kernels on plain arrays."""
-    values = dict(zip((name for name, _ in kernel.parameters), args, strict=True))
-    _, instance = kernel._instance(values, kernel.where)
-    arrays = {name: source.storage for name, source in instance.fields}
-    run_kernel(instance.ir, arrays, {p.name: values[p.name] for p in instance.ir.scalars})
+    call = plain_call(kernel, *args)
+    run_kernel(call.instance.ir, call.arrays, call.scalars)
+
+
+def plain_call(kernel: Any, *args: Any) -> KernelCall:
+    """A call of a kernel, on the arrays of its trees."""
+    return lowered_call(kernel.prepared(kernel.where, args, {})[1])
+
+
+def plain_ir(kernel: Any, *args: Any) -> KernelIR:
+    """What a kernel is lowered to when it is called."""
+    return plain_call(kernel, *args).instance.ir
 
 
 def drawn(n_trees: int, n_programs: int, seed: int) -> list[tuple[Tree, list[list[Call]]]]:

@@ -446,6 +446,16 @@ def test_loops_on_sparse_fields_are_lowered_in_one_place() -> None:
     assert found_in(r"return Active\(", "kernels")
 
 
+def test_the_frontend_leaves_sparse_fields_as_they_are() -> None:
+    """Kind: a decision about a kernel that the frontend takes. Of sparse lowering it knows memory layouts and records."""
+    allowed = {"layout", "naming", "recorded"}
+    for path in files("kernels/frontend", "kernels/fields"):
+        nodes = (n for n in ast.walk(tree_of(path)) if isinstance(n, ast.ImportFrom) and n.level)
+        sources = (source_of(path, n) for n in nodes)
+        used = {s.name for s in sources if s.parent == ROOT / "kernels" / "sparse"}
+        assert used <= allowed, path
+
+
 def test_statements_are_told_apart_by_their_identity() -> None:
     assert not found_in(r"\bid\(s\)", "kernels", "codegen")
 

@@ -16,6 +16,7 @@ from ..ir.kernel import DType, KernelIR
 from .dispatch import AbstractDeferringExecutor, Caller, Executor, current
 from .instance import Instance, KernelCall
 from .intrinsics import TemplateAnnotation
+from .lowering import lowered
 from .signature import (
     ArrayArgument,
     ObjectArgument,
@@ -151,7 +152,7 @@ class QuickCalls:
             for k, (x, (_, argument)) in enumerate(zip(args, signature, strict=True))
             if isinstance(argument, ObjectArgument)
         )
-        made = _planned(caller, instance, signature, args, templates, waiting is not None)
+        made = _planned(caller, lowered(instance), signature, args, templates, waiting is not None)
         key = tuple([kind(x) for kind, x in zip(self._kinds, args, strict=True)])
         if twice:
             self._known_twice[*key, firsts] = made

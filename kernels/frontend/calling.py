@@ -67,6 +67,7 @@ def completed(
     """The call, completed with fields of the program, arrays for results, a seed and addresses."""
     arrays = {name: with_bytes(x) for name, x in arrays.items()}
     arrays.update((name, field.storage) for name, field in instance.fields)
+    arrays.update(instance.views)
     if instance.results is not None:
         arrays.update(instance.results.allocated())
     if instance.hidden.draws:

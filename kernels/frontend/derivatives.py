@@ -26,7 +26,6 @@ from ..transforms.derivatives.dual import dual
 from ..transforms.derivatives.naming import Names
 from .dispatch import current
 from .instance import Instance, KernelCall
-from .instantiate import on_same_trees
 
 Prepare = Callable[[Location, tuple[Any, ...], dict[str, Any]], KernelCall]
 
@@ -59,7 +58,7 @@ def derivative_call(call: KernelCall, kind: DerivativeKind) -> KernelCall | None
         return None
     instance, names = found
     arrays = {**call.arrays, **{names[n]: x for n, x in arguments.items()}}
-    arrays |= {name: source.storage for name, source in instance.fields}
+    arrays |= {name: source.storage for name, source in instance.fields} | dict(instance.views)
     return replace(call, instance=instance, arrays=arrays)
 
 
@@ -71,7 +70,7 @@ def checked_call(call: KernelCall, flags: dict[int, NDArray[Any]]) -> KernelCall
     instance = call.instance
     dense = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]
     checked = {n: x for n, x in dense if x.placed_derivative("grad") is not None}
-    if instance.logical is not None or not checked:
+    if instance.is_on_trees or not checked:
         return call
     key = ("checked", *checked)
     if key not in instance.derived:
@@ -116,12 +115,11 @@ def _derived(
     kind: DerivativeKind,
 ) -> tuple[Instance, dict[str, str]] | None:
     """The instance of the adjoint or dual, and the name of the derivative of each array; None if it does nothing."""
-    before = instance.ir if instance.logical is None else instance.logical
-    fresh = Names(before)
+    fresh = Names(instance.ir)
     names = {n: fresh.fresh(f"{n}_{kind}") for n in (*fields, *arguments)}
     if not names:
         return None
-    ir = adjoint(before, names, _n_kept()) if kind == "grad" else dual(before, names)
+    ir = adjoint(instance.ir, names, _n_kept()) if kind == "grad" else dual(instance.ir, names)
     if not ir.body:
         return None
     check(ir)
@@ -137,11 +135,10 @@ def _derived(
         ir=ir,
         fields=tuple(x for x in leaves if x[0] in used),
         views=tuple(x for x in views if x[0] in used),
-        sections=(),
         results=instance.results if kind == "dual" else None,
         is_derivative=True,
     )
-    return (made if instance.logical is None else on_same_trees(made, ir)), names
+    return made, names
 
 
 def _n_kept() -> int:

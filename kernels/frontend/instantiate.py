@@ -15,8 +15,8 @@ from ..fields.compound import MatrixType, StructType
 from ..fields.field_view import FieldView
 from ..fields.program import Program
 from ..ir.kernel import ArrayParam, DType, KernelIR, Param, SetLocal
+from ..ir.logical import check_loops
 from ..ir.simplify import const
-from ..sparse.default import lower_by_default
 from .clamping import clamped_indices
 from .complex_numbers import COMPLEX, PARTS, ComplexType
 from .control import without_unread
@@ -173,42 +173,21 @@ def _walk(
 
 
 def _on_trees(state: Pass, x: Instance) -> Instance:
-    """The instance of a kernel on sparse fields, lowered to the arrays of their trees."""
+    """The instance of a kernel on sparse fields. These are views of their trees."""
     cells = {name: source.cells for name, source in x.fields if name in state.placed}
-    logical = replace(
+    ir = replace(
         x.ir,
         trees=tuple(s.tree for s in state.structures.values()),
         placed=tuple(state.placed.values()),
     )
-    return _lowered(
-        replace(
-            x,
-            fields=tuple((n, source) for n, source in x.fields if n not in cells),
-            structures=tuple(state.structures.items()),
-            views=tuple((n, FieldView(c.structure.memory, c.number)) for n, c in cells.items()),
-        ),
-        logical,
-    )
-
-
-def _lowered(x: Instance, logical: KernelIR) -> Instance:
-    """The instance with `logical`, another kernel on the same sparse fields, lowered to the arrays of their trees."""
-    structures, before = dict(x.structures), {name for name, _, _ in x.sections}
-    layouts = {name: s.layout for name, s in structures.items()}
-    lowered = lower_by_default(logical, layouts, {name: view.number for name, view in x.views})
-    sections = [(n, structures[tree].section(key)) for n, tree, key in lowered.sections]
+    check_loops(ir)
     return replace(
         x,
-        ir=lowered.ir,
-        fields=(*((n, source) for n, source in x.fields if n not in before), *sections),
-        logical=logical,
-        sections=lowered.sections,
+        ir=ir,
+        fields=tuple((n, source) for n, source in x.fields if n not in cells),
+        views=tuple((n, FieldView(c.structure.memory, c.number)) for n, c in cells.items()),
+        structures=tuple(state.structures.items()),
     )
-
-
-def on_same_trees(x: Instance, logical: KernelIR) -> Instance:
-    """The instance with another kernel on the same trees in place of its own."""
-    return _lowered(x, logical)
 
 
 def _of_pairs(ref: ArrayRef) -> StructArray:

@@ -304,7 +304,7 @@ class Kernel:
                 f"a template argument of the kernel {self.name} cannot be hashed: pass a constant",
                 where,
             ) from None
-        if found is None or any(field.is_gone for _, field in found.fields):
+        if found is None or found.is_gone:
             self._forget_the_dead()
             found = self._instances[signature] = self._instantiated(signature)
         return signature, found

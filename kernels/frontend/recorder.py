@@ -31,6 +31,7 @@ from .induction_scalars import at_steps, by_form, growing, uses_steps
 from .instance import KernelCall
 from .intrinsics import TemplateAnnotation, array_dtype
 from .kernel import Kernel
+from .lowering import lowered_call
 from .parse import location_of
 from .signature import array_argument, scalar_dtype
 from .symbols import ComplexSymbol, SymbolicArray, SymbolicScalar
@@ -184,6 +185,7 @@ class Recorder(Executor):
 
     def run(self, call: KernelCall) -> None:
         """Records a call. LanguageError for addresses, and for an array that is not part of the sequence."""
+        call = lowered_call(call)
         call.instance.hidden.refuse_addresses()
         settle()  # what fields hold by now is the input of the sequence
         ir, on, where = call.instance.ir, call.instance.held, call.where

@@ -19,11 +19,10 @@ class Interpreter(Executor):
     def run(self, call: KernelCall) -> Any:
         settle()
         instance = call.instance
-        if instance.logical is None:
-            run_kernel(instance.ir, call.arrays, call.scalars)
+        if instance.is_on_trees:
+            run_on_trees(instance.ir, call.arrays, call.scalars, instance.storages)
         else:
-            arrays = dict(call.arrays) | dict(instance.views)
-            run_on_trees(instance.logical, arrays, call.scalars, instance.storages)
+            run_kernel(instance.ir, call.arrays, call.scalars)
         return call.result()
 
 

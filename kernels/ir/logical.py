@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .errors import LanguageError
 from .kernel import DType, Expr, For, ForActive, KernelIR
 from .structure import StructureTree
+from .walk import blocks, nested_statements
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,13 @@ class LogicalLoop:
         s = self.call.kernel.ir.body[self.top]
         assert isinstance(s, For | ForActive)
         return s
+
+
+def check_loops(ir: KernelIR) -> None:
+    """Raises LanguageError if a loop over active cells stands in another statement."""
+    for s in nested_statements(tuple(x for top in ir.body for block in blocks(top) for x in block)):
+        if isinstance(s, ForActive):
+            raise LanguageError(
+                "a loop over a sparse field stands in no other loop and no branch: put it into a kernel of its own",
+                s.where,
+            )

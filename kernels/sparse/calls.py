@@ -1,4 +1,4 @@
-"""Sparse lowering of a recorded call, with the decisions about its loops."""
+"""Sparse lowering of kernels and of their recorded calls, with the decisions about their loops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lower_call(
     """
     none = frozenset[int]()
     demoted, once = (none, none) if in_each else (call.demoted, call.once)
-    lowered = _lowered(call.kernel, demoted, staged, once)
+    lowered = lower_kernel(call.kernel, demoted, staged, once)
     added = {name: (tree, key) for name, tree, key in lowered.sections}
     if not set(added.values()) <= call.sections.keys():
         return None
@@ -70,11 +70,12 @@ def lower_call(
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _lowered(
+def lower_kernel(
     kernel: LogicalKernel,
-    demoted: frozenset[int],
-    staged: frozenset[tuple[int, str]],
-    once: frozenset[int],
+    demoted: frozenset[int] = frozenset(),
+    staged: frozenset[tuple[int, str]] = frozenset(),
+    once: frozenset[int] = frozenset(),
 ) -> Lowered:
+    """Lowers a kernel with decisions about its loops: see `lower_trees`."""
     layouts = {tree.name: layout_of(tree, fields) for tree, fields in kernel.trees}
     return lower_trees(kernel.ir, layouts, kernel.fields, demoted, staged, once)

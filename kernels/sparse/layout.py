@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from ..ir.errors import LanguageError
@@ -30,6 +31,7 @@ _PLACES = 16  # of a directory, per slot: both windows of a key are full less th
 # Columns of `counters`, which has a row for each node and one more.
 FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
 OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
+_MOST_KEPT = 256  # layouts
 COLUMNS = 8  # a line of the cache
 PADDING = 1  # elements behind those of a field: rows of neighbours are read beyond its end
 
@@ -82,6 +84,7 @@ def nowhere(n_slots: int) -> int:
     return n_places(n_slots) + WINDOW
 
 
+@lru_cache(maxsize=_MOST_KEPT)
 def layout_of(
     tree: StructureTree, fields: tuple[FieldPlace, ...], most_bytes: int = MOST_BYTES
 ) -> TreeLayout:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.errors import LanguageError
 from ..ir.kernel import (
     Activate,
     Append,
@@ -183,11 +182,7 @@ class _Lowering:
     def statement(self, b: StatementBuilder, s: Stmt, is_top: bool) -> None:
         match s:
             case ForActive():
-                if not is_top:
-                    raise LanguageError(
-                        "a loop over a sparse field stands in no other loop and no branch: put it into a kernel of its own",
-                        s.where,
-                    )
+                assert is_top, "see check_loops"
                 self.loop(b, s)
             case For():
                 self.active = still_active(

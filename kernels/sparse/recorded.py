@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,8 +57,3 @@ def appended_to(ir: KernelIR, tree: str) -> tuple[int, ...]:
     """The nodes of a tree that a kernel appends to."""
     found = {s.node for s in nested_statements(ir.body) if isinstance(s, Append) and s.tree == tree}
     return tuple(sorted(found))
-
-
-def layouts_of(trees: Iterable[UsedTree]) -> dict[str, TreeLayout]:
-    """The layouts of trees, by name."""
-    return {t.tree.name: t.layout for t in trees}

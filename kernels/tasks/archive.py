@@ -19,16 +19,17 @@ from ..ir import kernel as ir
 from ..ir.affine import index_range, to_affine
 from ..ir.errors import LanguageError
 from ..ir.kernel import Const, DType, KernelIR, SetLocal
-from ..ir.logical import FieldPlace
+from ..ir.logical import FieldPlace, check_loops
 from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
-from ..sparse.default import lower_by_default
+from ..sparse.calls import Kernels
 from ..sparse.layout import wrong_tree
 from ..sparse.lowered import Lowered
-from ..sparse.recorded import Logical, UsedTree, appended_to, layouts_of
+from ..sparse.recorded import Logical, UsedTree, appended_to
 from .bounds_check import first_outside
+from .default_lowering import lower_by_default
 
 _CLASSES: dict[str, type[Any]] = {
     c.__name__: c
@@ -122,9 +123,11 @@ def _on_trees(recording: Recording) -> Recording:
             wanted = sections.get(key)
             if wanted is None or shapes.get(name) != (wanted.dtype, wanted.shape):
                 raise ArchiveError(f"the array {name} is no {key:.20} of its tree")
-    calls = []
+    calls, known_kernels = [], Kernels(recording.trees)
     for call in recording.calls:
-        lowered = None if call.logical is None else _lowered(call, call.logical, trees)
+        lowered = None
+        if call.logical is not None:
+            lowered = _lowered(call, call.logical, trees, known_kernels)
         calls.append(call if lowered is None else replace(call, ir=lowered))
     kernels = [call.logical.ir for call in calls if call.logical is not None]
     appended = {
@@ -134,7 +137,9 @@ def _on_trees(recording: Recording) -> Recording:
     return replace(recording, calls=tuple(calls), trees=known)
 
 
-def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:
+def _lowered(
+    call: Call, logical: Logical, trees: dict[str, UsedTree], kernels: Kernels
+) -> KernelIR:
     """Returns the lowered IR of a kernel on sparse fields, after a check of its trees and fields.
 
     Raises ArchiveError unless the called kernel equals a lowering by this version. Activation in each cell is accepted, too:
@@ -155,10 +160,9 @@ def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> Kernel
             raise ArchiveError(f"{p.array} of {call.ir.name} is no field of its tree")
     given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     try:
+        check_loops(logical.ir)
         forms = [
-            lower_by_default(
-                logical.ir, layouts_of(trees.values()), logical.numbers, activates_once=once
-            )
+            lower_by_default(kernels.of(logical), activates_once=once)
             for once in (True, False)  # earlier versions made cells active one by one
         ]
     except LanguageError as e:

@@ -24,6 +24,7 @@ from kernelscape.space.decisions import DecisionError, fix, restore, to_names
 from kernelscape.testing import checking, sparse_periods
 from kernelscape.testing.calling import Arrays
 from kernelscape.testing.sparse_candidates import machine
+from kernelscape.testing.sparse_model import plain_ir
 from kernelscape.testing.syntax import nodes
 
 Recorded = tuple[Recording, Arrays]
@@ -170,7 +171,7 @@ def test_what_later_iterations_touch_is_read_from_statements() -> None:
 
     found = []
     for kernel in (smooth, own):
-        ir = kernel.instantiate()
+        ir = plain_ir(kernel)
         loops = [s for s in ir.body if isinstance(s, For)]
         found.append(blocks_of(loops[-1].loop, loops[-1].body, standalone(ir).array))
     ks.reset()
@@ -199,7 +200,7 @@ def test_a_kernel_by_itself_asks_for_rows_of_large_leaves(cells: int, n_asked: i
         for i, j, k in x:
             y[i, j, k] = x[i, j - 1, k] + x[i, j, k]
 
-    made = lower(default_plan(smooth.instantiate(), 1))
+    made = lower(default_plan(plain_ir(smooth), 1))
     ks.reset()
     asked = [e for e in nodes(made) if isinstance(e, c.Call) and e.function == c.PREFETCH]
     assert len(asked) == n_asked

@@ -9,6 +9,7 @@ from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.codegen.text import csyntax as c
 from kernelscape.runtime.engine.planning import default_plan
+from kernelscape.testing.sparse_model import plain_ir
 from kernelscape.testing.syntax import nodes
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -135,12 +136,10 @@ def test_rows_whose_neighbours_an_index_decides_are_written_out() -> None:
         for i, j in x:
             y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1]
 
-    steps = [
-        s for s in default_plan(smooth.instantiate(), 1).tasks[0].steps if isinstance(s, NestPlan)
-    ]
+    steps = [s for s in default_plan(plain_ir(smooth), 1).tasks[0].steps if isinstance(s, NestPlan)]
     (copies,) = (s.copies for s in steps if s.copies)
     assert sorted(copies.values()) == [1, 4]
-    made = lower(default_plan(smooth.instantiate(), 1))
+    made = lower(default_plan(plain_ir(smooth), 1))
     loops = [s for s in nodes(made) if isinstance(s, c.For)]
     assert len([s for s in loops if s.copies == 1]) == 4 and not any(s.copies > 1 for s in loops)
 
@@ -154,7 +153,5 @@ def test_a_loop_that_only_looks_at_its_own_cells_is_left_to_the_compiler() -> No
         for i, j in x:
             x[i, j] *= 2
 
-    steps = [
-        s for s in default_plan(double.instantiate(), 1).tasks[0].steps if isinstance(s, NestPlan)
-    ]
+    steps = [s for s in default_plan(plain_ir(double), 1).tasks[0].steps if isinstance(s, NestPlan)]
     assert steps and not any(s.copies for s in steps)

@@ -21,6 +21,7 @@ from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.testing.generator.features import order_free
 from kernelscape.testing.generator.sequences import kernels_of
+from kernelscape.testing.sparse_model import plain_ir
 
 pytestmark = pytest.mark.compiler
 CORES, SIZES = 4, (0, 1, 1009)
@@ -248,7 +249,7 @@ def test_copies_of_threads_leave_alone_what_inactive_cells_share(tmp_path, monke
     for k in range(8, 24):
         x[k], v[k] = 1.0, [3.0, 4.0]
     storage = leaf.structure.storage
-    ir = tally.instantiate()
+    ir = plain_ir(tally)
     (step,) = (s for s in default_plan(ir, CORES).tasks[0].steps if isinstance(s, NestPlan))
     assert len(step.partition.copied) == 2 and [n for _, n in ir.shared if n == 8]
     for k in range(2):

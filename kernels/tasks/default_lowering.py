@@ -1,0 +1,55 @@
+"""Sparse lowering by default decisions, which rules take: of kernels that are called, and of references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..frontend.instance import Instance
+from ..ir.logical import LogicalKernel
+from ..ir.verify import LOCAL_ARRAY_BYTES
+from ..sparse.calls import lower_kernel
+from ..sparse.hoisted_activation import once_a_leaf
+from ..sparse.lowered import HaloWindow, Lowered
+from ..sparse.recorded import Logical
+
+
+def lower_instance(x: Instance) -> Instance:
+    """Returns an instance on sparse fields, lowered to the arrays of their trees. Raises LanguageError."""
+    structures = dict(x.structures)
+    trees = tuple((s.layout.tree, s.layout.fields) for s in structures.values())
+    found = lower_by_default(LogicalKernel(x.ir, x.numbers, trees))
+    sections = [(name, structures[tree].section(key)) for name, tree, key in found.sections]
+    numbers = tuple(x.numbers[p.array] for p in x.ir.placed)
+    return replace(
+        x,
+        ir=found.ir,
+        fields=(*x.fields, *sections),
+        views=(),
+        logical=Logical(x.ir, numbers, found.sections),
+    )
+
+
+def lower_by_default(kernel: LogicalKernel, *, activates_once: bool = True) -> Lowered:
+    """Returns a kernel lowered by default decisions, with activations hoisted out of leaves if `activates_once`."""
+    trees = {tree.name: tree for tree, _ in kernel.trees}
+    found_once = once_a_leaf(kernel.ir, trees).values() if activates_once else ()
+    once = frozenset(n for numbers in found_once for n in numbers)
+    found = lower_kernel(kernel, once=once)
+    staged = _in_tiles(found.windows)
+    return lower_kernel(kernel, staged=staged, once=once) if staged else found
+
+
+def _in_tiles(windows: Iterable[HaloWindow]) -> frozenset[tuple[int, str]]:
+    """Returns the fields to copy to tiles with the borders of leaves, each with the number of its loop.
+
+    These are the fields with a read that may leave a leaf along several axes at once: each such axis doubles the number of leaves
+    in which the cell may be. All tiles of a loop together are at most as large as a local array may be.
+    """
+    staged, n_bytes = set[tuple[int, str]](), dict[int, int]()
+    for w in windows:
+        n = n_bytes.get(w.top, 0) + w.n_bytes
+        if w.n_crossed > 1 and n <= LOCAL_ARRAY_BYTES:
+            staged.add((w.top, w.field))
+            n_bytes[w.top] = n
+    return frozenset(staged)
