@@ -243,7 +243,7 @@ def _graph(graph: StateFlowGraph) -> dict[str, Any]:
             }
             for n in graph.nodes
         ],
-        "edges": [[e.source, e.sink, e.state.name, e.version, e.kind] for e in graph.edges],
+        "edges": [[e.source, e.sink, e.state.label, e.version, e.kind] for e in graph.edges],
     }
 
 

@@ -33,16 +33,13 @@ from .conflicts import in_conflict, meet_in
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects of a task on states.
+    """Effects of a task on arrays. `writes` has for each set whether all of it is surely overwritten.
 
-    `writes` has for each set whether all of it is surely overwritten. `activates` has the number of each access that activates
-    cells. `shrinks` are the masks whose cells may become inactive.
+    kernels/sparse/states.py names the masks, lists and allocators of sparse fields in them.
     """
 
     reads: tuple[tuple[State, AccessSet], ...]
     writes: tuple[tuple[State, AccessSet, bool], ...]
-    activates: tuple[tuple[State, AccessSet, int], ...] = ()
-    shrinks: tuple[State, ...] = ()
 
 
 def effects(task: Task) -> Effects:
@@ -59,8 +56,6 @@ def effects(task: Task) -> Effects:
         tuple(
             dict.fromkeys((s.state, sets[s.number], s.guard.is_exact) for s in sites if s.writes)
         ),
-        tuple((s.state, sets[s.number], s.number) for s in sites if s.op == "activate"),
-        tuple(dict.fromkeys(s.state for s in sites if s.op == "deactivate")),
     )
 
 

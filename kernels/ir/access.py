@@ -26,6 +26,11 @@ class State:
     def __str__(self) -> str:
         return f"{self.kind}({self.name})"
 
+    @property
+    def label(self) -> str:
+        """The state in drawings: the array whose values it is, else its kind and node."""
+        return self.name if self.kind == "value" else str(self)
+
 
 @dataclass(frozen=True)
 class AxisMap:

@@ -45,7 +45,7 @@ from .walk import Renaming, children, local_changed, locals_read, nested_stateme
 
 FAR = 1 << 60  # no bound on this side
 
-SiteOp = Literal["load", "store", "update", "activate", "deactivate", "append"]
+SiteOp = Literal["load", "store", "update"]
 Shape = Literal["straight", "guarded", "loops"]
 
 
@@ -93,7 +93,7 @@ class Site:
 
     @property
     def writes(self) -> bool:
-        return self.op in ("store", "update", "append")
+        return self.op in ("store", "update")
 
 
 @dataclass(frozen=True)

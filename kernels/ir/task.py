@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import Literal
 
-from .access import ALWAYS, Access, Guard
+from .access import ALWAYS, Access, Guard, State, StateKind
 from .arrays import ArrayInfo
 from .body import Body, guard_where
 from .domain import BOX, Domain, Loop
@@ -188,6 +189,27 @@ class SlotTable:
 
 
 @dataclass(frozen=True)
+class NodeState:
+    """Array that a state of a node is in. `counters` have a row for each node, and their `node` is the number of these rows."""
+
+    array: str
+    kind: StateKind | Literal["counters"]
+    tree: str
+    node: int
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return f"{self.tree}.{self.node}"
+
+    def __contains__(self, state: State) -> bool:
+        """True if the array may hold elements of the state."""
+        if self.kind == "counters":
+            return state.kind != "value" and state.name.split(".")[0] == self.tree
+        return state == State(self.kind, self.name)
+
+
+@dataclass(frozen=True)
 class TreeParts:
     """Parts of trees of sparse fields whose data layout may be transformed while a sequence runs."""
 
@@ -196,7 +218,12 @@ class TreeParts:
     tables: tuple[SlotTable, ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
     """Arrays in which inactive cells share the first elements of each row, which are never written, and the number of these."""
-    structure: frozenset[str] = frozenset()  # arrays that say which cells are active, and where
+    states: tuple[NodeState, ...] = ()  # arrays that say which cells are active, and where
+
+    @cached_property
+    def structure(self) -> frozenset[str]:
+        """The arrays that say which cells are active, and where."""
+        return frozenset(x.array for x in self.states)
 
     def n_shared(self, array: str) -> int:
         return dict(self.shared).get(array, 0)

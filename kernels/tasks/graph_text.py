@@ -1,6 +1,6 @@
 """Drawing of the state-flow graph: text for Graphviz (dot) and for Mermaid.
 
-Tasks are boxes. Arrays that live outside the sequence are ellipses: before it at the tasks that read their old contents, behind it
+Tasks are boxes. States that live outside the sequence are ellipses: before it at the tasks that read their old contents, behind it
 at their last writer. A line is a flow of values. A dashed line orders a writer after a reader (anti), a dotted one after a writer
 (output).
 """
@@ -32,7 +32,7 @@ def dot_text(graph: StateFlowGraph, name: str, temporaries: frozenset[str] = fro
     lines = [f"digraph {_quoted(name)} {{", "  rankdir=TB;", "  node [shape=box];"]
     lines += [f"  t{n.task} [label={_quoted(n.name)}];" for n in graph.nodes]
     for key, state in _ends(graph, temporaries):
-        lines.append(f"  {key} [label={_quoted(_name(state))}, shape=ellipse];")
+        lines.append(f"  {key} [label={_quoted(state.label)}, shape=ellipse];")
     for x in _lines(graph, temporaries):
         style = "" if x.kind == "flow" else f", style={_DOT_STYLES[x.kind]}"
         lines.append(f"  {x.source} -> {x.sink} [label={_quoted(x.label)}{style}];")
@@ -43,7 +43,7 @@ def mermaid_text(graph: StateFlowGraph, temporaries: frozenset[str] = frozenset(
     """A Mermaid flowchart, which GitHub and GitLab draw in Markdown; `temporaries` are those of `dot_text`."""
     lines = ["flowchart TB"]
     lines += [f"  t{n.task}[{_entities(n.name)}]" for n in graph.nodes]
-    lines += [f"  {key}([{_entities(_name(state))}])" for key, state in _ends(graph, temporaries)]
+    lines += [f"  {key}([{_entities(state.label)}])" for key, state in _ends(graph, temporaries)]
     for x in _lines(graph, temporaries):
         label = x.label if x.kind == "flow" else f"{x.kind} {x.label}"
         lines.append(f"  {x.source} {_MERMAID_ARROWS[x.kind]}|{_entities(label)}| {x.sink}")
@@ -78,11 +78,7 @@ def _lines(graph: StateFlowGraph, temporaries: frozenset[str]) -> Iterator[_Line
 
 
 def _label(state: State, version: int) -> str:
-    return f"{_name(state)}@{version}"
-
-
-def _name(state: State) -> str:
-    return state.name if state.kind == "value" else str(state)
+    return f"{state.label}@{version}"
 
 
 def _quoted(text: str) -> str:

@@ -31,6 +31,7 @@ from ..sparse.leaves import leaves_of
 from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
 from ..sparse.redundancy import Facts
+from ..sparse.states import node_states
 from ..sparse.tables import tables_of
 from .borders import split_at_borders
 from .distribute import (
@@ -91,10 +92,8 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     logical = [x.logical.ir for x in recording.calls if x.logical is not None]
     records = lists_of(recording.trees, logical, arrays, done)
     shared = tuple((x, n) for x, (n, _) in shared_parts(recording.trees).items())
-    sections = [x for t in recording.trees for x in t.sections]
-    structure = frozenset(array for key, array in sections if not key.startswith("field"))
     tables = tables_of(recording.trees, arrays, done)
-    of_trees = TreeParts(leaves, records, tables, shared, structure)
+    of_trees = TreeParts(leaves, records, tables, shared, node_states(recording.trees))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     return replace(problem, key=problem_key(problem))
 

@@ -1,22 +1,24 @@
 """The state-flow graph: which task reads and writes which version of which state (Hu et al.,
 AsyncTaichi, section 4).
 
-Dense arrays have value states only; mask, list and allocator states belong to sparse fields. A
-task that overwrites a state only in part also reads it: the rest flows through. Versions count the
-writers of a state, which every topological order keeps in order, so the graph is rebuilt
-identically from any of them.
+Dense arrays have value states only; nodes of sparse fields have masks, lists and allocators
+(kernels/sparse/states.py). A list is up to date where its maker read the present masks, and an
+activation is needless where masks have not shrunk since an earlier one. A task that overwrites a
+state only in part also reads it: the rest flows through. Versions count the writers of a state,
+which every topological order keeps in order, so the graph is rebuilt identically from any of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..analysis.effects import effects, overwrites
+from ..analysis.effects import overwrites
 from ..ir.access import State
 from ..ir.repeats import Repeat
-from ..ir.task import Problem
+from ..ir.task import Problem, Task
+from ..sparse.states import named_effects
 from .dependence import carried_flows
 
 EdgeKind = Literal["flow", "anti", "output"]
@@ -68,18 +70,31 @@ def build_graph(problem: Problem) -> StateFlowGraph:
     """The state-flow graph of the tasks in program order."""
     nodes = []
     for k, task in enumerate(problem.tasks):
-        found = effects(task)
-        written = {state for state, _, _ in found.writes}
-        partial = [s for s in written if not overwrites(task, s.name, problem.array(s.name).shape)]
-        reads = {*(state for state, _ in found.reads), *partial}
+        read, written = named_effects(task, problem.parts)
+        reads = {*read, *(s for s in written if not _replaces(task, s, problem))}
         nodes.append(TaskNode(k, task.name, tuple(sorted(reads)), tuple(sorted(written))))
     graph = connect(nodes)
     written_by = {(t, s): version for t, s, version in graph.written_versions}
     carried = set()
     for d in carried_flows(problem):
-        state = State("value", d.array)
-        carried.add(Edge(d.source, d.sink, state, written_by[d.source, state], "flow"))
+        for state in _states_in(d.array, nodes[d.source], nodes[d.sink], problem):
+            carried.add(Edge(d.source, d.sink, state, written_by[d.source, state], "flow"))
     return replace(graph, repeats=problem.repeats, carried=tuple(sorted(carried)))
+
+
+def _replaces(task: Task, state: State, problem: Problem) -> bool:
+    """True if a task surely leaves nothing of a state as it was. Masks, lists and allocators change in part."""
+    is_value = state.kind == "value"
+    return is_value and overwrites(task, state.name, problem.array(state.name).shape)
+
+
+def _states_in(array: str, source: TaskNode, sink: TaskNode, problem: Problem) -> Iterator[State]:
+    """The states in an array that one task writes and another one reads."""
+    node = next((x for x in problem.parts.states if x.array == array), None)
+    for state in source.writes:
+        is_there = state == State("value", array) if node is None else state in node
+        if is_there and state in sink.reads:
+            yield state
 
 
 def connect(nodes: Iterable[TaskNode]) -> StateFlowGraph:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernelscape.kernels.analysis.accesses import analyse
 from kernelscape.kernels.analysis.conflicts import apart
-from kernelscape.kernels.analysis.effects import Effects, covers, effects, region_of, written_sets
-from kernelscape.kernels.ir.access import AccessSet, AxisMap, Guard, State
+from kernelscape.kernels.analysis.effects import covers, effects, region_of, written_sets
+from kernelscape.kernels.ir.access import AccessSet, AxisMap, Guard
 from kernelscape.kernels.ir.affine import Affine
-from kernelscape.kernels.ir.body import Body, Closure, Reason, Site
+from kernelscape.kernels.ir.body import Body, Closure, Reason
 from kernelscape.kernels.ir.domain import Active, Box, Loop, Residue
 from kernelscape.kernels.ir.kernel import (
     NOWHERE,
@@ -34,7 +34,6 @@ from kernelscape.kernels.ir.kernel import (
     Store,
     Update,
 )
-from kernelscape.kernels.ir.task import Access, Task
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.state_flow import build_graph
@@ -307,28 +306,6 @@ def test_colours_are_apart() -> None:
     assert apart(colour(0), colour(1))
     assert not apart(colour(0), colour(0))
     assert not covers(colour(0), colour(0), (8,))  # that two lists are equal is not known here
-
-
-def test_effects_of_structure_sites() -> None:
-    """Sites of sparse structures: what is activated, and what shrinks."""
-    mask = State("mask", "grid")
-    index = (AxisMap(Affine(0, (("i", 1),))),)
-    sites = (
-        Site(0, "load", State("value", "x"), index),
-        Site(1, "activate", mask, index),
-        Site(2, "append", State("list", "grid"), index),
-        Site(3, "deactivate", mask, index),
-    )
-    body = Body((), sites, "straight", REASON)
-    domain = Active("grid", 1, (4,), False)
-    task = Task("t", "k", LOOPS, Access("x", ()), DType.f32, None, domain=domain, body=body)
-    here = AccessSet(domain, LOOPS, index)
-    assert effects(task) == Effects(
-        ((State("value", "x"), here),),
-        ((State("list", "grid"), here, True),),
-        ((mask, here, 1),),
-        (mask,),
-    )
 
 
 @pytest.mark.parametrize("number", range(60))
