@@ -18,6 +18,7 @@ from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
 from ..kernels.tasks.non_affine import closed_tasks
 from ..kernels.tasks.state_flow import build_graph, show_graph
+from ..kernels.tasks.task_text import stated_tasks
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.calibration import Calibration
 from ..runtime.api.errors import DeviceError
@@ -63,8 +64,8 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
     problem = space.problem
     yield f"{problem.name}: {problem.formula}".rstrip(": ")
     yield from ("", "Tasks")
-    tasks = show_tasks(problem)
-    yield from _indented(tasks if verbosity > 1 else _shortened(tasks))
+    tasks = show_tasks(problem) if verbosity > 1 else _shortened(stated_tasks(problem))
+    yield from _indented(tasks)
     yield from ("", "State-flow graph")
     yield from _indented(show_graph(build_graph(problem)))
     yield from ("", "Space")

@@ -7,7 +7,7 @@ replace. The key of a problem is a hash of that text without names, so the text 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -319,7 +319,7 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -
         reads, writes = (
             ", ".join(dict.fromkeys(x)) for x in _touched(task.body, task.scope, names)
         )
-        body = "\n".join("    " + line for line in _Printer(names).lines(task.body.statements, 0))
+        body = show_statements(task.body.statements, names)
         return f"{head}{of_body}{exact} reads {reads or '-'} writes {writes or '-'}\n{body}"
     assert task.value is not None
     target, value = show_access(task.target, names), show_value(task.value, names)
@@ -334,6 +334,11 @@ def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -
         return f"{head}{target}:{task.dtype.name} = {reduced}{exact}"
     finish = show_value(task.finish, names)
     return f"{head}{target}:{task.dtype.name} = {finish} with acc = {reduced}{exact}"
+
+
+def show_statements(body: Iterable[Stmt], names: Names | None = None) -> str:
+    """Returns statements of a task as text, a line each."""
+    return "\n".join("    " + line for line in _Printer(names or {}).lines(body, 0))
 
 
 def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[str], list[str]]:
@@ -356,8 +361,8 @@ def _touched(body: Body, loops: tuple[Loop, ...], names: Names) -> tuple[list[st
     return reads, writes
 
 
-def show_tasks(problem: Problem) -> str:
-    """Returns the whole problem as text: arrays with roles, scalars, one line per task."""
+def show_tasks(problem: Problem, shown: Callable[[Task], str] = show_task) -> str:
+    """Returns the whole problem as text: arrays with roles, scalars, one line per task, which is `shown`."""
     lines = [f"problem {problem.name}"]
     width = max((len(a.name) for a in problem.arrays), default=0)
     for a in problem.arrays:
@@ -371,7 +376,7 @@ def show_tasks(problem: Problem) -> str:
             if r.first == k:
                 lines.append(f"{'  ' * depth}repeat {r.index}<{r.count}")
         indent = "  " * (len(around) + 1)
-        lines.append(f"{indent}task   {t.name:<{width}}  {show_task(t)}")
+        lines.append(f"{indent}task   {t.name:<{width}}  {shown(t)}")
     return "\n".join(lines) + "\n"
 
 

@@ -42,7 +42,7 @@ from .distribute import (
 )
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .interleaved_stores import in_turn
-from .non_affine import PRINTED, closed_task, with_trees
+from .non_affine import LISTING, PRINTED, SETTLING, closed_task, with_trees
 from .parts import Parts, parts_of
 from .reductions import Split, split
 from .residues import by_residue
@@ -166,7 +166,7 @@ def _call_tasks(
     temps: list[ArrayParam] = []
     if parts.settling:
         settled = in_terms_of_sequence(parts.settling, ir, arrays, parts.scalars)
-        reason = Reason(Closure.CARRIED, "the settling of pools", ir.where)
+        reason = Reason(Closure.CARRIED, SETTLING, ir.where)
         settling = closed_task(
             settled, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
         )
@@ -174,7 +174,7 @@ def _call_tasks(
     for body in segments_of(in_terms_of_sequence(parts.body, ir, arrays, parts.scalars)):
         here = {**known, **{t.name: t for t in temps}}
         if any(here[name].is_list for name in written_in(body) if name in here):
-            reason = Reason(Closure.CARRIED, "the making of a list of cells", ir.where)
+            reason = Reason(Closure.CARRIED, LISTING, ir.where)
             listing = closed_task(
                 body, ir.name, known, ir.fast_math, reason, serial=True, steps=steps
             )

@@ -146,8 +146,8 @@ def test_trees_are_shown(explore) -> None:
     lines = out.splitlines()
     assert lines[0] == "Trees"
     assert [line.split()[0] for line in lines[2:5]] == ["node", "pointer", "dense"]
-    # An activation is twenty lines: the first of them, and how many are left out.
-    assert "more lines, which -v shows" in out and "atomic_bit_or" not in out
+    # As the program states it: lowered, an activation is twenty lines.
+    assert "activate tree0_0.1[" in out and "atomic_bit_or" not in out
     _, whole, _ = explore("show", "program.py:step", "-v")
     assert "more lines" not in whole and "atomic_bit_or" in whole
 

@@ -9,12 +9,30 @@ from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.access import State
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.tasks.dependence import dependences
+from kernelscape.kernels.tasks.non_affine import SETTLING
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.state_flow import StateFlowGraph, build_graph, show_graph
+from kernelscape.kernels.tasks.task_text import stated_tasks
 from kernelscape.testing.sparse_drawn import drawn_parts, drawn_tree
 from kernelscape.testing.sparse_programs import World
 
 Drawn = list[tuple[Recording, Problem, StateFlowGraph]]
+TASKS = """\
+  task   fill0.tree0_0_counters    the settling of pools: reads allocator(tree0_0.0) \
+writes allocator(tree0_0.0), tree0_0_field0, tree0_0_field1
+  task   fill0.tree0_0_counters_2  reads allocator(tree0_0.0), mask(tree0_0.0) \
+writes allocator(tree0_0), allocator(tree0_0.0), mask(tree0_0.0), tree0_0_field0
+    for i<16:i64:
+      activate tree0_0.1[i64(i)]
+      tree0_0_field0[i] = 1.0
+  task   add0.tree0_0_list0        the making of a list of cells: reads mask(tree0_0.0) writes list(tree0_0.0)
+  task   add0.tree0_0_field1       reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
+    for i in active tree0_0.1:
+      tree0_0_field1[i] += tree0_0_field0[i]
+  task   add1                      reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
+    for i in active tree0_0.1:
+      tree0_0_field1[i] += tree0_0_field0[i]
+"""
 EDGES = """\
   fill0.tree0_0_counters -> fill0.tree0_0_counters_2  flow allocator(tree0_0.0)@1
   fill0.tree0_0_counters_2 -> add0.tree0_0_list0  flow mask(tree0_0.0)@1
@@ -70,7 +88,7 @@ def test_loops_use_lists_of_the_present_masks(drawn: Drawn) -> None:
 
 
 def settles(task: Task) -> bool:
-    return task.body is not None and task.body.reason.text == "the settling of pools"
+    return task.body is not None and task.body.reason.text == SETTLING
 
 
 @pytest.fixture
@@ -102,3 +120,11 @@ def test_graphs_have_states_by_their_names(recording: Recording) -> None:
     """Settling, activation, the making of a list, and two loops that use it."""
     lines = show_graph(build_graph(normalise(recording))).splitlines(keepends=True)
     assert "".join(x for x in lines if "->" in x and "value(" not in x) == EDGES
+
+
+def test_tasks_are_shown_as_the_program_states_them(recording: Recording) -> None:
+    """Kind: a page that shows how sparse fields are lowered in place of what the program does."""
+    assert (
+        stated_tasks(normalise(recording)).partition("  task ")[1:]
+        == TASKS.partition("  task ")[1:]
+    )
