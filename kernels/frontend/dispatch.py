@@ -35,7 +35,8 @@ class Executor(ABC):
     def caller(self, call: KernelCall) -> Caller | None:
         """Returns a function that later calls of this instance may use in place of `run`: arrays, then numbers, by position.
 
-        The function returns False, and does nothing, if the arguments do not fit. None: all calls use `run`.
+        These are of the instance on plain arrays (lowering.py). The function returns False, and does nothing, if the arguments do
+        not fit. None: all calls use `run`.
         """
         return None
 
