@@ -8,6 +8,7 @@ a kernel by itself waits for its code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..space.targets.kind import CPU, GPU
@@ -16,15 +17,26 @@ from .bodies.vectors import Prelude
 from .plan.plan import Plan
 from .plan.summary import decisions, named_in
 from .text.cprint import functions_of
+from .text.dialect import Dialect
 from .text.names import c_names
-from .text.source import ENTRY
+from .text.source import ENTRY, Source
 from .write.program_text import LoweredProgram, print_source
 from .write.steps import standalone_launch
 
 if TYPE_CHECKING:
     from .passes.pipeline import Passes
 
-__all__ = ["lower", "print_source"]
+__all__ = ["evaluated_source", "lower", "print_source"]
+
+
+def evaluated_source(plan: Plan, dialect: Dialect) -> Source:
+    """Returns the text of a plan for an evaluation: with the keys of its components, where it has several."""
+    source = print_source(lower(plan), dialect)
+    if len(plan.components) < 2 or plan.target.kind != CPU:
+        return source
+    from .write.component_texts import component_keys
+
+    return replace(source, components=component_keys(plan, dialect))
 
 
 def lower(

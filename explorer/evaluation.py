@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..codegen.lower import lower, print_source
+from ..codegen.lower import evaluated_source
 from ..codegen.plan.candidates import plan_of
 from ..codegen.text.source import Source
 from ..runtime.api.artifact import Artifact
@@ -125,7 +125,7 @@ class SearchEvaluator:
         found = self._sources.get(key)
         if found is None:
             try:
-                found = print_source(lower(plan_of(candidate)), self._dialect)
+                found = evaluated_source(plan_of(candidate), self._dialect)
             except Exception:
                 text = traceback.format_exc()
                 found = Failure("compile", "it could not be lowered", text)
@@ -392,6 +392,14 @@ def open_decisions(candidate: Candidate) -> Decisions:
 def _as_outcome(found: Measurement | Failure, key: str) -> Outcome:
     if isinstance(found, Measurement):
         is_by_ratio = found.ratio is not None
-        return Outcome("ok", found.time_ns, found.spread, "", key, is_by_ratio=is_by_ratio)
+        return Outcome(
+            "ok",
+            found.time_ns,
+            found.spread,
+            "",
+            key,
+            is_by_ratio=is_by_ratio,
+            component_ns=found.component_ns,
+        )
     detail = f"{found.advice}\n{found.log}".strip()[:_DETAIL_CHARACTERS]
     return Outcome(found.kind, None, 0.0, detail, key)

@@ -31,7 +31,7 @@ class Outcome:
     time. `key` is the source key. `bound_ns` is a lower bound, not scaled, that the build has shown; 0 without one. `spent_s` is
     the duration of the measurement, where that is known. `slowness` is the slowdown of the machine at that moment, relative to the
     beginning. `is_by_ratio`: the time is a ratio to a control timed beside it, on a machine with other work. No bound or gap is
-    judged by such a time.
+    judged by such a time. `component_ns` are the times of the problem's components, in their order; () where they were not taken.
     """
 
     status: str
@@ -43,6 +43,7 @@ class Outcome:
     spent_s: float = field(default=0.0, compare=False)
     slowness: float = field(default=1.0, compare=False)
     is_by_ratio: bool = False
+    component_ns: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

@@ -87,7 +87,8 @@ class _Reader:
             *(_alone(tasks[t]) for t in problem.leaving),
         )
         flows = tuple(self.table("mem_space"))
-        return Plan(problem, tasks, flows, launches, self.target, self.decisions)
+        components = self.backbone.components
+        return Plan(problem, tasks, flows, launches, self.target, self.decisions, components)
 
     def table(self, kind: str) -> Mapping[Any, str]:
         """Returns the values of a kind of choice, by object."""

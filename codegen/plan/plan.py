@@ -232,6 +232,7 @@ class Plan:
     launches: tuple[tuple[PlannedNode, ...], ...]
     target: Target
     choices: Decisions = field(default_factory=dict)
+    components: tuple[range, ...] = ()  # tasks that choices connect; () where that is unknown
 
     @property
     def cores(self) -> int:
@@ -265,6 +266,10 @@ class Plan:
         """The runs of launches that are repeated, outer ones first."""
         first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
         return repeats_of([self.problem.tasks[t].repeats for t in first])
+
+    def launches_of(self, component: range) -> tuple[tuple[PlannedNode, ...], ...]:
+        """Returns the launches of a component. Conversions, which are in none, are launches of their own."""
+        return tuple(x for x in self.launches if tasks_of(x[0])[0] in component)
 
     def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
         """True if all reads of a task along a loop are packed, in blocks that have room for whole register tiles.

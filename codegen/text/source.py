@@ -60,6 +60,9 @@ class Source:
     names: tuple[str, ...] = field(default=(), compare=False)
     """Names that the text defines for its file. A compiler of several texts at once renames them; empty: it is compiled alone."""
 
+    components: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """Keys of the texts of the problem's components, in their order; () where there is one only."""
+
     team: str = field(default="", compare=False, repr=False)
     """The definition of the team of threads that runs its launches; "": it has no parallel ones, or threads of another kind."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 
 from ...space.backbone import Flow
@@ -22,7 +23,7 @@ from ..passes.storage import (
     Workspace,
     place_temporaries,
 )
-from ..plan.plan import Plan, TaskPlan
+from ..plan.plan import Plan, PlannedNode, TaskPlan
 from ..plan.summary import sentence
 from ..text import csyntax as c
 from ..text.free_variables import parameters, thread_parameters, without_unused
@@ -89,8 +90,21 @@ def team_launches(
     passes = passes or PASSES[plan.target.kind]
     workspace = Workspace(plan.cores, passes.apart_bytes)
     temporaries = place_temporaries(plan, workspace)
+    found = written_launches(plan, plan.launches, prelude, names, passes, workspace)
+    return replace(found, temporaries=temporaries)
+
+
+def written_launches(
+    plan: Plan,
+    launches: Sequence[tuple[PlannedNode, ...]],
+    prelude: Prelude,
+    names: dict[str, str],
+    passes: Passes,
+    workspace: Workspace,
+) -> Launches:
+    """Returns some launches of a plan, numbered from 0. Temporaries of the problem are parameters."""
     functions, calls = [], []
-    for k, roots in enumerate(plan.launches):
+    for k, roots in enumerate(launches):
         launch = run(passes.loops, nests(plan, roots), plan)
         name = f"launch_{k}"
         w = Builder(prelude, names, CMemory(), knows_alignment=launch.is_parallel)
@@ -119,7 +133,7 @@ def team_launches(
             )
         )
         calls.append((name, tuple(p.name for p in named)))
-    return Launches(tuple(functions), tuple(calls), temporaries, workspace.size_bytes)
+    return Launches(tuple(functions), tuple(calls), workspace_bytes=workspace.size_bytes)
 
 
 def team_writer(scene: Emission, name: str) -> LaunchWriter:

@@ -20,6 +20,7 @@ class Artifact:
     n_threads: int
     build_ns: int  # 0 when it was already there
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
+    components: tuple[str, ...] = ()  # as in `Source`
     # Begin and end of its compilation, with all sources compiled together, by time.monotonic(); None where that is unknown.
     compiling_s: tuple[float, float] | None = field(default=None, compare=False)
 
@@ -38,6 +39,7 @@ class Artifact:
             n_threads=source.n_threads,
             build_ns=build_ns,
             launches=source.launches,
+            components=source.components,
         )
 
     @property

@@ -66,6 +66,9 @@ class Measurement:
     ratio: float | None = (
         None  # to a control in turn with it: the time is that of the control, undisturbed, times this
     )
+    component_ns: tuple[
+        float, ...
+    ] = ()  # per call, in the order of `Source.components`; () where not taken
 
     @property
     def fair_ns(self) -> float:
@@ -105,6 +108,7 @@ class Protocol:
     later_factor: float = (
         1.3  # stop after `min_samples // 2 + 1` when the fastest is this many cuts long
     )
+    times_components: bool = False  # takes a time of each component, where the artifact has several
 
     def is_hopeless(self, first_run_ns: float) -> bool:
         """True if a first run is so long that the first sample would be stopped.

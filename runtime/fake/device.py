@@ -133,19 +133,25 @@ class FakeBuilder(AbstractBuilder):
             arguments=source.arguments,
             n_threads=source.n_threads,
             build_ns=0,
+            components=source.components,
         )
 
 
 class FakeRunner(AbstractRunner):
-    """Runs nothing. `time_ns` gives the time of a source key (default: a hash of it, 1 to 10 us)."""
+    """Runs nothing. `time_ns` gives the time of a source key, `component_ns` that of a component's key.
+
+    By default both are hashes of the key, 1 to 10 us. Then a program of several components takes the sum of theirs.
+    """
 
     def __init__(
         self,
         time_ns: Callable[[str], float] | None = None,
         script: Mapping[str, FailureKind] | None = None,
         wrong_later: Collection[str] = (),
+        component_ns: Callable[[str], float] | None = None,
     ) -> None:
-        self._time_ns = time_ns or _hashed_ns
+        self._time_ns = time_ns
+        self._component_ns = component_ns or _hashed_ns
         self._script = dict(script or {})
         self._wrong_later = frozenset(wrong_later)
 
@@ -173,9 +179,13 @@ class FakeRunner(AbstractRunner):
         return [self.measurement(module.artifact) for module, _ in calls]
 
     def measurement(self, artifact: Artifact) -> Measurement:
-        """Returns the measurement that timing this artifact always gives."""
-        time_ns = self._time_ns(artifact.source_key)
-        return Measurement(time_ns, 0.0, time_ns, n_samples=1, n_calls=1, disturbed=0)
+        """Returns the measurement that timing this artifact always gives, with the times of its components."""
+        component_ns = tuple(map(self._component_ns, artifact.components))
+        if self._time_ns is not None:
+            time_ns = self._time_ns(artifact.source_key)
+        else:
+            time_ns = sum(component_ns) or _hashed_ns(artifact.source_key)
+        return Measurement(time_ns, 0.0, time_ns, 1, 1, 0, component_ns=component_ns)
 
     def outcome(self, artifact: Artifact) -> Outcome:
         """Returns the scripted failure of this artifact on the timed input set, or its time."""
@@ -201,7 +211,8 @@ class FakeReporter(AbstractReporter):
 class FakeDevice(AbstractDevice):
     """A device with scripted results. `time_ns` gives the time of a source key; `script` has the failures, by source key.
 
-    `wrong_later` has the keys of sources that are wrong on another input set than the timed one.
+    `wrong_later` has the keys of sources that are wrong on another input set than the timed one. `component_ns` gives the time of
+    a component by the key of its text.
     """
 
     name = "fake"
@@ -211,10 +222,11 @@ class FakeDevice(AbstractDevice):
         time_ns: Callable[[str], float] | None = None,
         script: Mapping[str, FailureKind] | None = None,
         wrong_later: Collection[str] = (),
+        component_ns: Callable[[str], float] | None = None,
     ) -> None:
         self.machine: AbstractMachine = FakeMachine()
         self.builder: AbstractBuilder = FakeBuilder(script)
-        self.runner: FakeRunner = FakeRunner(time_ns, script, wrong_later)
+        self.runner: FakeRunner = FakeRunner(time_ns, script, wrong_later, component_ns)
         self.reporter: AbstractReporter = FakeReporter()
 
     def worker(self) -> FakeWorker:
@@ -241,7 +253,11 @@ class FakeWorker(AbstractWorker):
     def evaluate(self, artifact: Artifact, protocol: Protocol, *, verify: bool = True) -> Outcome:
         self.n_evaluations += 1
         found = self._device.runner.outcome(artifact)
-        if isinstance(found, Failure) or not verify:
+        if isinstance(found, Failure):
+            return found
+        if not protocol.times_components:
+            found = replace(found, component_ns=())
+        if not verify:
             return found
         if protocol.claims_below_ns is not None and found.time_ns >= protocol.claims_below_ns:
             return replace(found, is_partly_verified=True)
@@ -252,7 +268,9 @@ class FakeWorker(AbstractWorker):
         if isinstance(found, Failure) or protocol.control_ns is None:
             return found
         ratio = found.time_ns / self._device.runner.measurement(control).time_ns
-        return replace(found, time_ns=ratio * protocol.control_ns, ratio=ratio)
+        time_ns = ratio * protocol.control_ns
+        component_ns = tuple(x * time_ns / found.time_ns for x in found.component_ns)
+        return replace(found, time_ns=time_ns, ratio=ratio, component_ns=component_ns)
 
     def interleave(self, artifacts: Sequence[Artifact], protocol: Protocol) -> list[Outcome]:
         return [self._device.runner.outcome(a) for a in artifacts]

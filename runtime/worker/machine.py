@@ -6,13 +6,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ...codegen.text.source import Source
 from ..api.artifact import Artifact
 from ..api.backend import AbstractBuilder
 from ..api.outcome import Failure, Measurement, Protocol
 from .contenders import Contenders, Timed
 from .control import Control
-from .messages import Done, Ticket
+from .messages import Done, Ticket, Work
 from .worker import AbstractWorker
 
 _ONCE = Protocol(
@@ -29,13 +28,13 @@ class Machine:
         self.contenders = Contenders()
         self.control = Control(worker, self.contenders)
 
-    def evaluate(self, ticket: Ticket, source: Source, built: Artifact | Failure) -> Done:
+    def evaluate(self, ticket: Ticket, work: Work, built: Artifact | Failure) -> Done:
         """Verifies and times a program that was built."""
         started_s = time.monotonic()
-        found: Measurement | Failure = built if isinstance(built, Failure) else self._time(built)
+        found = self._outcome(work, built)
         if isinstance(built, Artifact) and isinstance(found, Failure) and self._is_gone(built):
-            built = self._builder.build(source)
-            found = built if isinstance(built, Failure) else self._time(built)
+            built = self._builder.build(work.source)
+            found = self._outcome(work, built)
         if isinstance(found, Measurement):
             self.control.see(found)
         artifact = built if isinstance(built, Artifact) else None
@@ -51,7 +50,7 @@ class Machine:
             worker=self._worker.n_restarts,
         )
         if isinstance(found, Measurement):
-            self._note(source.key, found, artifact)
+            self._note(work.source.key, found, artifact)
         return done
 
     def refuted(self, key: str, artifact: Artifact) -> Failure | None:
@@ -84,7 +83,10 @@ class Machine:
         """True if a library's folder was removed: it is built again."""
         return self._builder.makes_libraries and not Path(built.path).exists()
 
-    def _time(self, artifact: Artifact) -> Measurement | Failure:
+    def _outcome(self, work: Work, built: Artifact | Failure) -> Measurement | Failure:
+        return built if isinstance(built, Failure) else self._time(built, work.times_components)
+
+    def _time(self, artifact: Artifact, times_components: bool) -> Measurement | Failure:
         """Verifies and times a build. On a machine that does other work it is timed as a ratio to the control in turn, since few
         of the times would be of use.
 
@@ -93,7 +95,11 @@ class Machine:
         control, claims_below_ns = self.control, self.contenders.claims_below_ns
         if control.is_disturbed:
             control.choose()
-        protocol = Protocol(claims_below_ns=claims_below_ns, cut_ns=control.cut_ns())
+        protocol = Protocol(
+            claims_below_ns=claims_below_ns,
+            cut_ns=control.cut_ns(),
+            times_components=times_components,
+        )
         if not control.is_disturbed or control.artifact is None:
             return self._worker.evaluate(artifact, protocol)
         found = self._worker.evaluate_beside(

@@ -23,9 +23,13 @@ Ticket = NewType("Ticket", int)
 
 
 class Work(msgspec.Struct, tag=True, frozen=True):
-    """A program to build, verify and time: text alone, so that any machine can do it."""
+    """A program to build, verify and time: text alone, so that any machine can do it.
+
+    `times_components`: the time of each component is part of the outcome, where the program has several.
+    """
 
     source: Source
+    times_components: bool = False
 
 
 class Done(msgspec.Struct, tag=True, frozen=True, kw_only=True):

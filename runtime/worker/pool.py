@@ -62,8 +62,8 @@ class LocalPool(AbstractPool):
         self._is_given_up = is_given_up
         self._builds = BuildQueue(builder, _JOBS, JOBS_AHEAD, is_given_up)
         self._tickets = count()
-        self._submitted: list[tuple[Ticket, Source]] = []
-        self._built: deque[tuple[Ticket, Source, Artifact | Failure]] = deque()
+        self._submitted: list[tuple[Ticket, Work]] = []
+        self._built: deque[tuple[Ticket, Work, Artifact | Failure]] = deque()
         self.machine = Machine(worker, builder)
         self.is_over: Callable[[], bool] = lambda: False
         """True once nothing more is to be done; it ends `done` between two programs."""
@@ -83,7 +83,7 @@ class LocalPool(AbstractPool):
 
     def submit(self, work: Work) -> Ticket:
         ticket = Ticket(next(self._tickets))
-        self._submitted.append((ticket, work.source))
+        self._submitted.append((ticket, work))
         return ticket
 
     def done(self) -> Iterator[Done]:
@@ -119,7 +119,7 @@ class LocalPool(AbstractPool):
 
     def _build(self) -> None:
         work, self._submitted = self._submitted, []
-        built = self._builds.take([source for _, source in work])
+        built = self._builds.take([one.source for _, one in work])
         self._built.extend((*one, b) for one, b in zip(work, built, strict=True))
         if not self.is_over():
             self.before_timing()
