@@ -7,36 +7,24 @@ a kernel by itself waits for its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..space.targets.kind import CPU, GPU
 from .bodies.c_vectors import CHelpers
 from .bodies.vectors import Prelude
-from .plan.plan import Plan
+from .plan.plan import Plan, PlannedNode
 from .plan.summary import decisions, named_in
 from .text.cprint import functions_of
-from .text.dialect import Dialect
 from .text.names import c_names
-from .text.source import ENTRY, Source
-from .write.program_text import LoweredProgram, print_source
+from .text.source import ENTRY, UNIT_ENTRY
+from .write.program_text import Launches, LoweredProgram, print_source
 from .write.steps import standalone_launch
 
 if TYPE_CHECKING:
     from .passes.pipeline import Passes
 
-__all__ = ["evaluated_source", "lower", "print_source"]
-
-
-def evaluated_source(plan: Plan, dialect: Dialect) -> Source:
-    """Returns the text of a plan for an evaluation: with the keys of its components, where it has several."""
-    source = print_source(lower(plan), dialect)
-    if len(plan.components) < 2 or plan.target.kind != CPU:
-        return source
-    from .write.component_texts import component_keys
-
-    return replace(source, components=component_keys(plan, dialect))
+__all__ = ["lower", "print_source"]
 
 
 def lower(
@@ -63,7 +51,34 @@ def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> LoweredPro
         from .write.team import team_launches
 
         launches = team_launches(plan, prelude, names, passes)
-    functions = launches.functions
+    return _program(plan, launches, prelude, names)
+
+
+def lower_unit(plan: Plan, launches: Sequence[tuple[PlannedNode, ...]]) -> LoweredProgram:
+    """Returns the program of some launches of a plan for a CPU: numbered from 0, with memory of their own, without an entry.
+
+    Temporaries of the sequence are parameters.
+    """
+    from .passes.pipeline import PASSES
+    from .passes.storage import Workspace
+    from .write.team import written_launches
+
+    prelude, names = Prelude(CHelpers()), c_names(named_in(plan.problem))
+    passes = PASSES[plan.target.kind]
+    workspace = Workspace(plan.cores, passes.apart_bytes)
+    written = written_launches(plan, launches, prelude, names, passes, workspace)
+    return _program(plan, written, prelude, names, is_unit=True)
+
+
+def _program(
+    plan: Plan,
+    launches: Launches,
+    prelude: Prelude,
+    names: dict[str, str],
+    *,
+    is_unit: bool = False,
+) -> LoweredProgram:
+    functions, entry = launches.functions, UNIT_ENTRY if is_unit else ENTRY
     return LoweredProgram(
         problem=plan.problem,
         functions=functions,
@@ -71,14 +86,15 @@ def _on_cores(plan: Plan, passes: Passes | None, prelude: Prelude) -> LoweredPro
         temporaries=launches.temporaries,
         workspace_bytes=launches.workspace_bytes,
         prelude=prelude.text(),
-        defined=(*prelude.defined, *(x for f in functions for x in functions_of(f)), ENTRY),
+        defined=(*prelude.defined, *(x for f in functions for x in functions_of(f)), entry),
         streams=prelude.streams,
         intrinsics=prelude.intrinsics,
         may_fail=prelude.may_fail,
         n_threads=plan.cores,
-        decisions=decisions(plan),
+        decisions=() if is_unit else decisions(plan),
         names=names,
-        repeats=plan.repeats,
+        has_entry=not is_unit,
+        repeats=() if is_unit else plan.repeats,
     )
 
 

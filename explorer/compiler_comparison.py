@@ -96,12 +96,12 @@ class CompilerComparison:
         self, device: AbstractDevice, worker: AbstractWorker, limit_s: float
     ) -> CompiledBest | None:
         found = self._best(device, worker, time.monotonic() + 0.6 * limit_s)
-        own = self._evaluator.artifacts([self._entries[0][1]])[0]
+        own = self._evaluator.alone(self._entries[0][1])
         if found is None or isinstance(own, Failure):
             return None
         outcome, candidate = found
         # Like what is replayed: built alone.
-        artifact = self._evaluator.artifacts([candidate], device.builder)[0]
+        artifact = self._evaluator.alone(candidate, device.builder)
         if isinstance(artifact, Failure) or isinstance(worker.evaluate(artifact, _FEW), Failure):
             return None
         times = self._rounds(own, artifact, worker, 0.3e9 * limit_s)
@@ -153,6 +153,6 @@ class CompilerComparison:
     def _default_ns(self, device: AbstractDevice, worker: AbstractWorker) -> float | None:
         if self._default is None:
             return None
-        built = self._evaluator.artifacts([self._default], device.builder)[0]
+        built = self._evaluator.alone(self._default, device.builder)
         found = built if isinstance(built, Failure) else worker.evaluate(built, _FEW)
         return None if isinstance(found, Failure) else found.time_ns

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..codegen.lower import evaluated_source
-from ..codegen.plan.candidates import plan_of
+from ..codegen.by_component import EvaluatedSources
 from ..codegen.text.source import Source
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractBuilder
@@ -94,7 +93,7 @@ class SearchEvaluator:
         hooks = hooks or Hooks()
         self._pool = pool
         self._journal = journal
-        self._dialect = builder.dialect()
+        self._lowering = EvaluatedSources(builder.dialect())
         self._bound = bound
         self._at_s = at_s
         self._epoch_s = at_s() - time.monotonic()  # of the run's clock
@@ -125,7 +124,7 @@ class SearchEvaluator:
         found = self._sources.get(key)
         if found is None:
             try:
-                found = evaluated_source(plan_of(candidate), self._dialect)
+                found = self._lowering.source(candidate)
             except Exception:
                 text = traceback.format_exc()
                 found = Failure("compile", "it could not be lowered", text)
@@ -222,13 +221,32 @@ class SearchEvaluator:
             return True
         return bool(self.contenders.n) and self.is_over()
 
-    def artifacts(
-        self, candidates: Sequence[Candidate], builder: AbstractBuilder | None = None
-    ) -> list[Artifact | Failure]:
-        """Builds each candidate alone, as a replay does; by another builder of the same dialect where one is given. Raises
-        Stopped.
-        """
-        return self._built(candidates, lambda sources: self._pool.build_each(sources, builder))
+    def artifacts(self, candidates: Sequence[Candidate]) -> list[Artifact | Failure]:
+        """Builds each candidate alone, or in units, where it has several components. Raises Stopped."""
+        return self._built(candidates, lambda sources: self._pool.build_each(sources, None))
+
+    def whole(self, candidate: Candidate) -> Source | Failure:
+        """Returns the candidate as one text, as a replay builds it."""
+        source = self.source(candidate)
+        is_whole = isinstance(source, Failure) or not source.units
+        return source if is_whole else self._lowering.whole(candidate)
+
+    def alone(
+        self, candidate: Candidate, builder: AbstractBuilder | None = None
+    ) -> Artifact | Failure:
+        """Builds a candidate as one text, by another builder of the same dialect where one is given. Raises Stopped."""
+        source = self.whole(candidate)
+        if isinstance(source, Failure):
+            return source
+        return self._pool.build_each([source], builder)[0]
+
+    def verified_alone(self, candidate: Candidate) -> Artifact | Failure:
+        """Builds a candidate as one text. Where only its units were run so far, it is verified now. Raises Stopped."""
+        built = self.alone(candidate)
+        source = self.source(candidate)
+        if isinstance(built, Failure) or isinstance(source, Failure) or not source.units:
+            return built
+        return self._pool.machine.fault(built) or built
 
     def built_by(
         self, builder: AbstractBuilder, entries: Sequence[Entry]

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
+from ..codegen.by_component import EvaluatedSources
 from ..codegen.describe import Words, body_words, describe
-from ..codegen.lower import lower, print_source
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.starts import Starts, count_starts
@@ -201,7 +201,7 @@ def explain_run(path: str | Path) -> Explanation:
     if space.key != file.space_key:
         notes.append("the space has changed since, so counts and bounds are of another one")
     best = restore_older(space, file.decisions)
-    if print_source(lower(plan_of(best)), dialect_of(device)).key != file.source_key:
+    if EvaluatedSources(dialect_of(device)).source(best).key != file.source_key:
         notes.append(
             "the decisions now give another source than the one that was timed, and all but its time is of the other"
         )

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..codegen.lower import lower, print_source
-from ..codegen.plan.candidates import plan_of
+from ..codegen.by_component import EvaluatedSources
 from ..kernels.library import load as load_sequence
 from ..kernels.library import names
 from ..runtime.api.backend import AbstractDevice
@@ -149,7 +148,7 @@ class TunedFamily:
             worker.prepare(begun.result(undecided=self._undecided))
             last: Failure | None = None
             for candidate, choice in _proposals(space, near):
-                source = print_source(lower(plan_of(candidate)), dialect_of(device))
+                source = EvaluatedSources(dialect_of(device)).whole(candidate)
                 built = device.builder.build(source)
                 found = built if isinstance(built, Failure) else worker.evaluate(built, _ONCE)
                 if isinstance(found, Failure):

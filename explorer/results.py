@@ -11,8 +11,7 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from ..codegen.lower import lower, print_source
-from ..codegen.plan.candidates import plan_of
+from ..codegen.by_component import EvaluatedSources
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import FINAL, Failure, Measurement
@@ -208,7 +207,7 @@ def _beside_default(
     is_same = rebuilt.space.key == again.file.space_key
     if again.file.baseline_ns is None or not is_same or not firsts:
         return again
-    default = print_source(lower(plan_of(firsts[0][1])), dialect_of(device))
+    default = EvaluatedSources(dialect_of(device)).whole(firsts[0][1])
     built = [device.builder.build(source) for source in (rebuilt.source, default)]
     artifacts = [a for a in built if not isinstance(a, Failure)]
     if default.key == rebuilt.source.key or len(artifacts) < len(built):

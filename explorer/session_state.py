@@ -62,7 +62,8 @@ class Standing:
         other: CompiledBest | None = None,
     ) -> Result:
         outcome, candidate = entry
-        source = evaluator.source(candidate)
+        is_running = status == "running"  # then nobody waits for one text of all components
+        source = evaluator.source(candidate) if is_running else evaluator.whole(candidate)
         assert isinstance(source, Source)
         assert outcome.time_ns is not None
         return Result(
@@ -90,7 +91,7 @@ class Standing:
         if other is not None:
             return _if_there(Path(other.library))
         try:
-            built = evaluator.artifacts([candidate])[0]
+            built = evaluator.verified_alone(candidate)
         except Stopped:  # a replay builds it
             return None
         return None if isinstance(built, Failure) else _if_there(Path(built.path))

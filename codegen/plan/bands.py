@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -47,6 +48,20 @@ def read_bands(
     return _Reader(problem, decisions, target, backbone or build_backbone(problem)).plan()
 
 
+def read_component(
+    problem: Problem,
+    decisions: Decisions,
+    target: Target,
+    backbone: Backbone,
+    component: range,
+) -> Plan:
+    """Returns the plan of one component by the decisions about it and about parts of trees. Others have no launches.
+
+    An empty component is that of the conversions.
+    """
+    return _Reader(problem, decisions, target, backbone).component_plan(component)
+
+
 def _converting(task: Task, t: int, target: Target) -> TaskPlan:
     """Returns the plan of a conversion: threads share its loop in equal parts, or blocks of threads."""
     in_blocks = KINDS[target.kind].mid_dims_have_threads
@@ -57,6 +72,18 @@ def _converting(task: Task, t: int, target: Target) -> TaskPlan:
     )
     threads = tuple(x.name for x in task.loops) if in_blocks else ()
     return TaskPlan(t, task, loops, False, True, (), (), (), threads=threads)
+
+
+def _emptied(task: Task) -> Task:
+    """Returns the task without the statements of its body."""
+    if task.body is None:
+        return task
+    return replace(task, body=replace(task.body, statements=(), sites=()))
+
+
+def _unplanned(task: Task, t: int) -> TaskPlan:
+    """Returns a plan that stands for a task of another component."""
+    return TaskPlan(t, task, (), False, True, (), (), ())
 
 
 def _alone(plan: TaskPlan) -> tuple[PlannedNode, ...]:
@@ -83,9 +110,38 @@ class _Reader:
         )
         launches = (
             *(_alone(tasks[t]) for t in problem.entering),
-            *self.launches(tasks[:n_decided]),
+            *self.launches(tasks[:n_decided], self.backbone.components),
             *(_alone(tasks[t]) for t in problem.leaving),
         )
+        return self.planned(problem, tasks, launches)
+
+    def component_plan(self, component: range) -> Plan:
+        # Rewriting bodies of which nothing is used takes far longer than all else here.
+        tasks_left = (
+            task if t in component else _emptied(task) for t, task in enumerate(self.problem.tasks)
+        )
+        left = replace(self.problem, tasks=tuple(tasks_left))
+        problem = decided_problem(left, Decided(self.decisions, self.target, component))
+        n_decided = len(self.problem.tasks)
+
+        def planned(task: Task, t: int) -> TaskPlan:
+            if t >= n_decided:
+                return _converting(task, t, self.target)
+            return self.task(task, t) if t in component else _unplanned(task, t)
+
+        tasks = tuple(planned(task, t) for t, task in enumerate(problem.tasks))
+        if component:
+            launches = self.launches(tasks[:n_decided], (component,))
+        else:
+            launches = tuple(_alone(tasks[t]) for t in (*problem.entering, *problem.leaving))
+        return self.planned(problem, tasks, launches)
+
+    def planned(
+        self,
+        problem: Problem,
+        tasks: tuple[TaskPlan, ...],
+        launches: tuple[tuple[PlannedNode, ...], ...],
+    ) -> Plan:
         flows = tuple(self.table("mem_space"))
         components = self.backbone.components
         return Plan(problem, tasks, flows, launches, self.target, self.decisions, components)
@@ -250,7 +306,9 @@ class _Reader:
 
     # --- launches
 
-    def launches(self, tasks: tuple[TaskPlan, ...]) -> tuple[tuple[PlannedNode, ...], ...]:
+    def launches(
+        self, tasks: tuple[TaskPlan, ...], components: Sequence[range]
+    ) -> tuple[tuple[PlannedNode, ...], ...]:
         backbone = self.backbone
         members = {
             d.order_id: Member(d.task, d.loop.name, d.level)
@@ -277,7 +335,7 @@ class _Reader:
             return -1 if self.relation(x, y) == ch.BEFORE else 1
 
         launches: list[tuple[PlannedNode, ...]] = []
-        for component in backbone.components:
+        for component in components:
             groups = self.launches_of(component)
             groups.sort(key=cmp_to_key(in_order))
             for group in groups:

@@ -267,10 +267,6 @@ class Plan:
         first = (next(t for root in roots for t in tasks_of(root)) for roots in self.launches)
         return repeats_of([self.problem.tasks[t].repeats for t in first])
 
-    def launches_of(self, component: range) -> tuple[tuple[PlannedNode, ...], ...]:
-        """Returns the launches of a component. Conversions, which are in none, are launches of their own."""
-        return tuple(x for x in self.launches if tasks_of(x[0])[0] in component)
-
     def is_read_from_blocks(self, task: TaskPlan, loop: str) -> bool:
         """True if all reads of a task along a loop are packed, in blocks that have room for whole register tiles.
 

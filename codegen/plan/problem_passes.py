@@ -30,10 +30,14 @@ from ...space.targets.target import Target
 
 @dataclass(frozen=True)
 class Decided:
-    """Decisions of a plan: names of values, by kind and site. `target`: the machine."""
+    """Decisions of a plan: names of values, by kind and site. `target`: the machine.
+
+    `tasks`: those whose decisions are known; None: all.
+    """
 
     choices: Mapping[str, Mapping[Any, str]]
     target: Target
+    tasks: range | None = None
 
     def of_trees(self, kind: str) -> dict[str, str]:
         """The parts of trees that differ from the program in a choice, by name, each with the name of its value."""
@@ -63,7 +67,7 @@ def lists(problem: Problem, decided: Decided) -> Problem:
         other = analyse(statements, task.scope, body.reason)
         return replace(task, body=replace(other, trees=body.trees))
 
-    return _each(problem, made)
+    return _each(problem, decided, made)
 
 
 def activations(problem: Problem, decided: Decided) -> Problem:
@@ -74,7 +78,7 @@ def activations(problem: Problem, decided: Decided) -> Problem:
             return task
         return replace(task, body=in_each(problem, task) or task.body)
 
-    return _each(problem, made)
+    return _each(problem, decided, made)
 
 
 def tiles(problem: Problem, decided: Decided) -> Problem:
@@ -86,11 +90,14 @@ def tiles(problem: Problem, decided: Decided) -> Problem:
         names = [x.name for x in sites if places.get((t, x.name)) == in_tile]
         return replace(task, body=staged(problem, task, names)) if names else task
 
-    return _each(problem, made)
+    return _each(problem, decided, made)
 
 
-def _each(problem: Problem, change: Callable[[Task, int], Task]) -> Problem:
-    return replace(problem, tasks=tuple(change(task, t) for t, task in enumerate(problem.tasks)))
+def _each(problem: Problem, decided: Decided, change: Callable[[Task, int], Task]) -> Problem:
+    tasks = list(problem.tasks)
+    for t in range(len(tasks)) if decided.tasks is None else decided.tasks:
+        tasks[t] = change(tasks[t], t)
+    return replace(problem, tasks=tuple(tasks))
 
 
 def directories(problem: Problem, decided: Decided) -> Problem:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from ...kernels.ir.repeats import Repeat
+
 # What generated C exports, for those who load it.
 ENTRY = "run_sequence"  # runs all of it on an argument vector
+UNIT_ENTRY = "run_unit"  # runs the launches of a unit on the argument vector of one call
 CHECK, FIND = "check_indices", "find_index"  # the functions of index_checks.py
 MESSAGE, MESSAGE_BYTES = (
     "ks_message",
@@ -40,6 +43,31 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """Origin of one argument of a unit: so many bytes into an argument of the sequence, or the number of a repeat's step."""
+
+    argument: int  # its number; -1: a step
+    offset: int = 0  # bytes; the number of the repeat
+
+
+@dataclass(frozen=True)
+class UnitCall:
+    """Call of a unit, by its number among those of the source."""
+
+    unit: int
+    component: int  # that its launches are of; -1: it converts, and is of none
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """Entry of a sequence as data: calls of units in order. `repeats` are runs of calls, outer ones first."""
+
+    calls: tuple[UnitCall, ...]
+    repeats: tuple[Repeat, ...] = ()
+
+
+@dataclass(frozen=True)
 class Source:
     """C text exporting `void entry(void **args)`; `args[k]` points to argument k (to the value itself, for a scalar).
 
@@ -47,6 +75,9 @@ class Source:
     passed by value, the workspace is a `char *`. Temporaries of the sequence that stay in memory live in the workspace (64-byte
     aligned, contents arbitrary on entry), so `arguments` lists only the user's arrays. `n_threads` is the team size the text was
     lowered for.
+
+    A source of several components may have their texts as `units`, each once. Then `table` is its entry, and its text lists that
+    table.
     """
 
     text: str
@@ -66,9 +97,16 @@ class Source:
     team: str = field(default="", compare=False, repr=False)
     """The definition of the team of threads that runs its launches; "": it has no parallel ones, or threads of another kind."""
 
+    units: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    table: UnitTable | None = field(default=None, compare=False, repr=False)
+    known_as: str = field(default="", compare=False, repr=False)
+    """The key of the source in units that computes the same; "": there is none."""
+
     @property
     def file_text(self) -> str:
-        """The text with everything that it calls, as a file that compiles alone."""
+        """The text with everything that it calls, as a file that compiles alone; the texts of all units, where it has any."""
+        if self.units:
+            return "\n".join((self.text, *(unit.text for unit in self.units)))
         if not self.team:
             return self.text
         at = self.text.index("#include")
@@ -76,7 +114,9 @@ class Source:
 
     @property
     def key(self) -> str:
-        """Content key: equal text, flags and launches, equal key."""
+        """Content key: equal text, flags and launches, equal key. Of one text for several components it is that of their units."""
+        if self.known_as:
+            return self.known_as
         steps = (f"{k} steps {x.steps}" for k, x in enumerate(self.launches) if x.steps)
         parts = (self.text, *self.flags, *map(repr, self.launches), *steps)
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()

@@ -6,6 +6,7 @@ It consists of functions in order, and an entry.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...kernels.ir.arrays import ArrayInfo
@@ -46,6 +47,11 @@ class LoweredProgram:
     may_fail: bool = False  # its statements may assert something
     repeats: tuple[Repeat, ...] = ()  # of calls, outer ones first
 
+    @property
+    def has_team(self) -> bool:
+        """True if launches are run by a team of threads."""
+        return any(f.is_parallel for f in self.functions)
+
 
 @dataclass(frozen=True)
 class Launches:
@@ -79,17 +85,50 @@ def arguments_of(problem: Problem, workspace_bytes: int) -> tuple[Argument, ...]
 def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
     """Returns the text of a program in a dialect."""
     p = Printer(dialect, program.index_type)
-    problem = program.problem
-    title = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
-    p.line(f"/* {in_comment(title)}")
+    for line in title(program.problem, program.decisions):
+        p.line(line)
+    print_body(p, program, dialect, function_lines(program, dialect))
+    if program.has_entry:
+        _entry(p, program, dialect)
+    return Source(
+        "\n".join(p.lines) + "\n",
+        ENTRY,
+        arguments(program),
+        program.n_threads,
+        launches=program.launches,
+        suffix=dialect.suffix,
+        names=own_names(program.prelude, program.defined),
+        team=dialect.team if program.has_team else "",
+    )
+
+
+def title(problem: Problem, said: Sequence[str]) -> Iterator[str]:
+    """Yields the comment on top of a text: the problem, its arrays, and sentences."""
+    name = f"{problem.name}: {problem.formula}" if problem.formula else problem.name
+    yield f"/* {in_comment(name)}"
     for a in problem.arrays:
         if a.role != "temp":
             shape = " x ".join(map(str, a.shape)) or "scalar"
-            p.line(f" *   {a.name}: {a.dtype.name}, {shape}, {a.role}")
-    p.line(" *")
-    for text in program.decisions:
-        p.line(f" * {in_comment(text)}")
-    p.line(" */")
+            yield f" *   {a.name}: {a.dtype.name}, {shape}, {a.role}"
+    yield " *"
+    for text in said:
+        yield f" * {in_comment(text)}"
+    yield " */"
+
+
+def function_lines(program: LoweredProgram, dialect: Dialect) -> list[str]:
+    """Returns the lines of all functions of a program."""
+    p = Printer(dialect, program.index_type)
+    for f in program.functions:
+        p.function(f, program.n_threads)
+        p.line("")
+    return p.lines
+
+
+def print_body(
+    p: Printer, program: LoweredProgram, dialect: Dialect, functions: Sequence[str]
+) -> None:
+    """Prints everything between the title and the entry: headers, helpers, and the lines of functions."""
     above = len(p.lines)
     for header in dialect.headers:
         p.line(f"#include {header}")
@@ -98,8 +137,7 @@ def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
     integers_at = len(p.lines)
     p.line("")
     intrinsics = dialect.intrinsics_prelude if program.intrinsics else ""
-    has_team = any(f.is_parallel for f in program.functions)
-    team = dialect.team_prelude if has_team else ""
+    team = dialect.team_prelude if program.has_team else ""
     for chunk in (team, intrinsics):
         for text in chunk.splitlines():
             p.line(text)
@@ -110,9 +148,7 @@ def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
         p.line(text)
     if program.prelude:
         p.line("")
-    for f in program.functions:
-        p.function(f, program.n_threads)
-        p.line("")
+    p.lines += functions
     is_closed = any(f.is_closed for f in program.functions)
     if is_closed or (
         dialect.free_loop and dialect.free_loop in map(str.strip, p.lines[closed_at:])
@@ -120,20 +156,8 @@ def print_source(program: LoweredProgram, dialect: Dialect) -> Source:
         p.lines[closed_at:closed_at] = [*dialect.closed_prelude.splitlines(), ""]
     if any(map(_OTHER_INTEGERS.search, p.lines[integers_at:])):
         p.lines[integers_at:integers_at] = dialect.integers_prelude.splitlines()
-    if program.has_entry:
-        _entry(p, program, dialect)
     if dialect.math_header and uses_math("\n".join(p.lines[above:])):
         p.lines.insert(above, f"#include {dialect.math_header}")
-    return Source(
-        "\n".join(p.lines) + "\n",
-        ENTRY,
-        arguments(program),
-        program.n_threads,
-        launches=program.launches,
-        suffix=dialect.suffix,
-        names=own_names(program.prelude, program.defined),
-        team=dialect.team if has_team else "",
-    )
 
 
 def _entry(p: Printer, program: LoweredProgram, dialect: Dialect) -> None:

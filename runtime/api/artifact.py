@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...codegen.text.source import Argument, KernelLaunch, Source
+from ...codegen.text.source import Argument, KernelLaunch, Source, UnitTable
+
+
+@dataclass(frozen=True)
+class BuiltUnit:
+    """A unit in a library, and the name of its function there."""
+
+    path: str
+    entry: str
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,8 @@ class Artifact:
     build_ns: int  # 0 when it was already there
     launches: tuple[KernelLaunch, ...] = ()  # how the kernels of GPU code are called
     components: tuple[str, ...] = ()  # as in `Source`
+    units: tuple[BuiltUnit, ...] = ()  # of a source in units, which has no file of its own
+    table: UnitTable | None = None  # its entry
     # Begin and end of its compilation, with all sources compiled together, by time.monotonic(); None where that is unknown.
     compiling_s: tuple[float, float] | None = field(default=None, compare=False)
 

@@ -112,6 +112,11 @@ class AbstractModule(ABC):
         where the backend detects a fault of the module itself.
         """
 
+    @property
+    def component_ns(self) -> tuple[float, ...]:
+        """The nanoseconds of each component in the last run, in the order of `Source.components`; () where they are not taken."""
+        return ()
+
     def pointer(self) -> Any:
         """Returns the entry as a ctypes function. Raises TypeError where there is none."""
         raise TypeError("code for a GPU has no function that C could call")
@@ -246,6 +251,8 @@ class AbstractBuilder(ABC):
     """True if an artifact is a shared library, which a later process may `adopt`."""
     most_together = 1
     """The largest number of sources that one compiler gets at once."""
+    builds_units = False
+    """True if the units of a source are built one by one, and kept: `build` of the whole runs no compiler then."""
 
     @abstractmethod
     def dialect(self) -> Dialect:

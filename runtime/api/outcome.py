@@ -66,9 +66,8 @@ class Measurement:
     ratio: float | None = (
         None  # to a control in turn with it: the time is that of the control, undisturbed, times this
     )
-    component_ns: tuple[
-        float, ...
-    ] = ()  # per call, in the order of `Source.components`; () where not taken
+    component_ns: tuple[float, ...] = ()  # per call, in the order of `Source.components`
+    component_spread: tuple[float, ...] = ()  # of each of these, as `spread`; () where not taken
 
     @property
     def fair_ns(self) -> float:

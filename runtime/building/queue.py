@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ class BuildQueue:
 
     While sources are `put`, up to `ahead` compilers build the first of them: the generator has a core of its own. The groups of the
     compilers shrink with the remaining work, so that all end at about the same time: guided self-scheduling (Polychronopoulos and
-    Kuck 1987). Not thread-safe.
+    Kuck 1987). Of a source in units each unit is built once, beside others and those of other sources. Not thread-safe.
     """
 
     def __init__(
@@ -44,12 +44,17 @@ class BuildQueue:
         self._waiting: dict[str, Source] = {}
         self._begun: list[_Group] = []
         self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
+        self._known: dict[
+            str, Failure | None
+        ] = {}  # units by key: failures, None where it was built
 
     def put(self, source: Source, n_to_come: int) -> None:
         """Add a source that will be requested, together with others. At most `n_to_come` of them are still to come."""
-        if any(s.key == source.key for group in self._begun for s in group.sources):
+        begun = {s.key for group in self._begun for s in group.sources}
+        new = {key: s for key, s in self._compiled_for([source]).items() if key not in begun}
+        if not new:
             return
-        self._waiting[source.key] = source
+        self._waiting |= new
         n_left = len(self._waiting) + n_to_come
         n_running = sum(not group.future.done() for group in self._begun)
         half_a_share = n_left / (2 * self._jobs)  # a compiler that waited for all of it would idle
@@ -59,7 +64,7 @@ class BuildQueue:
 
     def begin(self, sources: Sequence[Source]) -> None:
         """Build sources that will be requested, with all compilers: the generator has nothing else to do."""
-        for share in self._shared_out({s.key: s for s in sources}, time.monotonic()):
+        for share in self._shared_out(self._compiled_for(sources), time.monotonic()):
             self._begin(share)
 
     def rest(self) -> None:
@@ -75,7 +80,8 @@ class BuildQueue:
         """
         asked_s = time.monotonic()
         begun = {s.key for group in self._begun for s in group.sources}
-        left = {s.key: s for s in sources if s.key not in begun}
+        wanted = self._compiled_for(sources)
+        left = {key: s for key, s in wanted.items() if key not in begun}
         for share in self._shared_out(left, asked_s):
             self._begin(share)
         groups = list(self._begun)
@@ -89,7 +95,40 @@ class BuildQueue:
             found |= zip((s.key for s in group.sources), made.built, strict=True)
             self._built_cost += group.cost
             self._built_s += made.ended_s - made.began_s
-        return [found[s.key] for s in sources]
+        units = {unit.key for s in sources for unit in s.units}
+        self._known |= {
+            k: b if isinstance(b, Failure) else None for k, b in found.items() if k in units
+        }
+        return [found[s.key] if s.key in found else self._assembled(s, found) for s in sources]
+
+    def _compiled_for(self, sources: Sequence[Source]) -> dict[str, Source]:
+        """Returns the texts to compile for sources, by key: units that are not known yet, else whole sources."""
+        found: dict[str, Source] = {}
+        for s in sources:
+            if self._builder.builds_units and s.units:
+                found |= {unit.key: unit for unit in s.units if unit.key not in self._known}
+            else:
+                found[s.key] = s
+        return found
+
+    def _assembled(
+        self, source: Source, found: Mapping[str, Artifact | Failure]
+    ) -> Artifact | Failure:
+        """Returns a source in units, some of which were `found` just now."""
+        for unit in source.units:
+            failure = self._known.get(unit.key)
+            if failure is not None:
+                return failure
+        built = self._builder.build(source)
+        new = [found[unit.key] for unit in source.units if unit.key in found]
+        spans = [b.compiling_s for b in new if isinstance(b, Artifact) and b.compiling_s]
+        if isinstance(built, Failure) or not spans:
+            return built
+        return replace(
+            built,
+            build_ns=sum(b.build_ns for b in new if isinstance(b, Artifact)),
+            compiling_s=(min(a for a, _ in spans), max(b for _, b in spans)),
+        )
 
     def forget(self) -> None:
         """Drop all sources that were put. Returns when no compiler runs any more."""

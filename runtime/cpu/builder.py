@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...codegen.text.source import UNIT_ENTRY
 from ..api.artifact import Artifact
 from ..api.backend import AbstractBuilder
 from ..api.errors import DeviceError
@@ -20,6 +21,7 @@ from ..library import load_library
 from .compiler import Compiler, build_library, end_compilers, find_compiler
 from .dialect import C_TEAM, TEAM_FILES
 from .together import build_together, entry_of
+from .unit_cache import UnitCache
 
 if TYPE_CHECKING:
     from ...codegen.bodies.index_checks import IndexChecks
@@ -33,10 +35,12 @@ class CpuBuilder(AbstractBuilder):
 
     makes_libraries = True
     most_together = 8  # more take longer to come back than starting compilers would
+    builds_units = True
 
     def __init__(self, options: DeviceOptions) -> None:
         self.options = options
         self._adopted: dict[str, Path] = {}
+        self.units = UnitCache(options)
 
     @cached_property
     def compiler(self) -> Compiler:
@@ -66,6 +70,10 @@ class CpuBuilder(AbstractBuilder):
         library = self._adopted.get(source.key)
         if library is not None:
             return Artifact.of(source, library.stem, library, 0)
+        if source.table is not None:
+            return self.units.assembled(self.compiler, source)
+        if source.entry == UNIT_ENTRY:
+            return self.units.build(self.compiler, (source,))[0]
         # Alone it has a team of its own, for processes without the timing loop: libraries are kept and sent to others.
         compiler = self.compiler.linking_all() if source.team else self.compiler
         built = build_library(
@@ -80,6 +88,8 @@ class CpuBuilder(AbstractBuilder):
 
     def build_together(self, sources: Sequence[Source]) -> list[Artifact | Failure]:
         o, compiler = self.options, self.compiler
+        if all(s.entry == UNIT_ENTRY and s.table is None for s in sources):
+            return self.units.build(compiler, sources)
         alike = [s for s in sources if s.names and s.flags == sources[0].flags]
         if len(alike) < len(sources) or len(sources) == 1:
             return [self.build(s) for s in sources]
@@ -103,7 +113,7 @@ class CpuBuilder(AbstractBuilder):
 
     def build_harness(self) -> Path:
         """Build the timing loop and the team of threads, once per compiler. The child of a worker gets its path."""
-        return self.build_own("timer.c", *TEAM_FILES)
+        return self.build_own("timer.c", "table.c", *TEAM_FILES)
 
     def build_own(self, *names: str) -> Path:
         """Build the named C files of this folder."""

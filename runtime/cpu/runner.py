@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.ir.errors import KernelRuntimeIndexError
-from ...kernels.ir.kernel import DType
-from ..api.arguments import fitting_array
 from ..api.artifact import Artifact
 from ..api.backend import (
     AbstractArray,
@@ -29,11 +27,12 @@ from ..api.outcome import Failure, Measurement, Protocol
 from ..library import LoadedLibrary, load_for_all, load_library
 from ..measure.timing import Sampler, interleave, waited_ns
 from .calling import load_extension, make_caller, rows_of
-from .guarded_arrays import CpuArray, address_of, in_memory
+from .guarded_arrays import CpuArray, address_of
+from .host_arguments import host_arguments
+from .unit_tables import UnitModule
 
 if TYPE_CHECKING:
     from ...codegen.bodies.index_checks import IndexChecks
-    from ...codegen.text.source import Argument
     from .builder import CpuBuilder
     from .index_check import IndexCheck
 
@@ -104,11 +103,7 @@ class CpuModule(AbstractModule):
         self, values: Sequence[AbstractArray | Array | int | float | bool]
     ) -> tuple[ctypes.Array[ctypes.c_void_p], list[Array]]:
         """The argument vector of the entry, and the arrays that must outlive its use."""
-        arguments = self._artifact.arguments
-        if len(values) != len(arguments):
-            names = ", ".join(a.name for a in arguments)
-            raise TypeError(f"{len(arguments)} arguments are needed ({names}), {len(values)} given")
-        kept = [_as_host(a, v) for a, v in zip(arguments, values, strict=True)]
+        kept = host_arguments(self._artifact.arguments, values)
         return (ctypes.c_void_p * len(kept))(*map(address_of, kept)), kept
 
     def pointer(self) -> Any:
@@ -130,13 +125,6 @@ class CpuModule(AbstractModule):
         return CpuArray((self._artifact.workspace_bytes,), np.dtype(np.uint8), stagger=23).host
 
 
-def _as_host(argument: Argument, value: AbstractArray | Array | int | float | bool) -> Array:
-    if argument.kind == "scalar":
-        return in_memory(DType(argument.dtype), value)
-    array = value.host if isinstance(value, CpuArray) else value
-    return fitting_array(argument.name, np.dtype(argument.dtype), argument.shape, array)
-
-
 class CpuRunner(AbstractRunner):
     """Runs code on this machine's cores. `builder` provides its own C parts."""
 
@@ -147,10 +135,12 @@ class CpuRunner(AbstractRunner):
         self._builder = builder
         self._n_allocated = 0
 
-    def load(self, artifact: Artifact) -> CpuModule | Failure:
+    def load(self, artifact: Artifact) -> CpuModule | UnitModule | Failure:
         with suppress(DeviceError):  # a library that was built alone has a team of its own
             _ = self.harness  # has the one of the process
         try:
+            if artifact.table is not None:
+                return UnitModule(artifact, self.harness)
             # ctypes resolves every symbol now, so that a missing one cannot end a run later.
             module = CpuModule(artifact, load_library(artifact.path), self._builder)
         except OSError as e:
@@ -202,13 +192,12 @@ class CpuRunner(AbstractRunner):
         self.harness.ks_start_team(ctypes.c_int(n_threads))
 
     def _sampler(self, module: AbstractModule, args: CallArguments) -> Sampler:
-        assert isinstance(module, CpuModule)
+        assert isinstance(module, CpuModule | UnitModule)
+        pointers: Any
         pointers, kept = module.bind(args.values)
         return make_sampler(partial(self._run, module.entry, pointers, kept), args)
 
-    def _run(
-        self, entry: Any, pointers: ctypes.Array[ctypes.c_void_p], _kept: list[Array], n: int
-    ) -> float:
+    def _run(self, entry: Any, pointers: Any, _kept: list[Any], n: int) -> float:
         return float(self.harness.ks_run(entry, pointers, n))
 
 

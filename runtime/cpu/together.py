@@ -14,32 +14,37 @@ from .compiler import Compiler, Library, build_files, library_path
 
 
 def build_together(
-    compiler: Compiler, sources: Sequence[Source], folder: Path, timeout_s: float
+    compiler: Compiler,
+    sources: Sequence[Source],
+    folder: Path,
+    timeout_s: float,
+    labels: Sequence[str] = (),
 ) -> Library | Failure:
-    """Build one library from sources with equal flags. Source k has its entry there under `entry_of(source, k)`.
+    """Build one library from sources with equal flags. Each has its entry there under `entry_of` with its label, or its number.
 
     The deadline is that of so many texts.
     """
     flags = sources[0].flags
-    lines = [line for k, s in enumerate(sources) for line in _included(s, k)]
+    named = zip(sources, labels or map(str, range(len(sources))), strict=True)
+    lines = [line for s, label in named for line in _included(s, label)]
     whole = "\n".join(lines) + "\n"
     target = library_path(folder, compiler, flags, whole, *(s.text for s in sources))
     files = {f"{target.stem}.c": whole} | {_file(s): s.text for s in sources}
     return build_files(compiler, files, flags, target, timeout_s * len(sources))
 
 
-def entry_of(source: Source, k: int) -> str:
-    return _renamed(source.entry, k)
+def entry_of(source: Source, label: int | str) -> str:
+    return _renamed(source.entry, label)
 
 
-def _included(source: Source, k: int) -> Iterator[str]:
-    yield from (f"#define {name} {_renamed(name, k)}" for name in source.names)
+def _included(source: Source, label: str) -> Iterator[str]:
+    yield from (f"#define {name} {_renamed(name, label)}" for name in source.names)
     yield f'#include "{_file(source)}"'
     yield from (f"#undef {name}" for name in source.names)
 
 
-def _renamed(name: str, k: int) -> str:
-    return f"{name}_of_{k}"
+def _renamed(name: str, label: int | str) -> str:
+    return f"{name}_of_{label}"
 
 
 def _file(source: Source) -> str:

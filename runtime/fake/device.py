@@ -185,7 +185,10 @@ class FakeRunner(AbstractRunner):
             time_ns = self._time_ns(artifact.source_key)
         else:
             time_ns = sum(component_ns) or _hashed_ns(artifact.source_key)
-        return Measurement(time_ns, 0.0, time_ns, 1, 1, 0, component_ns=component_ns)
+        spread = (0.0,) * len(component_ns)
+        return Measurement(
+            time_ns, 0.0, time_ns, 1, 1, 0, component_ns=component_ns, component_spread=spread
+        )
 
     def outcome(self, artifact: Artifact) -> Outcome:
         """Returns the scripted failure of this artifact on the timed input set, or its time."""
@@ -256,7 +259,7 @@ class FakeWorker(AbstractWorker):
         if isinstance(found, Failure):
             return found
         if not protocol.times_components:
-            found = replace(found, component_ns=())
+            found = replace(found, component_ns=(), component_spread=())
         if not verify:
             return found
         if protocol.claims_below_ns is not None and found.time_ns >= protocol.claims_below_ns:

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import UnsetType
 
 from ...codegen.bodies.index_checks import index_checks
-from ...codegen.lower import lower, print_source
-from ...codegen.plan.candidates import plan_of
+from ...codegen.by_component import EvaluatedSources
 from ...codegen.text.dialect import Dialect
 from ...codegen.text.header import header_text
 from ...codegen.text.source import Argument, Source
@@ -156,7 +155,7 @@ def rebuild(best: BestFile, target: Target, dialect: Dialect) -> RebuiltRecord:
     recording, problem = rebuild_problem(best.stored, best.problem_key)
     space = space_of(problem, target, best)
     candidate = restore_older(space, best.decisions)
-    source = print_source(lower(plan_of(candidate)), dialect)
+    source = EvaluatedSources(dialect).whole(candidate)
     if source.key != best.source_key:
         raise StaleError(
             f"the decisions now give another source ({source.key[:8]}) than the one that was"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..api.backend import (
 )
 from ..api.errors import DeviceError
 from ..api.outcome import Disagreement, Failure, Measurement, Protocol
-from ..measure.timing import Sampler, measure, waited_ns
+from ..measure.timing import Sampler, measure, spread, waited_ns
 from .memory_limit import limit_memory, unlimited_memory
 from .messages import (
     Broken,
@@ -51,6 +52,8 @@ from .placed_sets import PlacedSet, ReadOnlyPrefix, place_sets
 from .verify import Mismatch, find_mismatch
 
 Array = NDArray[Any]
+# Runs that give the times of components, and what they take of the time for samples of the whole.
+_LEAST_RUNS, _MOST_RUNS, _SHARE_OF_COMPONENTS = 3, 15, 0.2
 
 
 class Evaluator:
@@ -128,6 +131,8 @@ class Evaluator:
             module.run(self._values(module, first, workspace))
             call = (module, self._call_arguments(module, first, workspace))
             found = self._time(call, request.control, protocol)
+            if protocol.times_components:
+                found = self._with_components(found, call, protocol)
             if after and found.time_ns >= (protocol.claims_below_ns or 0.0):
                 return replace(found, is_partly_verified=True)
             return self._verify(module, workspace, after, None) or found
@@ -151,6 +156,39 @@ class Evaluator:
             return self._runner.time([beside, call], protocol)[1]
         finally:
             module.close()
+
+    def _with_components(
+        self, found: Measurement, call: tuple[AbstractModule, CallArguments], protocol: Protocol
+    ) -> Measurement:
+        """Returns the measurement with the time of each component, the median over a few runs.
+
+        The arrays that the runs update begin as in the samples of the whole.
+        """
+        module, args = call
+        if not module.component_ns:
+            return found
+        n_runs = _LEAST_RUNS
+        if not found.stopped_early:
+            n_runs = int(_SHARE_OF_COMPONENTS * protocol.budget_ns / found.time_ns)
+            n_runs = min(max(n_runs, _LEAST_RUNS), _MOST_RUNS)
+        taken = []
+        for k in range(n_runs):
+            if k % found.n_calls == 0:
+                for array, contents in args.restore:
+                    array.upload(contents)
+                if args.restore:
+                    module.run(args.values)
+            module.run(args.values)
+            taken.append(module.component_ns)
+        columns = list(zip(*taken, strict=True))
+        times = [median(x) for x in columns]
+        # Relative to a control the whole is as on an idle machine, and its parts are no longer.
+        scale = 1.0 if found.ratio is None else min(1.0, found.time_ns / sum(times))
+        return replace(
+            found,
+            component_ns=tuple(scale * x for x in times),
+            component_spread=tuple(map(spread, columns)),
+        )
 
     def _in_order(self, protocol: Protocol) -> tuple[list[PlacedSet], list[PlacedSet]]:
         """Returns the sets on which a candidate is verified before timing, and those after it, if its time is then used for a
@@ -267,8 +305,18 @@ class Evaluator:
                 return replace(wrong, advice=f"input set {s.number}: {wrong.advice}")
             if protocol is not None and protocol.is_hopeless(run_ns):
                 is_partly = len(sets) - k < len(self._verified)
+                component_ns = module.component_ns if protocol.times_components else ()
                 return Measurement(
-                    elapsed_ns, 0.0, elapsed_ns, 1, 1, 0, True, is_partly_verified=is_partly
+                    elapsed_ns,
+                    0.0,
+                    elapsed_ns,
+                    1,
+                    1,
+                    0,
+                    True,
+                    is_partly_verified=is_partly,
+                    component_ns=component_ns,
+                    component_spread=(0.0,) * len(component_ns),
                 )
         return None
 

@@ -60,12 +60,17 @@ class Machine:
         """
         if not self.contenders.is_partly_verified(key):
             return None
-        found = self._worker.evaluate(artifact, _ONCE)
-        if isinstance(found, Measurement):
+        found = self.fault(artifact)
+        if found is None:
             self.contenders.confirm(key)
-            return None
-        self.contenders.forget(key)
+        else:
+            self.contenders.forget(key)
         return found
+
+    def fault(self, artifact: Artifact) -> Failure | None:
+        """Returns the failure of a build on any input set; None where it is right on all."""
+        found = self._worker.evaluate(artifact, _ONCE)
+        return found if isinstance(found, Failure) else None
 
     @property
     def worker(self) -> int:

@@ -5,13 +5,17 @@ The kind: names, numbers and places in memory that come from the rest of the pro
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from kernelscape.codegen.lower import evaluated_source
+from kernelscape.codegen.by_component import EvaluatedSources
+from kernelscape.codegen.lower import lower_unit
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.plan.plan import tasks_of
 from kernelscape.codegen.text.source import Source
+from kernelscape.codegen.write.units import unit_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -48,13 +52,33 @@ def runs(w, x, y, z, p, q, r, s):
         add_up(a, total)
 
 
-@pytest.fixture(scope="module")
-def root() -> Candidate:
-    arrays = [np.ones(n, np.float32) for n in (67, 41, 33, 19, 1, 1, 1, 1)]
-    problem = normalise(record_sequence(runs, arrays, "runs").unrolled())
+@kernel
+def turn(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        y[i] = 0.25 * x[x.shape[0] - 1 - i]
+
+
+def alike(w, x, y, z):
+    """Three repeats, two of which differ in names alone."""
+    for _ in range(20):
+        scale(w, w)
+    for _ in range(20):
+        turn(x, y)
+    for _ in range(20):
+        scale(z, z)
+
+
+def root_of(sequence: Callable[..., None], sizes: Sequence[int]) -> Candidate:
+    arrays = [np.ones(n, np.float32) for n in sizes]
+    problem = normalise(record_sequence(sequence, arrays, "sequence"))
     found = build_space(problem, checking.target(2, 32)).root()
     assert isinstance(found, Candidate)
     return found
+
+
+@pytest.fixture(scope="module")
+def root() -> Candidate:
+    return root_of(runs, (67, 41, 33, 19, 1, 1, 1, 1))
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +99,6 @@ def mixed(first: Candidate, other: Candidate, component: int) -> Candidate:
     return found
 
 
-def text_of(candidate: Candidate) -> Source:
-    return evaluated_source(plan_of(candidate), C_TEAM)
-
-
 def done(work: Work, **given: Any) -> Done:
     device = FakeDevice(**given)
     pool = LocalPool(device.builder, device.worker())
@@ -88,19 +108,46 @@ def done(work: Work, **given: Any) -> Done:
 
 
 def test_a_decision_changes_the_text_of_one_component(drawn: list[Candidate]) -> None:
+    """And lowers that of no other."""
     first, other = drawn
+    sources = EvaluatedSources(C_TEAM)
+    before, after = sources.source(first).components, sources.source(other).components
     n = len(components_of(first.space))
-    before, after = text_of(first).components, text_of(other).components
     assert n == len(before) == len(after) == 4
     assert all(x != y for x, y in zip(before, after, strict=True))
+    assert sources.n_lowered == 2 * n
     for k in (0, 2, 3):
-        found = text_of(mixed(first, other, k)).components
-        assert found == (*before[:k], after[k], *before[k + 1 :])
+        made = mixed(first, other, k)
+        assert sources.source(made).components == (*before[:k], after[k], *before[k + 1 :])
+        assert sources.n_lowered == 2 * n
+        assert EvaluatedSources(C_TEAM).source(made).text == sources.source(made).text
+
+
+def test_components_that_are_equal_up_to_names_are_one_text() -> None:
+    root = root_of(alike, (67, 67, 67, 67))
+    made = root.complete()
+    assert isinstance(made, Candidate)
+    source = EvaluatedSources(C_TEAM).source(made)
+    assert source.table is not None and len(source.components) == 3
+    assert len(source.units) == 2
+    assert source.components[0] == source.components[2] != source.components[1]
+    first, _, last = source.table.calls
+    assert [s.argument for s in first.slots] != [s.argument for s in last.slots]
+
+
+def test_units_are_those_of_the_whole_plan(drawn: list[Candidate]) -> None:
+    """A component is planned by its own decisions alone, as it is where all are read."""
+    for candidate in drawn:
+        plan, units = plan_of(candidate), EvaluatedSources(C_TEAM).source(candidate).units
+        for tasks, unit in zip(plan.components, units, strict=True):
+            launches = [x for x in plan.launches if tasks_of(x[0])[0] in tasks]
+            found = unit_of(lower_unit(plan, launches), C_TEAM)
+            assert found is not None and found.source.text == unit.text
 
 
 def test_components_are_timed_when_asked(drawn: list[Candidate]) -> None:
     """One outcome has the times of all components, which add up to the whole on the fake device."""
-    source = text_of(drawn[0])
+    source = EvaluatedSources(C_TEAM).source(drawn[0])
     times = {key: 100.0 + k for k, key in enumerate(source.components)}
     asked = done(Work(source, times_components=True), component_ns=times.__getitem__).measured
     plain = done(Work(source), component_ns=times.__getitem__).measured

@@ -1,0 +1,102 @@
+"""Sources of candidates by component: a decision changes the text of its component alone, and no other is lowered again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from ..kernels.ir.repeats import repeats_of
+from ..kernels.ir.task import Problem
+from ..space.candidate import Candidate, Space
+from ..space.targets.kind import CPU
+from .lower import lower, lower_unit, print_source
+from .plan.candidates import CONVERSIONS, ComponentPlans, plan_of
+from .text.dialect import Dialect
+from .text.source import Source
+from .write.units import Unit, linked, unit_of
+
+_KEPT_UNITS = 1 << 14
+
+
+@dataclass(frozen=True)
+class _Conversions:
+    """Conversions of parts of trees as they were decided, and the problem with them."""
+
+    problem: Problem
+    before: tuple[Unit | None, ...]
+    after: tuple[Unit | None, ...]
+
+
+class EvaluatedSources:
+    """Sources of candidates as a search evaluates them: by component where the space has several, else as one text."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._plans: ComponentPlans | None = None
+        self._units: OrderedDict[tuple[int, bytes], Unit | None] = OrderedDict()
+        self._conversions: dict[bytes, _Conversions] = {}
+        self.n_lowered = 0
+        """The number of components that were lowered so far."""
+
+    def source(self, candidate: Candidate) -> Source:
+        """Returns the source of a complete candidate."""
+        space = candidate.space
+        if len(space.backbone.components) > 1 and space.target.kind == CPU:
+            found = self._by_component(candidate)
+            if found is not None:
+                return found
+        return print_source(lower(plan_of(candidate)), self._dialect)
+
+    def whole(self, candidate: Candidate) -> Source:
+        """Returns the source of a complete candidate as one text, which needs no table. Its key is that of `source`."""
+        found = self.source(candidate)
+        if not found.units:
+            return found
+        return replace(print_source(lower(plan_of(candidate)), self._dialect), known_as=found.key)
+
+    def _by_component(self, candidate: Candidate) -> Source | None:
+        """Returns the source in units; None where a body may end the call of the whole sequence."""
+        plans = self._plans_of(candidate.space)
+        around = self._around(plans, candidate)
+        units = [
+            *((CONVERSIONS, unit) for unit in around.before),
+            *((k, self._unit(plans, candidate, k)) for k in range(len(plans.components))),
+            *((CONVERSIONS, unit) for unit in around.after),
+        ]
+        found = [(k, unit) for k, unit in units if unit is not None]
+        if len(found) < len(units):
+            return None
+        tasks = candidate.space.problem.tasks
+        loops = [() if k < 0 else tasks[plans.components[k].tasks.start].repeats for k, _ in found]
+        cores = candidate.space.target.cores
+        return linked(around.problem, cores, found, repeats_of(loops), self._dialect)
+
+    def _plans_of(self, space: Space) -> ComponentPlans:
+        if self._plans is None or self._plans.space is not space:
+            self._plans = ComponentPlans(space)
+            self._units.clear()
+            self._conversions.clear()
+        return self._plans
+
+    def _around(self, plans: ComponentPlans, candidate: Candidate) -> _Conversions:
+        key = plans.key(candidate, CONVERSIONS)
+        found = self._conversions.get(key)
+        if found is None:
+            plan = plans.plan(candidate, CONVERSIONS)
+            made = [unit_of(lower_unit(plan, (x,)), self._dialect) for x in plan.launches]
+            n = len(plan.problem.entering)
+            found = _Conversions(plan.problem, tuple(made[:n]), tuple(made[n:]))
+            self._conversions[key] = found
+        return found
+
+    def _unit(self, plans: ComponentPlans, candidate: Candidate, component: int) -> Unit | None:
+        key = component, plans.key(candidate, component)
+        if key in self._units:
+            self._units.move_to_end(key)
+            return self._units[key]
+        plan = plans.plan(candidate, component)
+        found = self._units[key] = unit_of(lower_unit(plan, plan.launches), self._dialect)
+        self.n_lowered += 1
+        if len(self._units) > _KEPT_UNITS:
+            self._units.popitem(last=False)
+        return found

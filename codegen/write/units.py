@@ -1,0 +1,183 @@
+"""Units: the text of each component by itself, and the entry of a sequence as a table of their calls.
+
+Names of a unit's arguments and locals are those of their places in it. So parts of a program that are equal up to names are one
+unit, and no decision about another component changes a unit's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...kernels.ir.repeats import Repeat
+from ...kernels.ir.task import Problem
+from ..passes.pipeline import PASSES
+from ..passes.storage import Workspace
+from ..text import csyntax as c
+from ..text.cprint import Printer
+from ..text.dialect import Dialect
+from ..text.names import own_names
+from ..text.source import UNIT_ENTRY, Slot, Source, UnitCall, UnitTable
+from .program_text import LoweredProgram, arguments_of, function_lines, print_body, title
+
+_WORKSPACE = "workspace"  # its parameter in functions
+_MEMORY = ""  # its name among arguments: no array has it
+_SUMMED = re.compile(r"(?<=:)[A-Za-z_]\w*(?=\))")  # in a pragma: a variable of a reduction
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit, and the names in the sequence of its arguments, in their order."""
+
+    source: Source
+    arguments: tuple[str, ...]
+    workspace_bytes: int
+
+
+def unit_of(program: LoweredProgram, dialect: Dialect) -> Unit | None:
+    """Returns the unit of a program without an entry; None where its bodies may end the call of the sequence."""
+    if program.may_fail:
+        return None
+    functions = tuple(replace(f, comment="") for f in program.functions)
+    called = {name for name, _ in program.calls}
+    parameters = {p.name: p for f in functions if f.name in called for p in f.parameters}
+    lines = [
+        *function_lines(replace(program, functions=functions), dialect),
+        *_entry_lines(program, tuple(parameters.values()), dialect),
+    ]
+    own = frozenset((*_declared(functions), *parameters)) - {_WORKSPACE}
+    p = Printer(dialect)
+    print_body(p, program, dialect, _renamed(lines, own))
+    source = Source(
+        "\n".join(p.lines) + "\n",
+        UNIT_ENTRY,
+        (),
+        program.n_threads,
+        suffix=dialect.suffix,
+        names=own_names(program.prelude, program.defined),
+        team=dialect.team if program.has_team else "",
+    )
+    named = {identifier: name for name, identifier in program.names.items()}
+    arguments = tuple(named.get(x, _MEMORY) for x in parameters)
+    return Unit(source, arguments, program.workspace_bytes)
+
+
+def _declared(functions: Sequence[c.Function]) -> Iterator[str]:
+    """Yields the names of variables that functions declare inside."""
+    left: list[Any] = [part for f in functions for part in (f.before, f.body, f.after)]
+    while left:
+        x = left.pop()
+        if isinstance(x, tuple):
+            left += x
+            continue
+        if isinstance(x, c.Declare):
+            yield x.name
+        elif isinstance(x, c.For):
+            yield x.var
+        left += c.parts(x)
+
+
+def _entry_lines(
+    program: LoweredProgram, parameters: tuple[c.Parameter, ...], dialect: Dialect
+) -> list[str]:
+    """Returns the lines of the function that runs the launches on an argument vector."""
+    p = Printer(dialect)
+    place = {x.name: k for k, x in enumerate(parameters)}
+    kinds = {x.name: x.type for x in parameters}
+
+    def given(name: str) -> str:
+        argument = f"args[{place[name]}]"
+        return argument if kinds[name].endswith("*") else f"*({kinds[name]}*){argument}"
+
+    p.line(f"void {UNIT_ENTRY}(void **args);")
+    p.open_function("void ", UNIT_ENTRY, (c.Parameter("void **", "args"),))
+    if not parameters:
+        p.line("(void)args;")
+    for name, names in program.calls:
+        p.line(f"{name}({', '.join(map(given, names))});")
+    if program.streams:
+        p.hint(dialect.stream_fence)
+    p.close_function()
+    return p.lines
+
+
+def _renamed(lines: Sequence[str], own: frozenset[str]) -> list[str]:
+    """Returns lines of functions with numbers, in order of occurrence, in place of their own names."""
+    stem = "v"
+    others = {x for line in lines for x in _TOKEN.findall(line)} - own
+    while any(re.fullmatch(rf"{stem}\d+", name) for name in others):
+        stem += "v"
+    found: dict[str, str] = {}
+
+    def named(match: re.Match[str]) -> str:
+        token = match[0]
+        return found.setdefault(token, f"{stem}{len(found)}") if token in own else token
+
+    return [(_SUMMED if x.startswith("#") else _TOKEN).sub(named, x) for x in lines]
+
+
+def linked(
+    problem: Problem,
+    n_threads: int,
+    units: Sequence[tuple[int, Unit]],
+    repeats: tuple[Repeat, ...],
+    dialect: Dialect,
+) -> Source:
+    """Returns the source that calls units one after the other, each with the number of its component.
+
+    Temporaries come first in the workspace. Behind them is the memory of one unit, of which others find nothing.
+    """
+    memory, places = Workspace(n_threads), dict[str, Slot]()
+    arguments = arguments_of(problem, 1)
+    for k, a in enumerate(arguments[:-1]):
+        places[a.name] = Slot(k)
+    named = {name for _, unit in units for name in unit.arguments}
+    last = len(arguments) - 1
+    for a in problem.arrays:
+        if a.role == "temp" and a.name in named:
+            n = a.size_bytes // a.dtype.size_bytes
+            places[a.name] = Slot(last, memory.allocate(a.name, a.dtype, n, False).offset_bytes)
+    apart = PASSES["cpu"].apart_bytes
+    places[_MEMORY] = Slot(last, memory.size_bytes + apart)
+    places |= {r.index: Slot(-1, k) for k, r in enumerate(repeats)}
+    most = max((unit.workspace_bytes for _, unit in units), default=0)
+    distinct = {unit.source.key: unit.source for _, unit in units}
+    numbers = {key: k for k, key in enumerate(distinct)}
+    table = UnitTable(
+        tuple(
+            UnitCall(numbers[unit.source.key], component, tuple(places[x] for x in unit.arguments))
+            for component, unit in units
+        ),
+        repeats,
+    )
+    components = {component: unit.source.key for component, unit in units}
+    return Source(
+        "\n".join((*title(problem, ()), *_table_lines(table, tuple(distinct)))) + "\n",
+        UNIT_ENTRY,
+        arguments_of(problem, memory.size_bytes + apart + most if _uses(table, last) else 0),
+        n_threads,
+        suffix=dialect.suffix,
+        components=tuple(components[k] for k in sorted(components) if k >= 0),
+        units=tuple(distinct.values()),
+        table=table,
+    )
+
+
+def _uses(table: UnitTable, argument: int) -> bool:
+    return any(slot.argument == argument for call in table.calls for slot in call.slots)
+
+
+def _table_lines(table: UnitTable, keys: Sequence[str]) -> Iterator[str]:
+    """Yields the table as a comment, a line a call."""
+    yield "/* Calls of units, with the arguments of the sequence, bytes into them, and steps of repeats."
+    for r in table.repeats:
+        yield f" *   calls {r.first} to {r.stop - 1}: {r.count} times"
+    for k, call in enumerate(table.calls):
+        slots = ", ".join(
+            f"step {s.offset}" if s.argument < 0 else f"{s.argument}+{s.offset}" for s in call.slots
+        )
+        yield f" *   {k}: {keys[call.unit]}({slots})"
+    yield " */"

@@ -1,0 +1,143 @@
+"""Sequences in units: libraries of single components, and a table of their calls that a compiled loop runs (table.c)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...codegen.text.source import UnitTable
+from ...kernels.ir.repeats import times
+from ..api.artifact import Artifact
+from ..api.backend import AbstractArray, AbstractModule
+from ..library import load_library
+from .guarded_arrays import address_of
+from .host_arguments import host_arguments
+
+Array = NDArray[Any]
+
+
+class _Call(ctypes.Structure):
+    _fields_ = (
+        ("run", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("component", ctypes.c_int64),
+    )
+
+
+class _Repeat(ctypes.Structure):
+    _fields_ = (
+        ("first", ctypes.c_int64),
+        ("stop", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("step", ctypes.c_void_p),
+    )
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (
+        ("n_calls", ctypes.c_int64),
+        ("n_repeats", ctypes.c_int64),
+        ("calls", ctypes.c_void_p),
+        ("repeats", ctypes.c_void_p),
+        ("component_ns", ctypes.c_void_p),
+    )
+
+
+class UnitModule(AbstractModule):
+    """A sequence in units. All their libraries are loaded."""
+
+    def __init__(self, artifact: Artifact, harness: ctypes.CDLL) -> None:
+        """Raises OSError where a library cannot be loaded, AttributeError where it exports no such function."""
+        assert artifact.table is not None
+        self._artifact, self._table = artifact, artifact.table
+        self.entry = harness.ks_run_table
+        self._clock_ns = _clock_ns(harness)
+        self._libraries = ExitStack()
+        paths = dict.fromkeys(unit.path for unit in artifact.units)
+        opened = {path: load_library(path) for path in paths}
+        for library in opened.values():
+            self._libraries.callback(library.close)
+        self._addresses = [
+            _address(getattr(opened[unit.path], unit.entry)) for unit in artifact.units
+        ]
+        self._n_runs = _runs_of_components(self._table)
+        self._measured = np.zeros(len(self._n_runs), np.int64)
+
+    @property
+    def artifact(self) -> Artifact:
+        return self._artifact
+
+    @property
+    def component_ns(self) -> tuple[float, ...]:
+        taken = self._measured - self._clock_ns * np.array(self._n_runs, np.int64)
+        return tuple(map(float, np.maximum(taken, 1)))
+
+    def run(self, values: Sequence[AbstractArray | Array | int | float | bool]) -> None:
+        pointers, _kept = self.bind(values)
+        self.entry(pointers)
+
+    def bind(
+        self, values: Sequence[AbstractArray | Array | int | float | bool]
+    ) -> tuple[Any, list[Any]]:
+        """The table bound to arguments, as an argument vector of the entry, and what must outlive its use."""
+        table, arrays = self._table, host_arguments(self._artifact.arguments, values)
+        addresses = [address_of(x) for x in arrays]
+        steps = (ctypes.c_long * max(1, len(table.repeats)))()
+        first_step, step_bytes = ctypes.addressof(steps), ctypes.sizeof(ctypes.c_long)
+        calls, kept = (_Call * max(1, len(table.calls)))(), list[Any]((arrays, steps))
+        for k, call in enumerate(table.calls):
+            places = [
+                first_step + step_bytes * s.offset
+                if s.argument < 0
+                else addresses[s.argument] + s.offset
+                for s in call.slots
+            ]
+            slots = (ctypes.c_void_p * max(1, len(places)))(*places)
+            kept.append(slots)
+            calls[k] = _Call(self._addresses[call.unit], ctypes.addressof(slots), call.component)
+        repeats = (_Repeat * max(1, len(table.repeats)))(
+            *(
+                _Repeat(r.first, r.stop, r.count, first_step + step_bytes * k)
+                for k, r in enumerate(table.repeats)
+            )
+        )
+        bound = (_Table * 1)(
+            _Table(
+                len(table.calls),
+                len(table.repeats),
+                ctypes.addressof(calls),
+                ctypes.addressof(repeats),
+                self._measured.ctypes.data,
+            )
+        )
+        return ctypes.cast(bound, ctypes.POINTER(ctypes.c_void_p)), [*kept, calls, repeats, bound]
+
+    def close(self) -> None:
+        self._libraries.close()
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _runs_of_components(table: UnitTable) -> list[int]:
+    """Returns the number of calls of each component in one run."""
+    n_runs = times(len(table.calls), table.repeats)
+    found = [0] * (1 + max((call.component for call in table.calls), default=-1))
+    for call, n in zip(table.calls, n_runs, strict=True):
+        if call.component >= 0:
+            found[call.component] += n
+    return found
+
+
+def _clock_ns(harness: ctypes.CDLL) -> int:
+    cost = harness.ks_clock_cost
+    cost.restype = ctypes.c_int64
+    return int(cost())
