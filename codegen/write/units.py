@@ -136,10 +136,11 @@ def linked(
         places[a.name] = Slot(k)
     named = {name for _, unit in units for name in unit.arguments}
     last = len(arguments) - 1
-    for a in problem.arrays:
-        if a.role == "temp" and a.name in named:
-            n = a.size_bytes // a.dtype.size_bytes
-            places[a.name] = Slot(last, memory.allocate(a.name, a.dtype, n, False).offset_bytes)
+    for array in problem.arrays:
+        if array.role == "temp" and array.name in named:
+            n = array.size_bytes // array.dtype.size_bytes
+            buffer = memory.allocate(array.name, array.dtype, n, is_private=False)
+            places[array.name] = Slot(last, buffer.offset_bytes)
     apart = PASSES["cpu"].apart_bytes
     places[_MEMORY] = Slot(last, memory.size_bytes + apart)
     places |= {r.index: Slot(-1, k) for k, r in enumerate(repeats)}
