@@ -37,6 +37,7 @@ from ..search.events import Outcome
 from ..space.candidate import Candidate, DeadEnd
 from ..space.decisions import to_names
 from .alike import Alike
+from .component_rows import ComponentRows
 
 _KEPT_SOURCES = 512
 _KEPT_ENTRIES = 2048
@@ -103,6 +104,7 @@ class SearchEvaluator:
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
         self._reports = hooks.reports
+        self._rows = ComponentRows()
         self._place = hooks.place
         self._submitted: dict[Ticket, Trial] = {}
         self._unwritten: deque[tuple[Trial, Failure]] = deque()  # trials that have no text
@@ -293,10 +295,11 @@ class SearchEvaluator:
             self._doubt()
         if outcome.time_ns is None and isinstance(source, Source):
             self._keep_failed(source, outcome)
+        decisions = open_decisions(candidate)
         self._journal.append(
             EvaluationRecord(
                 at_s=self._at_s(),
-                decisions=open_decisions(candidate),
+                decisions=decisions,
                 source_key=key,
                 status=outcome.status,  # type: ignore[arg-type]
                 time_ns=outcome.time_ns,
@@ -308,6 +311,7 @@ class SearchEvaluator:
                 is_partly_verified=isinstance(found, Measurement) and found.is_partly_verified,
                 slowness=done.slowness,
                 launches=reported.launches or msgspec.UNSET,
+                components=self._rows.rows(candidate.space, decisions, found),
                 ratio=_ratio_record(done),
                 origin=_origin(trial),
                 place=self._place(done.worker),
@@ -342,6 +346,7 @@ class SearchEvaluator:
                 detail=wrong.detail,
                 is_partly_verified=False,
                 ratio=msgspec.UNSET,
+                components=msgspec.UNSET,
                 place=self._place(self._pool.machine.worker),
                 timing=None,
             )
@@ -393,7 +398,16 @@ def outcome_of(record: EvaluationRecord) -> Outcome:
     """Returns the outcome that an earlier session recorded."""
     r = record
     is_by_ratio = r.ratio is not msgspec.UNSET
-    return Outcome(r.status, r.time_ns, r.spread, r.detail, r.source_key, is_by_ratio=is_by_ratio)
+    rows = () if r.components is msgspec.UNSET else r.components
+    return Outcome(
+        r.status,
+        r.time_ns,
+        r.spread,
+        r.detail,
+        r.source_key,
+        is_by_ratio=is_by_ratio,
+        component_ns=tuple(row.time_ns for row in rows),
+    )
 
 
 def open_decisions(candidate: Candidate) -> Decisions:

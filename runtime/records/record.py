@@ -127,6 +127,14 @@ class AbstractEvent(
     at_s: Share  # since the run began, over all its sessions
 
 
+class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The time of one component of a candidate. `key` is that of its decisions on open choices."""
+
+    key: str
+    time_ns: PositiveNs
+    spread: Share
+
+
 class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation"):
     """One candidate that was built and run, or whose build or run failed."""
 
@@ -145,6 +153,8 @@ class EvaluationRecord(AbstractEvent, frozen=True, kw_only=True, tag="evaluation
     is_partly_verified: bool = False  # on the timed input set only, as it was slower than the best
     ratio: RatioRecord | msgspec.UnsetType = msgspec.UNSET  # where its time was derived from one
     launches: tuple[LaunchRecord, ...] | msgspec.UnsetType = msgspec.UNSET  # where it was reported
+    # Of each component of the problem, in their order, where their times were taken.
+    components: tuple[ComponentRecord, ...] | msgspec.UnsetType = msgspec.UNSET
     # None where a version of schema 1 wrote it.
     origin: Origin | None = None
     place: MeasurementOrigin | None = None

@@ -12,6 +12,7 @@ from kernelscape.runtime.records.journal import sealed
 from kernelscape.runtime.records.record import (
     AgainRecord,
     BoundRecord,
+    ComponentRecord,
     EvaluationRecord,
     IncumbentRecord,
     KeptRecord,
@@ -52,6 +53,10 @@ RECORDS = (
         2,
         origin=Origin(tag="N", node=-1, parent="key0"),
         place=MeasurementOrigin(session=1, tree=0, worker=0, device="cpu-1"),
+        components=(
+            ComponentRecord(key="a", time_ns=60.0, spread=0.01),
+            ComponentRecord(key="b", time_ns=42.0, spread=0.0),
+        ),
         timing=Timing(
             build_s=0.2,
             run_s=0.1,

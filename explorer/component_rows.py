@@ -1,0 +1,49 @@
+"""Rows of components in a journal: the time of each part of a candidate, by a key of its decisions."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec import UNSET, UnsetType
+
+from ..runtime.api.outcome import Failure, Measurement
+from ..runtime.records.record import ComponentRecord, Decisions
+from ..space.candidate import Space
+from ..space.components import components_of
+
+
+class ComponentRows:
+    """Rows of the evaluations of a space."""
+
+    def __init__(self) -> None:
+        self._space: Space | None = None
+        self._component_of: dict[str, int] = {}  # by the name of a choice
+        self._n = 0
+
+    def rows(
+        self, space: Space, decisions: Decisions, found: Measurement | Failure
+    ) -> tuple[ComponentRecord, ...] | UnsetType:
+        """Returns the rows of an evaluation with these decisions on open choices; UNSET where no component was timed."""
+        if isinstance(found, Failure) or not found.component_ns:
+            return UNSET
+        times = zip(
+            self.keys(space, decisions), found.component_ns, found.component_spread, strict=True
+        )
+        return tuple(ComponentRecord(key=k, time_ns=t, spread=s) for k, t, s in times)
+
+    def keys(self, space: Space, decisions: Decisions) -> list[str]:
+        """Returns the key of the decisions about each component, equal where the decisions are."""
+        self._look_at(space)
+        digests = [hashlib.blake2b(digest_size=12) for _ in range(self._n)]
+        for name, value in decisions:
+            digests[self._component_of[name]].update(f"{name}\0{value}\0".encode())
+        return [digest.hexdigest() for digest in digests]
+
+    def _look_at(self, space: Space) -> None:
+        if self._space is space:
+            return
+        components = components_of(space)
+        self._space, self._n = space, len(components)
+        self._component_of = {
+            space.choices[var].name: k for k, x in enumerate(components) for var in x.choices
+        }
