@@ -183,20 +183,19 @@ def choose_ways(recording: Recording) -> dict[int, Way]:
     n_made: dict[int, int] = {}
     for call, n in zip(recording.calls, recording.n_made, strict=True):
         n_made[id(call.ir)] = n_made.get(id(call.ir), 0) + n
-    return {id(call.ir): choose_way(call.ir, n_made[id(call.ir)]) for call in recording.calls}
+    kernels = {id(call.ir): call.ir for call in recording.calls}
+    return {k: choose_way(ir, n_made[k]) for k, ir in kernels.items()}
 
 
 def choose_moved(recording: Recording) -> dict[int, Way]:
     """Returns the execution modes under random rounding, by identity: compiled, except large products of matrices."""
     found = {}
-    for call in recording.calls:
-        work = work_of(call.ir)
+    for k, ir in {id(call.ir): call.ir for call in recording.calls}.items():
+        work = work_of(ir)
         compiled_ns = _MOVED * work.compiled_ns
         is_for_blas = compiled_ns > _LONG_NS and work.interpreted_ns < _OF_BLAS * compiled_ns
-        is_compiled = can_print(call.ir) and not is_for_blas
-        found[id(call.ir)] = Way(
-            is_compiled, compiled_ns if is_compiled else _MOVED * work.interpreted_ns
-        )
+        is_compiled = can_print(ir) and not is_for_blas
+        found[k] = Way(is_compiled, compiled_ns if is_compiled else _MOVED * work.interpreted_ns)
     return found
 
 

@@ -24,6 +24,7 @@ from ..ir.kernel import (
     SetLocal,
     Stmt,
     Store,
+    Update,
     UpdateLocal,
 )
 from ..ir.task import Problem, Task
@@ -34,7 +35,6 @@ from ..ir.walk import (
     neutral_of,
     rewrite,
     walk,
-    written_in,
 )
 
 _SUM = "sum@"  # no local of a program is called so
@@ -76,22 +76,28 @@ def _within(task: Task, loops: Sequence[Loop], body: tuple[Stmt, ...]) -> tuple[
 def recording_of(
     problem: Problem, bodies: Sequence[tuple[Stmt, ...]], more: Sequence[ArrayParam] = ()
 ) -> Recording:
-    """Returns a recording that runs these statements, one call per task, on the arrays of a problem and `more` arrays."""
+    """Returns a recording that runs these statements, one call per task, on the arrays of a problem and `more` arrays.
+
+    Tasks that are equal up to the names of their arrays are calls of one kernel, which is compiled once.
+    """
     known = [ArrayParam(a.name, a.dtype, a.shape) for a in problem.arrays]
     temps = {a.name for a in problem.arrays if a.role == "temp"}
-    arrays = (*known, *more)
+    by_name = {a.name: a for a in (*known, *more)}
+    kernels: dict[KernelIR, KernelIR] = {}
     calls = []
     for task, body in zip(problem.tasks, bodies, strict=True):
-        names = _arrays_in(body)
-        used = tuple(a for a in arrays if a.name in names)
+        used = _arrays_in(body)
+        own = {name: f"a{k}" for k, name in enumerate(used)}
         steps = {x.name: Param(f"{x.name}@", DType.i64) for x in task.steps}
         numbers = (*problem.scalars, *steps.values())
         given: tuple[Expr, ...] = problem.scalars
         given += tuple(LoopIndex(name, DType.i64) for name in steps)
-        renaming = Renaming(loops=steps)
-        body = tuple(map(renaming.apply_stmt, body)) if steps else body
-        ir = KernelIR(task.name, used, numbers, body, task.where, task.fast_math)
-        calls.append(Call(ir, tuple(a.name for a in used), given, task.where))
+        renaming = Renaming(loops=steps, arrays=own)
+        body = tuple(map(renaming.apply_stmt, body))
+        params = tuple(replace(by_name[name], name=own[name]) for name in used)
+        ir = KernelIR(task.kernel, params, numbers, body, task.where, task.fast_math)
+        ir = kernels.setdefault(ir, ir)
+        calls.append(Call(ir, used, given, task.where))
     return Recording(
         problem.name,
         (*(a for a in known if a.name not in temps), *more),
@@ -102,7 +108,11 @@ def recording_of(
     )
 
 
-def _arrays_in(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Names of the arrays that statements access."""
-    expressions = (e for s in nested_statements(body) for e in children(s))
-    return written_in(body) | {x.array for e in expressions for x in walk(e) if isinstance(x, Load)}
+def _arrays_in(body: tuple[Stmt, ...]) -> tuple[str, ...]:
+    """Names of the arrays that statements access, in order of their first occurrence."""
+    found: dict[str, None] = {}
+    for s in nested_statements(body):
+        if isinstance(s, Store | Update):
+            found[s.array] = None
+        found.update((x.array, None) for e in children(s) for x in walk(e) if isinstance(x, Load))
+    return tuple(found)

@@ -8,7 +8,8 @@ before: then every later call takes the same path. Other counts are estimates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -93,19 +94,50 @@ def deciding(task: Task, into: frozenset[str] = frozenset()) -> frozenset[str]:
     return frozenset(found)
 
 
-def steering(task: Task, problem: Problem) -> frozenset[str]:
-    """Arrays that one call leaves for the next and that decide the path and the accesses of a task there.
+class _Steering:
+    """Data flow of a problem to the decisions of its tasks: for each array, the arrays that decide its values."""
 
-    They do so directly or by values computed from them.
+    def __init__(self, problem: Problem) -> None:
+        self._kept = frozenset(a.name for a in problem.arrays if a.role == "inout")
+        self._sources: dict[str, frozenset[str]] = {}
+        for task in problem.tasks:
+            for array in arrays_written(task):
+                before = self._sources.get(array, frozenset())
+                self._sources[array] = before | deciding(task, frozenset((array,)))
+
+    def of(self, task: Task) -> frozenset[str]:
+        """Arrays that one call leaves for the next and that decide the path and the accesses of a task there.
+
+        They do so directly or by values computed from them.
+        """
+        found = set[str]()
+        left = list(deciding(task))
+        while left:
+            array = left.pop()
+            if array not in found:
+                found.add(array)
+                left += self._sources.get(array, ())
+        return self._kept & found
+
+
+@dataclass
+class Counters:
+    """Counters of a task: its own `array`, so that equal tasks have equal kernels.
+
+    The first `n_blocks` are those of its blocks. `touched`: for each counted array, the first of four counters.
     """
-    found = deciding(task)
-    grows = True
-    while grows:
-        makers = [t for t in problem.tasks if found & set(arrays_written(t))]
-        more = found.union(*(deciding(t, found) for t in makers))
-        grows = more != found
-        found = more
-    return frozenset(a.name for a in problem.arrays if a.role == "inout" and a.name in found)
+
+    array: str
+    n_blocks: int
+    touched: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.n_blocks + 4 * len(self.touched)
+
+    def touch(self, array: str) -> None:
+        """Adds the counters of an array."""
+        self.touched[array] = self.size
 
 
 @dataclass(frozen=True)
@@ -114,9 +146,7 @@ class Counting:
 
     problem: Problem
     recording: Recording
-    counters: Mapping[str, tuple[int, ...]]  # of a task, of its blocks
-    touched: Mapping[tuple[str, str], int]  # task and array: the first of four counters
-    n_counters: int
+    counted: Mapping[str, Counters]  # by task
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The recording's additional arrays, zeroed: counters and markers."""
@@ -131,19 +161,16 @@ class Counting:
         self, before: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]
     ) -> Profile:
         """The profile, from the contents of the arrays before and after a run."""
-        counts = found[_COUNTS]
         made = []
         stays: dict[str, bool] = {}
         for task in self.problem.tasks:
-            if task.name not in self.counters:
+            of = self.counted.get(task.name)
+            if of is None:
                 continue
-            n = float(task.n_runs)
-            of = {a: k for (t, a), k in self.touched.items() if t == task.name}
-            touched = tuple(
-                self._surely(a, [float(counts[k + i]) / n for i in range(4)]) for a, k in of.items()
-            )
-            entered = tuple(float(counts[k]) / n for k in self.counters[task.name])
-            steers = steering(task, self.problem)
+            counts = [float(x) / task.n_runs for x in found[of.array]]
+            touched = tuple(self._surely(a, counts[k : k + 4]) for a, k in of.touched.items())
+            entered = tuple(counts[: of.n_blocks])
+            steers = self._steering.of(task)
             for name in steers - stays.keys():
                 # Equal floats here may differ in a build with other, equally valid rounding.
                 is_exact = not self.problem.array(name).dtype.is_float
@@ -151,6 +178,10 @@ class Counting:
             holds = all(stays[name] for name in steers)
             made.append(TaskProfile(task.name, entered, touched, holds))
         return Profile(tuple(made))
+
+    @cached_property
+    def _steering(self) -> _Steering:
+        return _Steering(self.problem)
 
     def _surely(self, array: str, counts: Sequence[float]) -> Touched:
         """The accesses of a run that hold for every layout of the fields of trees.
@@ -170,17 +201,11 @@ def counting(problem: Problem) -> Counting | None:
         made.task(task) if is_open_question(task) else task_statements(task)
         for task in map(followed, problem.tasks)
     ]
-    if not made.counters:
+    if not made.counted:
         return None
-    size = (max(1, made.n_counters),)
-    more = [ArrayParam(_COUNTS, DType.i64, size), ArrayParam(_STEP, DType.i64, (1,)), *made.marks]
-    return Counting(
-        problem,
-        recording_of(problem, bodies, more),
-        made.counters,
-        made.touched,
-        made.n_counters,
-    )
+    counts = [ArrayParam(x.array, DType.i64, (x.size,)) for x in made.counted.values()]
+    more = [*counts, ArrayParam(_STEP, DType.i64, (1,)), *made.marks]
+    return Counting(problem, recording_of(problem, bodies, more), made.counted)
 
 
 @dataclass(frozen=True)
@@ -197,9 +222,7 @@ class _Place:
 class _Made:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.counters: dict[str, tuple[int, ...]] = {}
-        self.touched: dict[tuple[str, str], int] = {}
-        self.n_counters = 0
+        self.counted: dict[str, Counters] = {}
         self.marked: dict[str, ArrayInfo] = {}
 
     @property
@@ -215,14 +238,13 @@ class _Made:
     def task(self, task: Task) -> tuple[Stmt, ...]:
         assert task.body is not None
         blocks = blocks_of(task.body.statements)
-        self.counters[task.name] = tuple(range(self.n_counters, self.n_counters + len(blocks)))
-        self.n_counters += len(blocks)
+        counters = Counters(f"{_COUNTS}.{task.name}", len(blocks))
+        self.counted[task.name] = counters
         places = self.places(task, needed(task.body.statements))
         for array in dict.fromkeys(x.array for x in places):
-            self.touched[task.name, array] = self.n_counters
-            self.n_counters += 4
+            counters.touch(array)
             self.marked[array] = self.problem.array(array)
-        writer = _Writer(self, task, places)
+        writer = _Writer(self, counters, task.where, places)
         counted = writer.block(task.body.statements)
         begin: tuple[Stmt, ...] = (
             Update(_STEP, (_const(0),), "add", _const(1), task.where),
@@ -266,7 +288,8 @@ class _Writer:
     """Writes a body with counters."""
 
     made: _Made
-    task: Task
+    counters: Counters
+    where: Location
     places: list[_Place]
     n_blocks: int = 0
     n_places: int = 0
@@ -274,8 +297,7 @@ class _Writer:
     def block(self, statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         number = self.n_blocks
         self.n_blocks += 1
-        counter = self.made.counters[self.task.name][number]
-        made: list[Stmt] = [_count(counter, self.task.where), *self.touches(number, -1)]
+        made: list[Stmt] = [self.count(number), *self.touches(number, -1)]
         for k, s in enumerate(statements):
             made += self.touches(number, k)
             made.append(with_blocks(s, self.block))
@@ -287,8 +309,8 @@ class _Writer:
                 yield from self.touch(x)
 
     def touch(self, x: _Place) -> Iterator[Stmt]:
-        info, where = self.made.marked[x.array], self.task.where
-        first = self.made.touched[self.task.name, x.array] + 2 * x.writes
+        info, where = self.made.marked[x.array], self.where
+        first = self.counters.touched[x.array] + 2 * x.writes
         flat: Expr = _const(0)
         for i, n in zip(x.indices, info.shape, strict=True):
             flat = _of(_of(flat, "mul", n), "add", coerced(i, DType.i64))
@@ -307,13 +329,17 @@ class _Writer:
 
     def marking(self, x: _Place, unit: str, at: Expr, counter: int, more: tuple[Stmt, ...]) -> Stmt:
         """Statement that counts and marks an element or line at its first access in this run."""
-        now, where = Local(_NOW, DType.i64), self.task.where
+        now, where = Local(_NOW, DType.i64), self.where
         mark = _mark(_DIRTY if x.writes else _SEEN, x.array, unit)
         held = coerced(Load(mark, (at,), DType.i32), DType.i64)
         marks: list[Stmt] = [Store(mark, (at,), coerced(now, DType.i32), where)]
         if x.writes:
             marks.append(Store(_mark(_SEEN, x.array, unit), (at,), coerced(now, DType.i32), where))
-        return If(Compare("ne", held, now), (*marks, _count(counter, where), *more), (), where)
+        return If(Compare("ne", held, now), (*marks, self.count(counter), *more), (), where)
+
+    def count(self, counter: int) -> Stmt:
+        """Statement that adds 1 to a counter."""
+        return Update(self.counters.array, (_const(counter),), "add", _const(1), self.where)
 
 
 def _mixed(body: tuple[Stmt, ...]) -> frozenset[str]:
@@ -351,7 +377,3 @@ def _const(value: int) -> Const:
 
 def _of(a: Expr, op: Any, b: Expr | int) -> Expr:
     return Binary(op, a, _const(b) if isinstance(b, int) else b, DType.i64)
-
-
-def _count(counter: int, where: Location) -> Stmt:
-    return Update(_COUNTS, (_const(counter),), "add", _const(1), where)

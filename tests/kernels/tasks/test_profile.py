@@ -11,7 +11,7 @@ from kernelscape.kernels.analysis.must_execute import needed
 from kernelscape.kernels.frontend.kernel import kernel, ndrange, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.task import Problem
-from kernelscape.kernels.tasks import work
+from kernelscape.kernels.tasks import execution_counts, work
 from kernelscape.kernels.tasks.execution_counts import counting
 from kernelscape.kernels.tasks.guarded_bodies import followed
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -262,3 +262,24 @@ def test_counts_hold_where_a_call_leaves_what_decides_as_it_was() -> None:
         assert profile.is_sure == stays
         assert profile.tasks[0].entered[:2] == (8, 3)
         assert (profile.of(problem.tasks[0]) is not None) == stays
+
+
+def test_equal_tasks_are_counted_by_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kind: work that is done again for each call of a long sequence, though few of its calls differ."""
+
+    def many(x: Any, at: Any, *outputs: Any) -> None:
+        for y in outputs:
+            picked(x, at, y)
+
+    asked = []
+    deciding = execution_counts.deciding
+    monkeypatch.setattr(execution_counts, "deciding", lambda *of: asked.append(of) or deciding(*of))
+    outputs = {f"outputs{k}": np.zeros(8, np.float32) for k in range(6)}
+    x, at = np.ones(8, np.float32), np.arange(8, dtype=np.int32)
+    problem = problem_of(many, x, at, *outputs.values())
+    made = counting(problem)
+    assert made is not None
+    assert len({id(call.ir) for call in made.recording.calls}) == 1
+    profile = profile_of(problem, x=x, at=at, **outputs)
+    assert [t.entered for t in profile.tasks] == [(8, 5, 3)] * 6
+    assert len(asked) == 2 * len(problem.tasks)  # its own decisions, and those of its array
