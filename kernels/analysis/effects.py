@@ -26,6 +26,7 @@ from ..ir.affine import drop_unit_loops, index_range
 from ..ir.body import access_at, guard_where, loads_of
 from ..ir.domain import BOX, Domain, Loop
 from ..ir.kernel import Expr, ReduceOp, Update
+from ..ir.per_object import per_object
 from ..ir.task import Problem, Task
 from ..ir.walk import loads, nested_statements
 from .conflicts import in_conflict, meet_in
@@ -42,6 +43,7 @@ class Effects:
     writes: tuple[tuple[State, AccessSet, bool], ...]
 
 
+@per_object
 def effects(task: Task) -> Effects:
     """Returns the effects of a task, each once, in reading order."""
     if task.body is None:
@@ -180,6 +182,7 @@ def _are_independent(found: Effects, loop: Loop, safe: frozenset[str]) -> bool:
     return safe.issuperset(in_conflict(accesses, (loop,)))
 
 
+@per_object
 def task_reads(task: Task) -> tuple[tuple[Access, bool], ...]:
     """Returns each distinct read of the task, with whether it happens in `finish` (after the reduction)."""
     if task.body is not None:
@@ -199,6 +202,7 @@ def _reads_of(parts: _Parts, target: Access) -> tuple[tuple[Access, bool], ...]:
     return tuple(dict.fromkeys(pairs))
 
 
+@per_object
 def task_writes(task: Task) -> tuple[Access, ...]:
     """Returns each distinct write of the task: exactly one, unless it has a body."""
     if task.body is not None:
@@ -206,11 +210,13 @@ def task_writes(task: Task) -> tuple[Access, ...]:
     return (task.target,)
 
 
+@per_object
 def arrays_read(task: Task) -> tuple[str, ...]:
     """Returns the names of the arrays that a task reads, without duplicates."""
     return tuple(dict.fromkeys(access.array for access, _ in task_reads(task)))
 
 
+@per_object
 def arrays_written(task: Task) -> tuple[str, ...]:
     """Returns the names of the arrays that a task writes, without duplicates."""
     return tuple(dict.fromkeys(access.array for access in task_writes(task)))

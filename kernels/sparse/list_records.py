@@ -215,8 +215,10 @@ def _component(x: Load | Store) -> int:
 
 def _is_plain(task: Task, array: str, n: int) -> bool:
     """True if a task reads the `n` components of a list by constant numbers, and writes them one after the other."""
+    if array not in {*arrays_read(task), *arrays_written(task)}:
+        return True
     if task.body is None:
-        return array not in {*arrays_read(task), *arrays_written(task)}
+        return False
     for s in nested_statements(task.body.statements):
         every = (x for e in children(s) for x in walk(e))
         found = (x for x in every if isinstance(x, Load) and x.array == array)

@@ -59,13 +59,14 @@ class Influence:
 def flow_of(recording: Recording) -> Influence:
     """The data flow of all calls together."""
     graph = _Graph()
-    for number, call in enumerate(recording.calls):
+    different = {(id(call.ir), call.arrays, call.scalars): call for call in recording.calls}
+    for number, call in enumerate(different.values()):
         _Reader(graph, call, number).block(call.ir.body, frozenset())
     names = [p.name for p in (*recording.arrays, *recording.temps)]
     names += [p.name for p in recording.scalars]
     behind = {name: graph.behind(name) for name in names}
     arrays = [p for p in (*recording.arrays, *recording.temps) if p.dtype.is_float]
-    in_cycle = {n for n in graph.sources if n in graph.behind(n)}
+    in_cycle = graph.in_cycle()
     steering, placing = graph.all_behind(graph.steering), graph.all_behind(graph.placing)
     return Influence(
         frozenset(n for n in names if n in steering | placing),
@@ -95,6 +96,47 @@ class _Graph:
     def behind(self, name: Name) -> set[Name]:
         """All names that flow into `name`; itself only where it flows back."""
         return self.all_behind(self.sources.get(name, ()))
+
+    def in_cycle(self) -> set[Name]:
+        """All names that flow back into themselves: those of the strongly connected parts, found by Tarjan's algorithm."""
+        found: set[Name] = set()
+        number: dict[Name, int] = {}
+        lowest: dict[Name, int] = {}  # the least number on the stack that a name reaches
+        stack: list[Name] = []  # names whose part is not yet complete
+        on_stack: set[Name] = set()
+        path: list[tuple[Name, Iterator[Name]]] = []
+
+        def enter(name: Name) -> None:
+            number[name] = lowest[name] = len(number)
+            stack.append(name)
+            on_stack.add(name)
+            path.append((name, iter(self.sources.get(name, ()))))
+
+        def leave(name: Name) -> None:
+            if path:
+                lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[name])
+            if lowest[name] == number[name]:
+                part = {name}
+                while (last := stack.pop()) != name:
+                    part.add(last)
+                on_stack.difference_update(part)
+                if len(part) > 1 or name in self.sources.get(name, ()):
+                    found.update(part)
+
+        for begin in self.sources:
+            if begin not in number:
+                enter(begin)
+            while path:
+                name, rest = path[-1]
+                source = next(rest, None)
+                if source is None:
+                    path.pop()
+                    leave(name)
+                elif source not in number:
+                    enter(source)
+                elif source in on_stack:
+                    lowest[name] = min(lowest[name], number[source])
+        return found
 
     def all_behind(self, names: Iterable[Name]) -> set[Name]:
         """These names, and all names that flow into them."""

@@ -21,7 +21,7 @@ from ..sparse.current_cell import active_cells, without_own_activations
 from ..sparse.disjoint import activated, fields_apart
 from ..sparse.hoisted_activation import once_a_leaf
 from ..sparse.lowered import Lowered
-from ..sparse.redundancy import Facts, tops_of
+from ..sparse.redundancy import Derived, tops_of
 
 if TYPE_CHECKING:
     from ..frontend.recorder import Call, Recording
@@ -63,15 +63,16 @@ class Parts:
     loops: Mapping[int, TreeLoop] = field(default_factory=dict)
 
 
-def parts_of(call: Call, label: str, recording: Recording, facts: Facts, kernels: Kernels) -> Parts:
-    """The pieces of a call. `label`: its name in the sequence. Updates `facts` to those after the call."""
+def parts_of(
+    call: Call, label: str, recording: Recording, derived: Derived | None, kernels: Kernels
+) -> Parts:
+    """The pieces of a call. `label`: its name in the sequence. `derived`: the redundant operations of a kernel on sparse fields."""
     arrays = {p.name: name for p, name in zip(call.ir.arrays, call.arrays, strict=True)}
     scalars = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
-    if call.logical is None:
+    if call.logical is None or derived is None:
         return Parts(call, call.ir, arrays, scalars, (), call.ir.body)
     kernel = kernels.of(call.logical)
     ir, trees = kernel.ir, {t.tree.name: t.tree for t in recording.trees}
-    derived = facts.after(ir)
     logical = LogicalCall(
         kernel,
         arrays,

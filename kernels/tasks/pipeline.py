@@ -8,8 +8,8 @@ are cleaned up (initialisers).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.effects import are_independent, arrays_read, arrays_written, overwrites
@@ -17,7 +17,7 @@ from ..ir.affine import Affine, rename
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
-from ..ir.kernel import ArrayParam, For, LoopIndex, Stmt
+from ..ir.kernel import ArrayParam, Expr, For, LoopIndex, Stmt
 from ..ir.logical import LogicalLoop
 from ..ir.task import Problem, Task, TreeParts
 from ..ir.text import problem_key
@@ -30,7 +30,7 @@ from ..sparse.calls import Kernels
 from ..sparse.leaves import leaves_of
 from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
-from ..sparse.redundancy import Facts
+from ..sparse.redundancy import Derived, Facts
 from ..sparse.states import node_states
 from ..sparse.tables import tables_of
 from .borders import split_at_borders
@@ -43,7 +43,7 @@ from .distribute import (
 from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
 from .interleaved_stores import in_turn
 from .non_affine import LISTING, PRINTED, SETTLING, closed_task, with_trees
-from .parts import Parts, parts_of
+from .parts import Parts, TakenList, parts_of
 from .reductions import Split, split
 from .residues import by_residue
 from .segments import in_terms_of_sequence, segments_of
@@ -72,15 +72,22 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     facts = Facts({t.tree.name: t.tree for t in recording.trees})
     taken, kernels = TakenLists(), Kernels(recording.trees)
     around, begins = _loops_around(recording), {r.first for r in recording.repeats}
+    normalised: dict[_Key, _Normalised] = {}
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
         if k in begins:  # facts before the first step may not hold before the second
             facts = Facts(facts.trees)
-        parts = parts_of(call, label, recording, facts, kernels)
-        new, temps = _call_tasks(parts, label, known, around[k])
-        tasks.extend(new)
-        taken.add(tasks, len(new), parts.lists, label)
-        made.extend(temps)
-        known |= {t.name: t for t in temps}
+        derived = None if call.logical is None else facts.after(kernels.of(call.logical).ir)
+        key = id(call.ir), id(call.logical), call.arrays, call.scalars, derived, around[k]
+        same = normalised.get(key)
+        if same is None or not same.is_movable:
+            parts = parts_of(call, label, recording, derived, kernels)
+            new, temps = _call_tasks(parts, label, known, around[k])
+            is_movable = not temps and all(t.repeats == around[k] for t in new)
+            same = normalised[key] = _Normalised(label, new, temps, parts.lists, is_movable)
+        tasks.extend(same.tasks_of(label))
+        taken.add(tasks, len(same.tasks), same.lists, label)
+        made.extend(same.temps)
+        known |= {t.name: t for t in same.temps}
     temporaries = {t.name: t for t in (*recording.temps, *made)}
     done = zero_temporaries(tuple(tasks), recording.temps)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
@@ -96,6 +103,38 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     of_trees = TreeParts(leaves, records, tables, shared, node_states(recording.trees))
     problem = Problem(recording.name, arrays, recording.scalars, done, "", formula, of_trees)
     return replace(problem, key=problem_key(problem))
+
+
+_Key = tuple[int, int, tuple[str, ...], tuple[Expr, ...], Derived | None, tuple[Loop, ...]]
+"""Kernel before and after lowering, arguments, redundant operations and time loops of a call: what its tasks depend on."""
+
+
+@dataclass(frozen=True)
+class _Normalised:
+    """A normalised call: its label, tasks and temporaries, and the lists that it uses.
+
+    `is_movable`: no array and no loop is named after the call, so that equal calls have the same tasks.
+    """
+
+    label: str
+    tasks: Sequence[Task]
+    temps: Sequence[ArrayParam]
+    lists: tuple[TakenList, ...]
+    is_movable: bool
+
+    def tasks_of(self, label: str) -> Iterator[Task]:
+        """Yields the tasks of an equal call with this label."""
+        for task in self.tasks:
+            yield task if label == self.label else self._moved(task, label)
+
+    def _moved(self, task: Task, label: str) -> Task:
+        name = label + task.name.removeprefix(self.label)
+        if task.body is None or not task.body.trees.tiles:
+            return replace(task, name=name)
+        trees = task.body.trees
+        tiles = (replace(x, name=label + x.name.removeprefix(self.label)) for x in trees.tiles)
+        body = replace(task.body, trees=replace(trees, tiles=tuple(tiles)))
+        return replace(task, name=name, body=body)
 
 
 def _labels(recording: Recording) -> list[str]:

@@ -14,6 +14,7 @@ from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
 from kernelscape.kernels.sparse.naming import in_terms_of_trees
+from kernelscape.kernels.tasks import pipeline
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -456,3 +457,24 @@ def test_what_is_known_of_a_loop_stays_with_it() -> None:
         assert not last.body.trees.apart
     (only,) = (t for t in recorded(lambda: never(y, 32))[2].tasks if t.body and t.body.trees.apart)
     assert only.loops[0].name == "i"
+
+
+def test_equal_calls_under_equal_facts_are_normalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kind: work that is done again for each call of a long sequence, though few of its calls differ."""
+    x, y, _ = tree()
+    z, w, _ = tree("bitmasked")
+
+    def step() -> None:
+        for fields in ((x, y), (z, w), (x, y), (y, x), (x, y), (z, w), (x, y)):
+            add(*fields)
+
+    normalised = []
+    call_tasks = pipeline._call_tasks
+    monkeypatch.setattr(
+        pipeline, "_call_tasks", lambda *of: normalised.append(of[1]) or call_tasks(*of)
+    )
+    _, _, problem = recorded(step)
+    # The second calls on (x, y) and (z, w) find their lists made; from then on nothing differs.
+    assert normalised == ["add0", "add1", "add2", "add3", "add5"]
+    bodies = {t.name: t.body for t in problem.tasks}
+    assert bodies["add4"] is bodies["add2"] is bodies["add6"]
