@@ -8,6 +8,7 @@ from typing import Any
 from ..explorer.check import Checked
 from ..explorer.result_text import Unit
 from ..runtime.api.outcome import Failure
+from ..search.events import gap_text
 from .exits import Exit
 
 _LOG_LINES = 12  # of a compiler, which says the most important first
@@ -42,7 +43,7 @@ def check_lines(found: Checked) -> Iterator[str]:
         ratio = theirs.time_ns / found.ours.time_ns
         yield f"        theirs takes {ratio:.2f} times as long as ours, timed in turn"
     if found.bound_ns is not None:
-        gap = "" if found.is_below_bound else f"   gap {found.gap:.1%}"
+        gap = "" if found.is_below_bound else f"   gap {gap_text(found.gap)}"
         yield f"bound   {unit.text(found.bound_ns)}{gap}"
     if found.is_below_bound:
         yield (

@@ -8,6 +8,7 @@ from typing import Any
 from ..explorer.comparison import Comparison
 from ..explorer.result_text import Unit
 from ..runtime.records.record import BestFile
+from ..search.events import gap_text
 
 _SHOWN = 12  # decisions without -v
 
@@ -64,7 +65,7 @@ def _shape(best: BestFile, unit: Unit) -> str:
 
 
 def _gap(best: BestFile, unit: Unit) -> str:
-    return f"{unit.text(best.bound_ns)}, gap {best.gap:.1%}" if best.bound_ns else "withdrawn"
+    return f"{unit.text(best.bound_ns)}, gap {gap_text(best.gap)}" if best.bound_ns else "withdrawn"
 
 
 _ROWS = (

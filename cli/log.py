@@ -195,7 +195,7 @@ def _header(unit: str) -> tuple[str, str]:
 
 def _row_text(e: ev.Row, unit: Unit) -> str:
     star = "*" if e.new_best else " "
-    gap = "-" if e.gap is None else f"{e.gap:.1%}"
+    gap = ev.gap_text(e.gap)
     noise = "" if e.best_ns is None else f"{e.spread:.1%}"
     return (
         f"{star}{e.source}    | {_count(e.explored):>6} {_count(e.open):>6} |"

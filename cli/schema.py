@@ -208,6 +208,9 @@ class CalibrationLine(AbstractLine, frozen=True, tag="calibration"):
     calibrations: int
     facts: dict[str, float]
     spreads: dict[str, float]
+    alarms: int  # measurements below their bound, which raised facts
+    unsure: list[str]  # samples whose best value was seen once only
+    other_work: float  # share of the time that threads waited for a core
     cores: int
     vector_bytes: int
 

@@ -24,6 +24,7 @@ from ..runtime.api.calibration import Calibration
 from ..runtime.api.errors import DeviceError
 from ..runtime.api.outcome import Failure
 from ..runtime.device import DeviceOptions, open_device
+from ..runtime.measure.timing import DISTURBED
 from ..search.bound.bounder import Bounder
 from ..search.bound.explain import explain
 from ..search.precompile import precompile
@@ -275,6 +276,9 @@ def calibration_fields(found: Calibration) -> dict[str, Any]:
         "calibrations": found.n_calibrations,
         "facts": {name: rate for name, rate, _ in _facts(found)},
         "spreads": dict(found.spreads),
+        "alarms": found.alarms,
+        "unsure": list(found.unsure),
+        "other_work": found.other_work,
         "cores": t.cores,
         "vector_bytes": t.vector_bytes,
     }
@@ -291,7 +295,16 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
     for name, rate, sample in _facts(found):
         spread = found.spreads.get(sample)
         noise = "" if spread is None else f"   spread {spread:.1%}"
-        yield f"  {name:<28} {rate:>10.2f}{noise}"
+        doubt = "   not sure: seen once" * (sample in found.unsure)
+        yield f"  {name:<28} {rate:>10.2f}{noise}{doubt}"
+    if found.alarms:
+        yield f"raised by {found.alarms} measurements that were below their bound"
+    if found.unsure or found.other_work > DISTURBED:
+        waited = f"threads waited {found.other_work:.0%} of the time for a core; "
+        yield (
+            waited * (found.other_work > DISTURBED)
+            + "calibrate again when the machine has no other work: a rate that is too low makes bounds wrong"
+        )
 
 
 def _facts(found: Calibration) -> Iterator[tuple[str, float, str]]:

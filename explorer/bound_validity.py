@@ -18,6 +18,7 @@ from ..runtime.records.replay import restore_complete
 from ..runtime.worker.worker import AbstractWorker, WorkerError
 from ..search import events as ev
 from ..search.bound.bounder import Bound, Bounder, Roofline
+from ..search.bound.raising import raised
 from ..search.incumbent import BoundScale
 from ..space.candidate import Candidate
 from ..space.targets.target import Target
@@ -42,6 +43,7 @@ class Claims:
         self.scale = BoundScale()
         self.bound_ns: float | None = None
         self.now_ns: float | None = None  # on the machine as it was when the best was timed again
+        self.why_not_now = "the best were not timed again in turn"  # where `now_ns` is None
         self.has_looked = False  # at the machine
         self._root_ns = 0.0  # not scaled
 
@@ -152,10 +154,24 @@ class Claims:
     def see_memory(self, rates: dict[str, float]) -> None:
         """Stores the bound at the memory rates that the final re-measurement took beside the best."""
         self.now_ns = bound_now(self._root, rates)
+        if self.now_ns is None:
+            has_probe = self._device.machine.probe_library() is not None
+            self.why_not_now = (
+                "arrays this small stay in caches" if has_probe else "nothing probes its memory"
+            )
 
     def believe(self, best_ns: float, spread: float) -> None:
         """Drops the bound on the machine as it is now where the best has beaten it by more than its spread."""
-        self.now_ns = believed_now(self.now_ns, best_ns, spread)
+        believed = believed_now(self.now_ns, best_ns, spread)
+        if believed is None and self.now_ns is not None:
+            self.why_not_now = "memory was slower beside the best than while it was timed"
+        self.now_ns = believed
+
+    def learn_alarm(self, candidate: Candidate, time_ns: float) -> None:
+        """Raises the stored rates that a time below its bound has shown to be too low, for good."""
+        stored = self._device.machine.stored_facts()
+        if stored is not None and self._target.calibrated:
+            stored.learn_alarm(raised(candidate, time_ns))
 
     def gap(self, best_ns: float | None, bound_ns: float | None) -> float | None:
         """The share of the best time above the bound. None where either is unknown, or where measured times are not those of the

@@ -32,6 +32,7 @@ class Listener:
         self._tally = ev.Tally()  # as it was told last
         self._tell = tell
         self._is_all_right = True  # as far as anything was verified
+        self._evaluated: ev.Evaluated | None = None  # the last one
 
     def hear_all(self, events: Iterable[ev.Event], has_default: bool) -> ev.Finished:
         """Handles every event until the search ends.
@@ -83,6 +84,8 @@ class Listener:
         if isinstance(event, ev.Evaluated) and is_wrong and self._is_all_right:
             self._is_all_right = False
             self._tell(st.FirstWrong(event.outcome.key, event.outcome.detail))
+        if isinstance(event, ev.Evaluated):
+            self._evaluated = event
         match event:
             case ev.Evaluated(tag="U") if self._standing.default is None:
                 assert isinstance(event.candidate, Candidate)
@@ -110,4 +113,12 @@ class Listener:
             case ev.AdmissibilityAlarm(key=key):
                 self._claims.bound_ns = None
                 self._writer.note("alarm", key.decode(errors="replace"))
+                self._learn_alarm(key)
         self._tell(event)
+
+    def _learn_alarm(self, key: bytes) -> None:
+        """Raises the rates that the implementation `key`, which was evaluated last, has shown to be too low."""
+        last = self._evaluated
+        if last is not None and last.key == key and isinstance(last.candidate, Candidate):
+            assert last.outcome.time_ns is not None, "only a time is below a bound"
+            self._claims.learn_alarm(last.candidate, last.outcome.time_ns)

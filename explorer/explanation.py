@@ -41,6 +41,7 @@ from ..runtime.records.replay import (
 )
 from ..search.bound.bounder import Bound, Bounder
 from ..search.bound.explain import ResourceUse, explain_phases, rate_texts, time_text, uses
+from ..search.events import gap_text
 from ..search.line import AbstractLine, Inside
 from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
@@ -248,8 +249,10 @@ def explain_run(path: str | Path) -> Explanation:
 
 def _two_gaps(file: BestFile, bound_now_ns: float) -> str:
     now = max(0.0, 1 - bound_now_ns / file.time_ns)
+    if gap_text(file.gap) == "-":
+        return "no gap: the bound says next to nothing of this sequence"
     return (
-        f"gap {file.gap:.1%} proved; {now:.1%} against the machine as it was when the best was timed,"
+        f"gap {gap_text(file.gap)} proved; {gap_text(now)} against the machine as it was when the best was timed,"
         f" on which nothing takes less than {time_text(bound_now_ns)}"
     )
 

@@ -62,6 +62,7 @@ class Ending:
             gap=gap,
             bound_now_ns=None if gap_now is None else s.claims.now_ns,
             gap_now=gap_now,
+            why_not_now="" if gap is None or gap_now is not None else s.claims.why_not_now,
             baseline_ns=s.default_ns,
             numpy_ns=s.numpy.ns,
             evaluations=n_evaluations,
@@ -167,6 +168,7 @@ class LastRounds:
         if outcome.is_by_ratio:
             claims.bound_ns = None  # a time by ratio is relative, no measured time
         if claims.is_contradicted(outcome.time_ns, status == "optimal"):
+            claims.learn_alarm(best[1], outcome.time_ns)
             s.writer.note("alarm", outcome.key)
             alarms += 1
         claims.believe(outcome.time_ns, outcome.spread)
@@ -194,6 +196,7 @@ class LastRounds:
         self._tell(told)
         self._ending.is_disturbed = told.is_disturbed
         if told.is_disturbed:
+            self._claims.why_not_now = "other work disturbed the final comparison"
             return []
         self._claims.see_memory(rates)
         for t in timed:

@@ -53,7 +53,7 @@ class Progress:
     ) -> str:
         best, bound = self._unit.text(best_ns), self._unit.text(bound_ns)
         parts = [f"{self._name} {elapsed_s:.1f} s", f"best {best}", f"bound {bound}"]
-        return " | ".join(parts if gap is None else [*parts, f"gap {gap:.1%}"])
+        return " | ".join(parts if gap is None else [*parts, f"gap {ev.gap_text(gap)}"])
 
 
 def shown(progress: bool | None, on_event: Tell | None) -> Tell | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..search.events import SAYS_NOTHING
+from ..search.events import gap_text
 from ..space.decisions import fixed_count
 from .stages import Ended
 
@@ -92,10 +92,12 @@ def _gaps(e: Ended) -> str:
     """Returns the proved gap, and the gap on the machine as it was; "" where times mean nothing."""
     if e.gap is None:
         return ""
-    if e.gap > 1 - SAYS_NOTHING:
+    if gap_text(e.gap) == "-":
         return "   No gap: the bound says next to nothing of this sequence"
-    now = "" if e.gap_now is None else f", {e.gap_now:.1%} against the machine as it is now"
-    return f"   Gap {e.gap:.1%} proved{' for this input' * e.is_for_input}{now}"
+    now = f"; not known against the machine as it is now: {e.why_not_now}" * bool(e.why_not_now)
+    if e.gap_now is not None:
+        now = f", {gap_text(e.gap_now)} against the machine as it is now"
+    return f"   Gap {gap_text(e.gap)} proved{' for this input' * e.is_for_input}{now}"
 
 
 def _speed_up(e: Ended) -> str:

@@ -162,7 +162,8 @@ class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
     """The last line of a run; `best_ns` is null where nothing valid was found.
 
     `bound_ns` and `gap` are null when withdrawn or not known. They hold on the machine at its best, and are proved. `bound_now_ns`
-    and `gap_now` are those on the machine as it was while the best was timed for the last time: null where nobody looked.
+    and `gap_now` are those on the machine as it was while the best was timed for the last time. Where they are null,
+    `why_not_now` says why.
     Status, bound and gap are of the space with the `fixed` decisions.
     """
 
@@ -173,6 +174,9 @@ class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
     gap: float | None = None
     bound_now_ns: float | None = None
     gap_now: float | None = None
+    why_not_now: str = (
+        ""  # there is no `bound_now_ns`; "" where there is, or where nothing valid was found
+    )
     baseline_ns: float | None = None  # null where it was not timed, as the next
     numpy_ns: float | None = None
     evaluations: int = 0

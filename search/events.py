@@ -23,6 +23,11 @@ SAYS_NOTHING = 0.01  # of a time: to a bound that is less no gap is shown
 STATUSES = ("ok", "compile", "launch", "crash", "timeout", "wrong", "memory")
 
 
+def gap_text(gap: float | None) -> str:
+    """Returns a gap in percent; "-" where it is not known, or where the bound says next to nothing."""
+    return "-" if gap is None or gap > 1 - SAYS_NOTHING else f"{gap:.1%}"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of the evaluation of one complete candidate.

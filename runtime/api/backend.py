@@ -195,6 +195,10 @@ class AbstractStoredFacts(ABC):
     def learn_latencies(self, samples: dict[str, list[float]]) -> None:
         """Stores the latencies of a `look` at the `whole` state that are below the stored ones."""
 
+    @abstractmethod
+    def learn_alarm(self, raised: Target | None) -> None:
+        """Counts a measurement below its bound, and stores the rates that explain it (None: none do)."""
+
 
 class AbstractMachine(ABC):
     """Facts of the machine that runs the code, and their measurement."""

@@ -21,3 +21,9 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spreads: dict[str, float]
     n_calibrations: int
     factors: tuple[Factor, ...] = ()  # of the prediction (search/predict.py); (): not fitted yet
+    alarms: int = 0  # measurements below their bound; each raised the rates that did not explain it
+    unsure: tuple[
+        str, ...
+    ] = ()  # names of samples of which no calibration saw the best value twice
+    # Share of the time that threads waited for a core, in the best round of the last calibration.
+    other_work: float = 0.0

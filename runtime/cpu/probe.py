@@ -8,6 +8,7 @@ calibrations. A rate keeps the largest value ever seen, a latency the least, als
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +19,17 @@ from ..api.calibration import Calibration
 from ..host import HostCpu, read_machine
 from ..measure.calibration import (
     LATENCIES,
+    OTHER_WORK,
     fresh_calibration,
     keep,
+    keep_alarm,
     keep_factors,
     keep_latencies,
     load_calibration,
     stream_name,
+    unsure,
 )
+from ..measure.timing import DISTURBED, waited_ns
 from .streams import (
     KINDS,
     N_ARRAYS,
@@ -37,7 +42,9 @@ from .streams import (
     stream_samples,
 )
 
-_SAMPLES_A_ROUND = 5  # of a cache, in each of three rounds
+_MORE_ROUNDS = 3  # at most, where other work disturbed the first three
+_SAMPLES_A_ROUND = 5  # of a cache
+_TURNS_A_ROUND = 4  # of kinds of using memory
 _PASS_BYTES = 16 << 20  # read a thread and sample: 30 us even from L1, far above a barrier
 # Memory is read a block at a time, each by its own clock: a sample of a whole pass would hardly
 # ever be undisturbed on a busy machine, and one block revisited would stay in the last cache.
@@ -174,6 +181,11 @@ class OwnCalibration(AbstractStoredFacts):
         with suppress(OSError):
             keep_latencies(read_machine().key, now)
 
+    def learn_alarm(self, raised: Target | None) -> None:
+        """Counts a measurement below its bound, and stores raised rates, if there is a calibration."""
+        with suppress(OSError):
+            keep_alarm(read_machine().key, raised)
+
 
 # --- in the child --------------------------------------------------------------------------------
 
@@ -223,37 +235,63 @@ def run_probe(library: Path, n_threads: int) -> dict[str, list[float]]:
     total = max(256 << 20, 8 * _last_cache_bytes(machine))
     per_thread = min(total, machine.memory_bytes // 4) // n_threads
     reserve(probe, n_threads, per_thread)
-    samples: dict[str, list[float]] = {
-        "vector_bytes": [float(probe.ks_vector_bytes())],
-        "vector_registers": [float(probe.ks_vector_registers())],
-    }
+    samples: dict[str, list[float]] = {}
     try:
-        _sample_caches(probe, machine, n_threads, samples)
-        samples |= stream_samples(probe, machine, n_threads, per_thread)
-        _sample_caches(probe, machine, n_threads, samples)
-        for _ in range(12):  # kinds in turn, so that a change of state meets all of them
-            for kind, name in KINDS.items():
-                block = per_thread // _N_BLOCKS // 4096 * 4096
-                n_bytes = block // N_ARRAYS[kind] - (1 << 14)
-                samples.setdefault(f"memory_{name}", []).extend(
-                    rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
-                )
-        _sample_caches(probe, machine, n_threads, samples)
+        _sample_round(probe, machine, n_threads, per_thread, samples)
+        curves = stream_samples(probe, machine, n_threads, per_thread)
+        _sample_round(probe, machine, n_threads, per_thread, samples)
+        _sample_round(probe, machine, n_threads, per_thread, samples)
+        for _ in range(_MORE_ROUNDS):
+            if min(samples[OTHER_WORK]) <= DISTURBED and not _unsure(samples):
+                break
+            _sample_round(probe, machine, n_threads, per_thread, samples)
         # The farthest point of each curve.
         for name in KINDS.values():
             far = stream_name(name, n_threads, per_thread * n_threads)
-            samples[far] = samples[f"memory_{name}"]
+            curves[far] = samples[f"memory_{name}"]
         reserve(probe, 1, per_thread * n_threads)
-        samples |= stream_samples(probe, machine, 1, per_thread * n_threads)
+        curves |= stream_samples(probe, machine, 1, per_thread * n_threads)
     finally:
         probe.ks_release()
-    return samples | _cores(probe, n_threads, int(samples["vector_bytes"][0]))
+    vectors = {
+        "vector_bytes": [float(probe.ks_vector_bytes())],
+        "vector_registers": [float(probe.ks_vector_registers())],
+    }
+    return samples | curves | vectors
+
+
+def _unsure(samples: dict[str, list[float]]) -> tuple[str, ...]:
+    return unsure({name: found for name, found in samples.items() if name != OTHER_WORK})
+
+
+def _sample_round(
+    probe: ctypes.CDLL,
+    machine: HostCpu,
+    n_threads: int,
+    per_thread: int,
+    samples: dict[str, list[float]],
+) -> None:
+    """Adds a round of samples of everything but curves. Other work disturbs a whole round: rounds must lie apart."""
+    before_ns, started_ns = waited_ns(), time.perf_counter_ns()
+    _sample_caches(probe, machine, n_threads, samples)
+    for _ in range(_TURNS_A_ROUND):  # kinds in turn, so that a change of state meets all of them
+        for kind, name in KINDS.items():
+            block = per_thread // _N_BLOCKS // 4096 * 4096
+            n_bytes = block // N_ARRAYS[kind] - (1 << 14)
+            samples.setdefault(f"memory_{name}", []).extend(
+                rate(probe, kind, n_bytes, n_threads, 1, k * block) for k in range(_N_BLOCKS)
+            )
+    for name, found in _cores(probe, n_threads).items():
+        samples.setdefault(name, []).extend(found)
+    elapsed_ns = time.perf_counter_ns() - started_ns
+    share = (waited_ns() - before_ns) / (elapsed_ns * n_threads)
+    samples.setdefault(OTHER_WORK, []).append(share)
 
 
 def _sample_caches(
     probe: ctypes.CDLL, machine: HostCpu, n_threads: int, samples: dict[str, list[float]]
 ) -> None:
-    """Adds a round of samples of each cache. Other work disturbs a whole round: rounds must lie apart."""
+    """Adds samples of each cache."""
     inner = 0
     for cache in machine.caches:
         share = cache.capacity_bytes // n_threads
@@ -266,28 +304,28 @@ def _sample_caches(
         inner = share
 
 
-def _cores(probe: ctypes.CDLL, n_threads: int, vector_bytes: int) -> dict[str, list[float]]:
-    rounds = 200_000
+def _cores(probe: ctypes.CDLL, n_threads: int) -> dict[str, list[float]]:
+    rounds, vector_bytes = 200_000, int(probe.ks_vector_bytes())
 
     def flops(run: Callable[[int, int], float], lanes: int) -> list[float]:
         work = rounds * _FLOPS_A_ROUND * lanes * n_threads
-        return [work / run(n_threads, rounds) for _ in range(30)]
+        return [work / run(n_threads, rounds) for _ in range(10)]
 
     def ports(run: Callable[[int, int], float]) -> list[float]:
-        return [rounds * _PORTS_A_ROUND * n_threads / run(n_threads, rounds) for _ in range(30)]
+        return [rounds * _PORTS_A_ROUND * n_threads / run(n_threads, rounds) for _ in range(10)]
 
     def atomics(run: Callable[[int, int], float]) -> list[float]:
         n = rounds // 20
-        return [n * _ATOMICS_A_ROUND * n_threads / run(n_threads, n) for _ in range(20)]
+        return [n * _ATOMICS_A_ROUND * n_threads / run(n_threads, n) for _ in range(7)]
 
     return {
         "f32_flops": flops(probe.ks_peak_f32, vector_bytes // 4),
         "f64_flops": flops(probe.ks_peak_f64, vector_bytes // 8),
         **{name: ports(getattr(probe, f"ks_peak_{name}")) for name in _PORTS},
         **{name: atomics(getattr(probe, f"ks_{name}")) for name in _ATOMICS},
-        "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(20)],
-        "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(20)],
-        **_teams(probe, n_threads, 40, 500),
+        "add_latency_ns": [probe.ks_add_latency(20_000) / 20_000 for _ in range(7)],
+        "call_ns": [probe.ks_call(10_000) / 10_000 for _ in range(7)],
+        **_teams(probe, n_threads, 15, 500),
     }
 
 

@@ -6,6 +6,7 @@ seen, a latency the smallest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from math import sqrt
 from pathlib import Path
@@ -19,6 +20,9 @@ from ..files import NOTE_BYTES, read_regular, write_atomically
 from .timing import spread
 
 SCHEMA = 2
+OTHER_WORK = "other_work"  # name of samples: share of each round that threads waited for a core
+_LEAST_SEEN = 3  # samples; of fewer nothing is known
+_AGREED = 0.03
 _STREAM = "stream_"
 LATENCIES = (
     "launch_ns",
@@ -31,9 +35,32 @@ LATENCIES = (
 
 
 def fresh_calibration(machine: str, target: Target, samples: dict[str, list[float]]) -> Calibration:
-    """Returns the calibration from one set of samples."""
-    spreads = {name: spread(s) for name, s in samples.items() if parse_stream(name) is None}
-    return Calibration(SCHEMA, machine, target, spreads, 1)
+    """Returns the calibration from one set of samples, in the order in which they were taken."""
+    rates = {n: s for n, s in samples.items() if parse_stream(n) is None and n != OTHER_WORK}
+    return Calibration(
+        SCHEMA,
+        machine,
+        target,
+        spreads={name: spread(s) for name, s in rates.items()},
+        n_calibrations=1,
+        unsure=unsure(rates),
+        other_work=min(samples.get(OTHER_WORK, [0.0])),
+    )
+
+
+def unsure(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """Returns the names of rates and latencies whose best value was seen once only: other work may have hidden a better one.
+
+    A second value within 3 % counts if it lies a third of all samples apart, since other work disturbs whole rounds.
+    """
+    return tuple(name for name, found in samples.items() if not _is_seen_again(name, found))
+
+
+def _is_seen_again(name: str, found: Sequence[float]) -> bool:
+    best = (min if name in LATENCIES else max)(found)
+    at, apart = found.index(best), -(-len(found) // 3)
+    others = (x for k, x in enumerate(found) if abs(k - at) >= apart)
+    return len(found) < _LEAST_SEEN or any(abs(x / best - 1) <= _AGREED for x in others)
 
 
 def stream_name(kind: str, cores: int, n_bytes: int) -> str:
@@ -69,6 +96,16 @@ def keep_latencies(machine: str, now: dict[str, float], folder: Path | None = No
         store_calibration(msgspec.structs.replace(stored, target=target), folder)
 
 
+def keep_alarm(machine: str, raised: Target | None, folder: Path | None = None) -> None:
+    """Counts an alarm, and raises the stored rates to those of `raised` for good. No effect without a stored calibration."""
+    stored = load_calibration(machine, folder)
+    if stored is None:
+        return
+    target = stored.target if raised is None else _at_best(stored.target, raised)
+    more = msgspec.structs.replace(stored, target=target, alarms=stored.alarms + 1)
+    store_calibration(more, folder)
+
+
 def keep_factors(machine: str, factors: tuple[float, ...], folder: Path | None = None) -> None:
     """Stores the mean, in logarithms, of factors of the prediction and those stored before. No effect without a calibration."""
     stored = load_calibration(machine, folder)
@@ -90,24 +127,37 @@ def load_calibration(machine: str, folder: Path | None = None) -> Calibration | 
 
 
 def merge(old: Calibration, new: Calibration) -> Calibration:
-    """Returns the union: the larger of two rates, the smaller of two latencies, the larger spread."""
-    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
-    rates = {n: max(getattr(old.target, n), getattr(new.target, n)) for n in names}
-    latencies = {n: min(getattr(old.target, n), getattr(new.target, n)) for n in LATENCIES}
-    seen = {level.name: level.read_bytes_per_ns for level in old.target.levels}
-    levels = tuple(
-        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
-        for x in new.target.levels
-    )
-    streams = _merge_streams(old.target.streams, new.target.streams)
-    target = replace(new.target, levels=levels, streams=streams, **rates, **latencies)
+    """Returns the union: the larger of two rates, the smaller of two latencies, the larger spread.
+
+    What either calibration is sure of is sure.
+    """
     spreads = {
         n: max(old.spreads.get(n, 0.0), new.spreads.get(n, 0.0))
         for n in old.spreads.keys() | new.spreads.keys()
     }
-    return Calibration(
-        SCHEMA, new.machine, target, spreads, old.n_calibrations + 1, old.factors or new.factors
+    return msgspec.structs.replace(
+        new,
+        target=_at_best(new.target, old.target),
+        spreads=spreads,
+        n_calibrations=old.n_calibrations + 1,
+        factors=old.factors or new.factors,
+        alarms=old.alarms + new.alarms,
+        unsure=tuple(n for n in new.unsure if n in old.unsure),
     )
+
+
+def _at_best(target: Target, other: Target) -> Target:
+    """Returns `target` with the larger of two rates and the smaller of two latencies."""
+    names = [f.name for f in fields(Target) if f.name.endswith("_per_ns")] + ["core_boost"]
+    rates = {n: max(getattr(target, n), getattr(other, n)) for n in names}
+    latencies = {n: min(getattr(target, n), getattr(other, n)) for n in LATENCIES}
+    seen = {level.name: level.read_bytes_per_ns for level in other.levels}
+    levels = tuple(
+        replace(x, read_bytes_per_ns=max(x.read_bytes_per_ns, seen.get(x.name, 0.0)))
+        for x in target.levels
+    )
+    streams = _merge_streams(other.streams, target.streams)
+    return replace(target, levels=levels, streams=streams, **rates, **latencies)
 
 
 def _merge_streams(

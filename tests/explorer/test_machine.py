@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kernelscape.explorer.machine import (
     believed_now,
@@ -16,14 +17,16 @@ from kernelscape.explorer.machine import (
 )
 from kernelscape.runtime.api.calibration import Calibration
 from kernelscape.runtime.cpu.device import CpuDevice
-from kernelscape.runtime.cpu.probe import guess_target, load_target
+from kernelscape.runtime.cpu.probe import guess_target, load_own_calibration, load_target
 from kernelscape.runtime.device import DeviceOptions
 from kernelscape.runtime.fake.device import FakeDevice, FakeWorker
 from kernelscape.runtime.host import read_machine
 from kernelscape.runtime.measure.calibration import SCHEMA, store_calibration, stream_name
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.bound.raising import raised
 from kernelscape.search.incumbent import BoundScale
+from kernelscape.space.candidate import Candidate
 from kernelscape.space.targets.target import StreamCurve
 from kernelscape.testing.machines import library_space, root_of, round_target
 
@@ -141,6 +144,39 @@ def test_a_guess_is_looked_at_where_the_machine_may_come_near_it() -> None:
     assert not is_far_below(guess, fast)
     assert not is_far_below(replace(guess, cores=1), slow)
     assert not is_far_below(replace(guess, calibrated=True), slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "share", "is_raised"),
+    [
+        ("vadd", {"n": 1 << 26}, 0.9, True),
+        ("vadd", {"n": 1 << 20}, 0.6, True),
+        ("axpydot", {"n": 4096}, 0.95, True),
+        ("matmul", {"m": 512, "n": 512, "k": 512}, 0.9, True),
+        ("vadd", {"n": 1 << 26}, 0.3, False),  # no rate is so wrong: the bound is
+    ],
+)
+def test_a_time_below_its_bound_raises_rates_for_good(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    sizes: dict[str, int],
+    share: float,
+    is_raised: bool,
+) -> None:
+    """Kind: an alarm that the next session raises again, with the same rates."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    target = round_target(loads_per_ns=20.0, calibrated=True)
+    store_calibration(Calibration(SCHEMA, read_machine().key, target, {}, 1))
+    made = root_of(library_space(name, target, **sizes)).random_completion(np.random.default_rng(3))
+    assert isinstance(made, Candidate)
+    time_ns = share * Bounder(made.space).ns(made)
+    CpuDevice(DeviceOptions()).machine.stored_facts().learn_alarm(raised(made, time_ns))
+    found = load_own_calibration()
+    assert found is not None and found.alarms == 1
+    assert (found.target != target) == is_raised
+    again = Bounder(replace(made.space, target=found.target)).ns(made)
+    assert (0.9 * time_ns < again <= time_ns) == is_raised
 
 
 def record(time_ns: float | None, bound_ns: float, key: str = "a") -> EvaluationRecord:

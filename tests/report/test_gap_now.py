@@ -16,6 +16,8 @@ from kernelscape.report.run_data import RunData, load_run
 from kernelscape.report.still import still_svg, summary
 from kernelscape.runtime.records.journal import FileJournal
 from kernelscape.runtime.records.record import NoteRecord
+from kernelscape.search.events import gap_text
+from msgspec.structs import replace
 
 from ..contracts.journal import rewrite
 from .browser import drawn, needs_browser
@@ -88,6 +90,13 @@ def test_no_gap_is_told_to_a_bound_that_says_nothing(ended: Path) -> None:
     )
     (line,) = (x for x in result_lines(told, Unit(2e6)) if x.startswith("Bound"))
     assert "next to nothing" in line and "%" not in line
+    assert [gap_text(x) for x in (None, nothing["gap"], 0.75)] == ["-", "-", "75.0%"]
+    seen = replace(
+        told, bound_ns=500_000.0, gap=0.75, why_not_now="arrays this small stay in caches"
+    )
+    (line,) = (x for x in result_lines(seen, Unit(2e6)) if x.startswith("Bound"))
+    told_now = "not known against the machine as it is now: arrays this small stay in caches"
+    assert line.endswith(f"Gap 75.0% proved; {told_now}")
 
 
 def test_it_is_drawn_on_axes(ended: Path) -> None:

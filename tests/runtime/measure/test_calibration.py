@@ -22,7 +22,9 @@ from kernelscape.runtime.cpu.probe import (
 from kernelscape.runtime.cpu.streams import footprints, open_probe
 from kernelscape.runtime.host import read_machine
 from kernelscape.runtime.measure.calibration import (
+    OTHER_WORK,
     SCHEMA,
+    fresh_calibration,
     keep_factors,
     keep_latencies,
     load_calibration,
@@ -58,6 +60,26 @@ def test_only_latencies_that_are_less_are_kept(tmp_path):
     assert (found.launch_ns, found.barrier_ns) == (100.0, 40.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "found", "is_sure"),
+    [
+        ("loads", [9.0, 5.0, 5.0, 9.1, 5.0, 5.0], True),
+        ("loads", [9.0, 9.1, 5.0, 5.0, 5.0, 5.0], False),  # in one round only
+        ("loads", [9.0, 8.0, 8.0, 8.0, 8.5, 8.0], False),
+        ("launch_ns", [9.0, 5.0, 9.0, 9.0, 5.1, 9.0], True),
+        ("launch_ns", [9.0, 5.0, 9.0, 9.0, 9.0, 9.0], False),
+        ("vector_bytes", [64.0], True),
+    ],
+)
+def test_a_best_value_that_was_seen_once_is_not_sure(name, found, is_sure):
+    """Kind: rates of a calibration beside other work, which bounds then take for the best of the machine."""
+    fresh = fresh_calibration("m", guess_target(), {name: found, OTHER_WORK: [0.3, 0.1]})
+    assert (fresh.unsure, fresh.other_work) == (() if is_sure else (name,), 0.1)
+    sure = fresh_calibration("m", guess_target(), {name: [1.0] * 3})
+    assert merge(fresh, sure).unsure == merge(sure, fresh).unsure == ()
+    assert merge(fresh, fresh).unsure == fresh.unsure
+
+
 def test_levels_merge_by_name():
     first = guess_target().levels
     if not first:
@@ -89,7 +111,8 @@ def test_a_calibration_of_an_older_version_is_read(tmp_path):
         del content["target"][name]
     for name in ("vector_loads_per_ns", "stores_per_ns", "vector_stores_per_ns"):
         del content["target"][name]
-    del content["factors"]
+    for name in ("factors", "alarms", "unsure", "other_work"):
+        del content[name]
     path.write_text(json.dumps(content))
     found = load_target(tmp_path)
     assert found == replace(
