@@ -20,7 +20,7 @@ _RESOURCES = {
     "memory": "memory, both ways",
     "chain": "additions in a row",
     "ports": "loads and stores",
-    "lines": "lines that are fetched again",
+    "tiles": "tiles that caches do not hold",
     "atomics": "atomic updates, as if no other core wanted the element",
 }
 

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 FACTORS = ("memory", "caches", "operations", "ports", "launches")
 NO_FACTORS = (1.0,) * len(FACTORS)
 _OF_TERMS = {
-    **dict.fromkeys(("memory read", "memory write", "memory", "streams", "lines"), "memory"),
+    **dict.fromkeys(("memory read", "memory write", "memory", "streams", "tiles"), "memory"),
     **dict.fromkeys(("operations", "chain"), "operations"),
     **dict.fromkeys(("ports", "atomics"), "ports"),
     "launches": "launches",

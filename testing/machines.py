@@ -83,8 +83,10 @@ class IdealMachine:
     """Runs a complete candidate element by element through one least-recently-used cache of lines.
 
     One thread; a line is written back when it is evicted dirty, and a write never fetches a line.
-    Registers hold accumulators and REGISTER flows. What a thread keeps of an array for another task (SHARED) is free where
-    both share a loop, since it may then be as small as a tile. Else it is a copy of the whole array, which takes its lines.
+    Registers hold REGISTER flows, and the accumulators of one register tile. Where a loop of the results of a reduction runs
+    inside a reduced one, all accumulators are in memory, and those of a tile go there when the next tile begins.
+    What a thread keeps of an array for another task (SHARED) is free where both share a loop, since it may then be as small as a
+    tile. Else it is a copy of the whole array, which takes its lines.
     """
 
     def __init__(self, candidate: Candidate, n_lines: int) -> None:
@@ -105,6 +107,13 @@ class IdealMachine:
                 self.filled[key] = at
                 at += -(-self.space.problem.array(f.array).size_bytes // 64) * 64
             self.taken[f.consumer, f.array] = self.filled[key]
+        self.sums: dict[int, int] = {}  # where those in memory are, by task
+        self.tile: dict[int, tuple[range, ...]] = {}  # of results in registers
+        for t in range(len(self.space.problem.tasks)):
+            if self.has_sums_in_memory(t):
+                self.sums[t] = at
+                at += -(-self.result_bytes(t) // 64) * 64
+        self.known: set[int] = set()  # addresses of sums that were begun
         self.lines: OrderedDict[int, bool] = OrderedDict()
         self.read = self.written = 0
 
@@ -124,6 +133,22 @@ class IdealMachine:
         shared = [f for f, var in self.v.mem_space.items() if self.c.value(var) == ch.SHARED]
         return [f for f in shared if not share_a_loop(f)]
 
+    def result_bytes(self, t: int) -> int:
+        task = self.space.problem.tasks[t]
+        return self.space.problem.array(task.target.array).size_bytes
+
+    def has_sums_in_memory(self, t: int) -> bool:
+        """True if a loop of the results of a reduction runs inside a reduced loop."""
+        values, model = self.c.assignment(), self.space.model
+        dims = [d for d in self.b.dims_of(t) if d.level != INNER and self.trips(d) > 1]
+        reduced = [d for d in dims if d.loop.is_reduction]
+        return any(
+            model.relation(values, d.order_id, r.order_id) == ch.INSIDE
+            for d in dims
+            if not d.loop.is_reduction
+            for r in reduced
+        )
+
     def traffic(self, calls: int = 3) -> tuple[float, float]:
         """Bytes read and written by a call, on average, once a first call has warmed the cache."""
         self.run()
@@ -134,6 +159,8 @@ class IdealMachine:
 
     def run(self) -> None:
         values = self.c.assignment()
+        self.known.clear()
+        self.tile.clear()
         for tasks, _ in runs(self.space.problem):
             chosen = [x for x, t in enumerate(self.b.order_tasks) if t in tasks]
             for tree in forest(self.space.model.relation_matrix(values, chosen)):
@@ -169,6 +196,26 @@ class IdealMachine:
             ranges.append(range(tile * inner, min((tile + 1) * inner, loop.extent)))
         for point in product(*ranges):
             self.point(t, dict(zip((x.name for x in task.loops), point, strict=True)))
+        if t in self.sums:
+            self.add_up(t, ranges)
+
+    def add_up(self, t: int, ranges: Sequence[range]) -> None:
+        """Adds the results of a register tile to sums in memory, unless the tile before was of the same results."""
+        task = self.space.problem.tasks[t]
+        loops = zip(task.loops, ranges, strict=True)
+        free = {x.name: r for x, r in loops if not x.is_reduction}
+        tile = tuple(free.values())
+        if self.tile.get(t) == tile:
+            return
+        self.tile[t] = tile
+        for point in product(*tile):
+            index = dict.fromkeys((x.name for x in task.loops), 0)
+            index |= dict(zip(free, point, strict=True))
+            address = self.sums[t] + self.offset(task.target, index)
+            if address in self.known:
+                self.touch(address, False)
+            self.known.add(address)
+            self.touch(address, True)
 
     def point(self, t: int, index: dict[str, int]) -> None:
         task = self.space.problem.tasks[t]

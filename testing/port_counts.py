@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from ..codegen.loops.ir import Alone, Late, Launch, Loop, Node, TileBody
+from ..codegen.loops.ir import Alone, Barrier, Late, Launch, Loop, Node, TileBody
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.plan.plan import LoopPlan, Plan, TaskPlan
@@ -51,6 +51,16 @@ def count_ports(candidate: Candidate) -> PortCounts:
     return total
 
 
+def count_barriers(candidate: Candidate) -> int:
+    """Returns how often the team of each launch of a complete candidate synchronises in its loops."""
+    plan = plan_of(candidate)
+    lanes = [candidate.space.target.lanes(t.lane_bytes) for t in plan.problem.tasks]
+    total = 0
+    for launch in launches_of(plan, candidate.space.target):
+        total += _Machine(plan, launch, lanes, PortCounts()).barriers(launch.nodes, {})
+    return total
+
+
 @dataclass
 class _Machine:
     plan: Plan
@@ -78,6 +88,18 @@ class _Machine:
             else:
                 flat.append(node)
         self.iteration(flat, at)
+
+    def barriers(self, nodes: Sequence[Node], at: Starts) -> int:
+        """Returns the number of barriers in nodes and in all iterations of their loops."""
+        total = 0
+        for node in nodes:
+            if isinstance(node, Barrier):
+                total += 1
+            elif isinstance(node, Loop) and _has_barrier(node):
+                total += sum(self.barriers(node.children, x) for x in self.starts(node, at))
+            elif isinstance(node, Alone | Late):
+                total += self.barriers(node.children, at)
+        return total
 
     def remains(self, node: Loop) -> bool:
         """True if a loop, or one inside of it, has too many iterations to be unrolled."""
@@ -199,3 +221,8 @@ class _Machine:
         start = self.start(task, p, at)
         end = min(start + p.inner, p.loop.extent)
         return range(start, min(end, at.get((task.index, p.loop.name, OUTER), 0) + p.tile))
+
+
+def _has_barrier(node: Node) -> bool:
+    inside = node.children if isinstance(node, Loop | Alone | Late) else ()
+    return isinstance(node, Barrier) or any(map(_has_barrier, inside))

@@ -42,7 +42,7 @@ _TERMS: Mapping[str, _Terms] = {
     CPU: _Terms(
         (
             *("memory read", "memory write", "memory", "streams"),
-            *("operations", "chain", "ports", "lines", "atomics", "launches"),
+            *("operations", "chain", "ports", "tiles", "atomics", "launches"),
         ),
         True,
         None,

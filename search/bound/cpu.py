@@ -37,7 +37,6 @@ from .core_costs import (
     atomic_updates,
     shares,
 )
-from .lines import crossing_bytes
 from .overlap import MAYBE, barriers, ends_before, has_phases, launches, phases, threads
 from .port_costs import N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
 from .streams import (
@@ -50,9 +49,10 @@ from .streams import (
     streaming_ns,
 )
 from .tables import BoundTables
+from .tiles import N_TILES, crossing_bytes, trips_with_barrier
 
 # Of the terms; the levels of cache follow.
-READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, LINES, ATOMICS, LAUNCHES, FIRST_LEVEL = (
+READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, TILES, ATOMICS, LAUNCHES, FIRST_LEVEL = (
     range(11)
 )
 
@@ -72,8 +72,9 @@ class BoundScratch(NamedTuple):
     copies: Floats  # [n_loops, N_COPIES], see port_costs.py
     least: Floats  # [n_tasks, N_LEAST]
     busy: Floats  # [2 * N_PORTS] ns
-    lines: Floats  # [n_tasks] ns, see lines.py
-    crossing: Floats  # [n_levels + 1] bytes
+    moves: Floats  # [n_tasks] ns, see tiles.py
+    tiles: Floats  # [N_TILES, n_loops]
+    crossing: Floats  # [2, n_levels + 1] bytes: of all segments, and of one kind of them
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
@@ -92,8 +93,9 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         copies=np.zeros((tables.port_loop.shape[0], N_COPIES)),
         least=np.zeros((n, N_LEAST)),
         busy=np.zeros(2 * N_PORTS),
-        lines=np.zeros(n),
-        crossing=np.zeros(tables.capacity.size),
+        moves=np.zeros(n),
+        tiles=np.zeros((N_TILES, tables.most_loops)),
+        crossing=np.zeros((2, tables.capacity.size)),
     )
 
 
@@ -124,35 +126,37 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
 
 
 @jit_flat_internal
-def _price_lines(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> None:
-    """Fill in the ns in which each task surely moves lines between levels, of its array with the most."""
-    crossing, n_levels = scratch.crossing, tables.rate.size - 1
-    n_private = max(n_levels - 1, 1)
-    for t in range(scratch.lines.size):
-        scratch.lines[t] = 0.0
-    for row in range(tables.line.shape[0]):
-        t = tables.line[row].task
+def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> None:
+    """Fill in the ns in which each task surely moves bytes between levels, since its tiles are larger than caches."""
+    crossing, n_levels = scratch.crossing[0], tables.rate.size - 1
+    for t in range(scratch.moves.size):
+        scratch.moves[t] = 0.0
+    for row in range(tables.tiled.shape[0]):
+        t = tables.tiled[row].task
         is_alone = not scratch.parallel[t] & MAYBE
         for k in range(crossing.size):
             crossing[k] = 0.0
         crossing_bytes(
-            tables.line,
-            tables.line_other,
+            tables.tiled,
+            tables.tiled_loop,
+            tables.tiled_array,
+            tables.segment,
+            tables.segment_order,
             tables.universe,
             domains,
             row,
-            tables.line_bytes,
             is_alone,
             tables.cores,
             tables.capacity,
-            n_private,
+            scratch.tiles,
+            scratch.crossing[1],
             crossing,
         )
         for k in range(1, crossing.size):
             ns = crossing[k] / tables.rate[k]
             if is_alone and k < n_levels - 1:
                 ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            scratch.lines[t] = max(scratch.lines[t], ns)
+            scratch.moves[t] = max(scratch.moves[t], ns)
 
 
 @jit_flat_internal
@@ -198,8 +202,8 @@ def _price_phases(tables: BoundTables, phase: Ints, scratch: BoundScratch) -> No
         alone = max(max(costs[p, WORK], costs[p, CHAINS]), max(costs[p, LOADED], costs[p, UPDATED]))
         for t in range(p, n):
             if phase[t] == p:
-                parts[p, LINES] = max(parts[p, LINES], scratch.lines[t])
-        longest = max(max(parts[p, READ], parts[p, WRITE]), max(parts[p, STREAMS], parts[p, LINES]))
+                parts[p, TILES] = max(parts[p, TILES], scratch.moves[t])
+        longest = max(max(parts[p, READ], parts[p, WRITE]), max(parts[p, STREAMS], parts[p, TILES]))
         for k in range(n_levels):
             ns = max(0.0, read - tables.capacity[k]) / tables.rate[k]
             is_private = k < n_levels - 1 or k == 0
@@ -272,7 +276,7 @@ def lower_bound(
     threads(tables, domains, scratch.parallel)
     shares(tables, domains, scratch.costs)
     least_ports(tables, domains, scratch.copies, scratch.least, scratch.busy)
-    _price_lines(tables, domains, scratch)
+    _price_tiles(tables, domains, scratch)
     all_ns, core_ns, in_step = 0.0, 0.0, 1.0
     # Three bounds: chains of separate tasks; one single phase, so that cached bytes are subtracted only once; and phases.
     # In a time loop each iteration is a phase of its own: the bytes cached at its beginning are subtracted again.
@@ -302,7 +306,20 @@ def lower_bound(
     all_ns = max(all_ns, terms[MIXED])
     n_launches = launches(tables, domains, scratch.parallel, scratch.chosen)
     started = n_launches * tables.launch_ns
-    met = tables.barrier_ns * barriers(tables, domains, scratch.parallel)
+    n_barriers = barriers(tables, domains, scratch.parallel)
+    for row in range(tables.tiled.shape[0]):
+        trips = trips_with_barrier(
+            tables.tiled,
+            tables.tiled_loop,
+            tables.segment,
+            tables.segment_order,
+            tables.universe,
+            domains,
+            row,
+            scratch.tiles,
+        )
+        n_barriers = max(n_barriers, trips * tables.runs[tables.tiled[row].task])
+    met = tables.barrier_ns * n_barriers
     terms[LAUNCHES] = tables.call_ns + started + met
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.

@@ -68,8 +68,7 @@ def _streams(target: Target, factor: float) -> Target:
     return replace(target, streams=tuple(curves))
 
 
-def _lines(target: Target, factor: float) -> Target:
-    """Lines cross from any level, or from memory."""
+def _every_level(target: Target, factor: float) -> Target:
     for level in target.levels:
         target = _level(level.name)(target, factor)
     return _memory(target, factor)
@@ -83,7 +82,7 @@ _RATES: Mapping[str, Raise] = {
         "memory_mixed_bytes_per_ns", "memory_read_bytes_per_ns", "memory_write_bytes_per_ns"
     ),
     "streams": _streams,
-    "lines": _lines,
+    "tiles": _every_level,
     "operations": _fields("f32_flops_per_ns", "f64_flops_per_ns"),
     "chain": _latencies("add_latency_ns"),
     "ports": _fields(

@@ -17,10 +17,10 @@ from ...space.candidate import Space
 from ...space.targets.target import Target
 from .bodies import BodyOperations, body_bytes
 from .columns import Floats, Ints, Table, Universes, table
-from .lines import line_tables
 from .operations import SureOperations
 from .ports import MAX_PEELED, ports
 from .streams import is_fresh, passes, stream_tables
+from .tiles import tile_tables
 from .traffic import read_bytes, written_bytes
 from .weights import expression_weight
 
@@ -83,12 +83,17 @@ class BoundTables(NamedTuple):
     port: Table
     port_spared: Table  # loop; orders of its outer and mid dim to the innermost loop
     port_source: Table  # order of two loops: merged, the value may be in a register
-    # lines, see lines.py: task; kind of the outer dim along which elements are neighbours; staged and space: where they are read;
-    # of its mid and inner dim: variable of its size, where its universe begins; its rows; bytes of all lines, if each iteration had
-    # its own
-    line: Table
-    line_other: Table  # of a loop from row to row: extent; orders of its outer and mid dim to those dims; its sizes
-    line_bytes: float
+    # tiles, see tiles.py: a task, store: variable of what it writes, -1: always written; its loops, arrays and segments
+    tiled: Table
+    tiled_loop: Table  # extent; is_reduced; kind of its outer dim; of its mid and inner dim: variable of its size, its universe
+    # staged and space: where it is read; is_result: sums; masks of loops: `depends` on them; `times`: elements are touched again
+    # in each of their tiles, lines in those of `line_times` (0: no lines); along: of neighbours; bytes of all elements and lines
+    tiled_array: Table
+    segment: Table  # loop, level; first of its orders
+    segment_order: (
+        Table  # orders of the outer and mid dim of each loop to that of the segment, -1: its own
+    )
+    most_loops: int  # of a task
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
     converted: Table  # layout of leaves, lists or tables; launches that convert them, where it is not the program's
@@ -116,8 +121,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         task=_tasks(space, compiler_vectorises),
         chain=_chains(space, universe),
         **ports(space, universe),
-        **line_tables(space, universe),
-        line_bytes=float(space.target.line_bytes),
+        **tile_tables(space, universe),
         atomic=_atomics(space),
         universe=universe.array(),
         barrier=_barriers(space),

@@ -247,7 +247,7 @@ def test_bounds_grow_along_descents(name: str, seed: int) -> None:
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from((*SMALL, "madd", "vadd", "sscal")), st.integers(0, 2**31))
+@given(st.sampled_from((*SMALL, "madd", "vadd", "sscal", "matmul")), st.integers(0, 2**31))
 def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: int) -> None:
     _holds_on_a_simulated_machine(tiny_space(name), seed)
 
