@@ -192,6 +192,7 @@ class Bounder:
         for p in sorted(set(self._phase.tolist())):
             reads, writes = [], []
             for a, array in enumerate(arrays):
+                moved[:] = 0.0
                 common.array_traffic(self.tables, domains, self._phase, nobody, a, moved)
                 if moved[p, common.ARRAY_READS]:
                     reads.append((array.name, float(moved[p, common.ARRAY_READS])))

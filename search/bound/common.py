@@ -51,10 +51,12 @@ def array_traffic(
 ) -> None:
     """Fill in, for one array, the distinct bytes that each phase surely reads from outside it and writes (`moved`, [n, N_MOVED]).
 
+    Rows of phases that do not touch the array stay as they are.
     A value from a task that surely ends earlier (ends[first, second]) is in memory, or in copies as large. Where the diagonal of
     `ends` is set, tasks of different phases share no loop.
     """
-    for p in range(phase.size):
+    for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
+        p = phase[tables.touch[k].task]
         moved[p, ARRAY_READS], moved[p, ARRAY_WRITES], moved[p, IS_WRITTEN] = 0.0, 0.0, 0.0
     for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
         p = phase[tables.touch[k].task]
@@ -90,6 +92,8 @@ def phase_traffic(
         moved[p, READS], moved[p, WRITES] = 0.0, 0.0
     for array in range(tables.touch_start.size - 1):
         array_traffic(tables, domains, phase, ends, array, moved)
-        for p in range(phase.size):
+        for k in range(tables.touch_start[array], tables.touch_start[array + 1]):
+            p = phase[tables.touch[k].task]
             moved[p, READS] += moved[p, ARRAY_READS]
             moved[p, WRITES] += moved[p, ARRAY_WRITES]
+            moved[p, ARRAY_READS], moved[p, ARRAY_WRITES] = 0.0, 0.0
