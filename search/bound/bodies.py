@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 
+from ...kernels.analysis.effects import arrays_written
 from ...kernels.analysis.must_execute import (
     BasicBlock,
     Needed,
@@ -302,6 +303,35 @@ class BodyOperations:
                 loops = frozenset[str]().union(*map(self._loops, s.indices))
                 total += self.runs(n, loops, is_later=False)
         return total
+
+    def gathers(self) -> float:
+        """The guaranteed number of loads of elements whose index was loaded itself.
+
+        Of each array that is not written, one access counts.
+        No compiler knows that two of them are of one element, so each takes a load of its own, a vector one a lane.
+        """
+        assert self.task.body is not None
+        most: dict[str, float] = {}
+        written = arrays_written(self.task)
+        for n in needed(self.task.body.statements):
+            loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
+            for x in (x for x in loads if x.array not in written and self._is_gathered(x)):
+                known, late = self.is_sure(x, n.block)
+                count = self.runs(n, self._loops(x), late) if known else 0.0
+                most[x.array] = max(count, most.get(x.array, 0.0))
+        return sum(most.values())
+
+    def _is_gathered(self, load: Load) -> bool:
+        """True if the index of a load depends on a loaded value."""
+        seen, left = set[str](), list(load.indices)
+        while left:
+            for x in walk(left.pop()):
+                if isinstance(x, Load):
+                    return True
+                if isinstance(x, Local | LocalElement) and x.name not in seen:
+                    seen.add(x.name)
+                    left += (e for s in self.changes.get(x.name, []) for e in children(s))
+        return False
 
     def _is_new(self, text: str) -> bool:
         if text in self.seen:

@@ -154,6 +154,9 @@ def least_ports(
             every, own = max(every, busy[k]), max(own, busy[N_PORTS + k])
         least[t, LEAST_ALL] = min(least[t, LEAST_ALL], every)
         least[t, LEAST_OWN] = min(least[t, LEAST_OWN], own)
+    for t in range(least.shape[0]):
+        if tables.task[t].gathers_ns > 0:  # joined bodies may make them once
+            least[t, LEAST_ALL], least[t, LEAST_OWN] = tables.task[t].gathers_ns, 0.0
 
 
 @jit_flat_internal

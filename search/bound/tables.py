@@ -67,7 +67,7 @@ class BoundTables(NamedTuple):
     stream_point: Table  # read_bytes written_bytes; read_rate written_rate in bytes a ns
     # arithmetic
     # operations_ns: on all cores, in vectors; lanes: by how much scalar code is slower; chain_ns: of one accumulator, 0 where there
-    # is more than one result
+    # is more than one result; gathers_ns: on all cores, of loads that a body surely makes one by one
     task: Table
     chain: (
         Table  # task, dim_size, at: where its universe begins, most: the largest size that counts
@@ -83,7 +83,8 @@ class BoundTables(NamedTuple):
     port: Table
     port_spared: Table  # loop; orders of its outer and mid dim to the innermost loop
     port_source: Table  # order of two loops: merged, the value may be in a register
-    # tiles, see tiles.py: a task, store: variable of what it writes, -1: always written; its loops, arrays and segments
+    # tiles, see tiles.py: a task, store: variable of what it writes, -1: always written; its loops, arrays and segments; of a
+    # product of two matrices its multiplications, results and bytes of an element
     tiled: Table
     tiled_loop: Table  # extent; is_reduced; kind of its outer dim; of its mid and inner dim: variable of its size, its universe
     # staged and space: where it is read; is_result: sums; masks of loops: `depends` on them; `times`: elements are touched again
@@ -284,8 +285,12 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
         # Vectors along a range, and of rows, are no kinds of dims.
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
-        rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns))
-    return table(rows, "", "operations_ns lanes chain_ns")
+        shown, gathers = followed(task), 0.0
+        if not shown.is_structured:
+            gathers = BodyOperations(shown, set(), space.profile).gathers()
+        gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
+        rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns, gathers_ns))
+    return table(rows, "", "operations_ns lanes chain_ns gathers_ns")
 
 
 def _atomics(space: Space) -> Table:

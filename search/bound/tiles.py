@@ -16,6 +16,7 @@ caches that all threads share one of them may find what another has brought in, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ _OUTSIDE = 1 << ch.OUTSIDE
 
 def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
     """The tables of `BoundTables` for tiles: a row for each task, with its loops, arrays and segments."""
-    tasks: list[tuple[int, ...]] = []
+    tasks: list[tuple[float, ...]] = []
     loops: list[tuple[int, ...]] = []
     arrays: list[tuple[float, ...]] = []
     segments: list[tuple[int, ...]] = []
@@ -79,10 +80,14 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
                         )
                     )
         ends = (starts[0], len(loops), starts[1], len(arrays), starts[2], len(segments))
-        tasks.append((t, v.store.get(t, -1), *ends))
+        tasks.append((t, v.store.get(t, -1), *ends, *_product_of(space, t)))
     most = max((len(t.loops) for t in space.problem.tasks), default=0)
     return {
-        "tiled": table(tasks, "task store loop loop_end array array_end segment segment_end"),
+        "tiled": table(
+            tasks,
+            "task store loop loop_end array array_end segment segment_end",
+            "points results element_bytes",
+        ),
         "tiled_loop": table(loops, "extent is_reduced kind mid_size mid_at inner_size inner_at"),
         "tiled_array": table(
             arrays,
@@ -93,6 +98,25 @@ def tile_tables(space: Space, universe: Universes) -> dict[str, Any]:
         "segment_order": table(orders, "outer mid"),
         "most_loops": max(most, 1),
     }
+
+
+def _product_of(space: Space, t: int) -> tuple[float, float, float]:
+    """Returns the multiplications, results and bytes of an element, if a task is a product of two matrices; else zeros."""
+    task = space.problem.tasks[t]
+    loops = {loop.name: loop for loop in task.loops if loop.extent > 1}
+    reads = [a for a in sure_reads(task) if is_plain(a)]
+    is_made = any(f.consumer == t for f in space.variables.mem_space)
+    if not task.is_reduction or len(reads) != 2 or is_made or not is_plain(task.target):
+        return 0.0, 0.0, 0.0
+    accesses = (*reads, task.target)
+    moved = [frozenset(n for n in _along(task, a) if n in loops) for a in accesses]
+    is_product = len(loops) == 3 and len(set(moved)) == 3 and all(len(x) == 2 for x in moved)
+    if not is_product or any(loops[name].is_reduction for name in moved[-1]):
+        return 0.0, 0.0, 0.0
+    sizes = (space.problem.array(a.array).dtype.size_bytes for a in accesses)
+    n_results = prod(loops[name].extent for name in moved[-1])
+    points = prod(loop.extent for loop in loops.values())
+    return float(points), float(n_results), float(min(*sizes, task.dtype.size_bytes))
 
 
 def _is_regular(space: Space, t: int) -> bool:
@@ -328,14 +352,27 @@ def _synchronises(
 
 
 @jit_flat_internal
-def _product(tiles: Floats, times: Int) -> float:
+def _product(tiles: Floats, which: Int, times: Int) -> float:
     n = 1.0
     k = 0
     while times >> k:
         if times >> k & 1:
-            n *= tiles[TRIED, k]
+            n *= tiles[which, k]
         k += 1
     return n
+
+
+@jit_flat_internal
+def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
+    """A lower bound on the bytes that cross into caches of `capacity` in any order of a product, of which each has its part.
+
+    Loomis and Whitney: with n elements of the three arrays at hand, there are at most (n/3)^1.5 multiplications. A cache of S
+    elements, with 2 S brought in, has 3 S at hand (Smith and van de Geijn 2017). The first sums of each core come from nowhere.
+    """
+    size = tiled[row].element_bytes
+    held = capacity / n_caches / size
+    n = 2.0 * tiled[row].points / np.sqrt(held) - 2.0 * held * n_caches - tiled[row].results * cores
+    return float(n * size)
 
 
 @jit_flat_internal
@@ -362,6 +399,12 @@ def crossing_bytes(
     first_loop, n_loops = tiled[row].loop, tiled[row].loop_end - tiled[row].loop
     n_levels = capacity.size - 1
     n_private = max(n_levels - 1, 1)
+    if tiled[row].points > 0:
+        for k in range(1, n_levels + 1):
+            # Registers may hold sums that are added to others later.
+            held = capacity[k] + capacity[0]
+            n = _volume_bytes(tiled, row, held, cores if k <= n_private else 1.0, cores)
+            crossing[k] = max(crossing[k], n)
     for s in range(tiled[row].segment, tiled[row].segment_end):
         own, is_mid, first_order = segments[s].loop, segments[s].level == MID, segments[s].first
         if is_mid and _size(loops, universe, domains, first_loop + own, True, False) == 1:
@@ -397,24 +440,29 @@ def crossing_bytes(
                 if tiles[LEAST, k] < tiles[MOST, k]:
                     tiles[TRIED, k] = tiles[MOST if corner >> at & 1 else LEAST, k]
                     at += 1
-            n_segments = _product(tiles, (1 << n_loops) - 1)
+            n_segments = _product(tiles, TRIED, (1 << n_loops) - 1)
             # Bytes that segments touch: all; of elements that one thread alone has; without parts that others may have packed.
             every, apart, packed = 0.0, 0.0, 0.0
             for a in range(tiled[row].array, tiled[row].array_end):
                 space, staged = arrays[a].space, arrays[a].staged
                 if space >= 0 and domains[space] != _GLOBAL:
                     continue
-                if arrays[a].is_result and not in_memory:
+                # Of sums the first ones come from nowhere: on each core, where threads share them out.
+                n_spared = cores if arrays[a].is_result else 0.0
+                if arrays[a].is_result and (
+                    not in_memory or _product(tiles, LEAST, arrays[a].times) < n_spared
+                ):
                     continue
                 is_direct = staged < 0 or domains[staged] == _DIRECT
                 times, n_bytes = arrays[a].times, arrays[a].all_bytes
-                n_spared = cores if arrays[a].is_result else 0.0  # the first sums come from nowhere
-                elements = n_bytes * (_product(tiles, times) - n_spared)
+                elements = n_bytes * (_product(tiles, TRIED, times) - n_spared)
                 touched = elements
                 if is_direct and arrays[a].line_times:
                     along = arrays[a].along
                     if arrays[a].line_bytes * tiles[LEAST, along] > n_bytes:
-                        touched = arrays[a].line_bytes * _product(tiles, arrays[a].line_times)
+                        touched = arrays[a].line_bytes * _product(
+                            tiles, TRIED, arrays[a].line_times
+                        )
                         if along != parallel:  # else neighbouring threads may share lines
                             elements = touched
                 every += touched
