@@ -93,6 +93,12 @@ def beginning(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--before", "before", multiple=True, metavar="NAME", help=text)(function)
 
 
+def hiding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option that names arrays without readers after the sequence."""
+    text = "Of FILE.py: an array or field that nobody reads afterwards, which need not be written; repeatable."
+    return click.option("--unseen", "unseen", multiple=True, metavar="NAME", help=text)(function)
+
+
 def workload_of(
     talk: Talk,
     settings: Settings,

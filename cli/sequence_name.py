@@ -12,10 +12,14 @@ class WorkloadError(Exception):
 
 @dataclass(frozen=True)
 class Named:
-    """A sequence as a command names it: of the library, or FILE.py:function; functions of the file run `before` it."""
+    """A sequence as a command names it: of the library, or FILE.py:function.
+
+    Functions of the file run `before` it. `unseen` are names of arrays that nobody reads after it.
+    """
 
     text: str
     before: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def file(self) -> Path | None:

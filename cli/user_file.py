@@ -48,8 +48,9 @@ def find_workload(
                 f"all fields that {text} reads are zero: call your reset in the module, or by --before NAME"
             )
         return found
-    if named.before:
-        raise WorkloadError(f"--before is of FILE.py:function: {text} is of the library")
+    for option, given in (("--before", named.before), ("--unseen", named.unseen)):
+        if given:
+            raise WorkloadError(f"{option} is of FILE.py:function: {text} is of the library")
     try:
         entry = load(text)
     except KeyError:
@@ -88,6 +89,7 @@ def _file_workload(
             sizes=dict(sizes) or None,
             reference=_reference(module, name, path) if compare else None,
             more=sets[1:],
+            unseen=named.unseen,
         )
     except LanguageError:
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,7 @@ def explore(
     decisions: Mapping[str, object] | None = None,
     undecided: float = UNDECIDED,
     deterministic: bool = False,
+    unseen: Sequence[str] = (),
     progress: bool | None = None,
     on_event: Tell | None = None,
 ) -> Run:
@@ -174,6 +175,7 @@ def explore(
     (`{"fused": "SEPARATE", "size(dot0.i.inner)": 8}`); bound and gap are then of the space with these.
     `undecided` is the share of the elements of an array that may lie on a branch: there rounding decides, and either side is right.
     `deterministic`: nothing depends on the order of threads, so two calls of the result give equal bytes.
+    `unseen` names arrays and fields that nobody reads after the sequence: the result does not write them.
     `progress` is one line that is written again and again, by default in terminals and notebooks only.
     `on_event` receives every event. Ctrl-C ends the search and returns the best so far.
 
@@ -194,8 +196,8 @@ def explore(
 
     def make() -> Workload:
         if isinstance(sequence, LibrarySequence) and not args:
-            return library_workload(sequence, sequence.sizes, "f32", seed)
-        made = _user_workload(sequence, args, reference)
+            return library_workload(sequence, sequence.sizes, "f32", seed, unseen)
+        made = _user_workload(sequence, args, reference, unseen)
         if made.begins_with_zeros:
             said = "all fields that the sequence reads are zero: call what fills them before ks.explore"
             logging.getLogger("kernelscape").warning(said)
@@ -215,7 +217,11 @@ def _decided(decisions: Mapping[str, object] | None) -> tuple[tuple[str, str], .
 
 
 def library_workload(
-    entry: LibrarySequence, sizes: Mapping[str, int], dtype: str, seed: int
+    entry: LibrarySequence,
+    sizes: Mapping[str, int],
+    dtype: str,
+    seed: int,
+    unseen: Sequence[str] = (),
 ) -> Workload:
     """A library sequence with arguments of its own making. Raises ValueError for unknown sizes, MemoryError for too large ones."""
     complete = entry.complete(sizes)
@@ -231,8 +237,9 @@ def library_workload(
         name=entry.name,
         sizes=complete,
         formula=entry.formula,
-        # What a child can import is the library's; another sequence brings its own, whatever its name.
-        reference=_reference_of(entry.name) if is_ours else entry.reference,
+        # What a child can import is the library's, and takes all arrays; another sequence brings its own, whatever its name.
+        reference=_reference_of(entry.name) if is_ours and not unseen else entry.reference,
+        unseen=unseen,
     )
 
 
@@ -240,6 +247,7 @@ def _user_workload(
     sequence: Callable[..., Any] | LibrarySequence,
     args: tuple[Any, ...],
     reference: Callable[..., Any] | None,
+    unseen: Sequence[str],
 ) -> Workload:
     fn = sequence.sequence if isinstance(sequence, LibrarySequence) else sequence
     if reference is None and isinstance(sequence, LibrarySequence):
@@ -252,6 +260,7 @@ def _user_workload(
         sequence=f"{module}:{name}",
         name=name,
         reference=reference,
+        unseen=unseen,
     )
 
 

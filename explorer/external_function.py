@@ -143,7 +143,7 @@ def _arguments(workload: Workload) -> tuple[Argument, ...]:
 def _order(stored: StoredSequence, arguments: Sequence[Argument]) -> list[int]:
     """Indices of the arguments in the order of the sequence's own parameters."""
     position = {a.name: k for k, a in enumerate(arguments)}
-    return [position[p.name] for p in stored.parameters if p.kind != "constant"]
+    return [position[p.name] for p in stored.parameters if p.name in position]
 
 
 def _compare(

@@ -107,9 +107,9 @@ class _Sequence:
             f"its argument {constant} is a constant"
             if constant
             else "it makes temporaries"
-            if recording.temps
+            if len(recording.temps) > len(recording.unseen)
             else "no kernel takes some of its arrays"
-            if used != {a.name for a in recording.arrays}
+            if used != {a.name for a in (*recording.arrays, *recording.temps)}
             else ""
         )
         if why:

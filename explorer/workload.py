@@ -155,12 +155,15 @@ def make_workload(
     formula: str = "",
     reference: tuple[str, str] | Callable[..., Any] | None = None,
     more: Sequence[Sequence[Any]] = (),
+    unseen: Sequence[str] = (),
 ) -> Workload:
     """Record a function's calls on these arguments; `more` are others of the same shapes and types, to verify on.
 
-    Raises LanguageError.
+    `unseen` are names of arrays and fields that nobody reads after the sequence. Raises LanguageError.
     """
     recording, fields = record_program(fn, args, name)
+    if unseen:
+        recording = recording.with_unseen(unseen)
     parameters, arguments = bind_arguments(fn, args, recording, fields)
     problem = normalise(recording, formula)
     if not problem.tasks:
@@ -189,6 +192,8 @@ def make_workload(
 def _further(fn: Callable[..., Any], args: Sequence[Any], recording: Recording) -> Arguments:
     """Returns other arguments of a recorded sequence. Raises LanguageError where they would make another one."""
     other, fields = record_program(fn, args, recording.name)
+    if recording.unseen:
+        other = other.with_unseen(recording.unseen)
     if other != recording:
         raise LanguageError(
             f"a further set of arguments of {recording.name} makes another sequence of calls than the first: all sets need"

@@ -15,6 +15,7 @@ from ..options import (
     about_problem,
     decisions_of,
     fixing,
+    hiding,
     interrupted,
     limits,
     options_of,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @about_problem
+@hiding
 @limits
 @fixing
 @verifying
@@ -48,6 +50,7 @@ def command(
     talk: Talk,
     sequence: str,
     before: tuple[str, ...],
+    unseen: tuple[str, ...],
     sizes: tuple[str, ...],
     fixed: tuple[str, ...],
     build_only: bool,
@@ -61,7 +64,7 @@ def command(
 
     settings = settings_of(talk, **flags)
     options = options_of(settings, decisions_of(fixed))
-    named, extents = Named(sequence, before), sizes_of(sizes)
+    named, extents = Named(sequence, before, unseen), sizes_of(sizes)
 
     def make() -> Workload:
         return workload_of(talk, settings, named, extents)

@@ -9,6 +9,7 @@ from ..options import (
     about_problem,
     decisions_of,
     fixing,
+    hiding,
     put_json,
     settings_of,
     sizes_of,
@@ -21,6 +22,7 @@ from ..speaking import say
 
 @click.command("show")
 @about_problem
+@hiding
 @fixing
 @click.option(
     "--descents",
@@ -34,6 +36,7 @@ def command(
     talk: Talk,
     sequence: str,
     before: tuple[str, ...],
+    unseen: tuple[str, ...],
     sizes: tuple[str, ...],
     dtype: str | None,
     target: str | None,
@@ -47,7 +50,7 @@ def command(
     from ..views import show_fields, show_lines, space_of
 
     settings = settings_of(talk, dtype=dtype, target=target)
-    named = Named(sequence, before)
+    named = Named(sequence, before, unseen)
     workload = workload_of(talk, settings, named, sizes_of(sizes), compare=False, measures=False)
     space = fix(space_of(workload, settings.target, profile), decisions_of(fixed))
     if talk.is_json:

@@ -69,7 +69,8 @@ class Call:
 class Recording:
     """Recorded sequence: its array and scalar parameters in order, its temporaries, its calls in program order.
 
-    Repeated calls are stored once, with their `repeats`, outer ones first.
+    Repeated calls are stored once, with their `repeats`, outer ones first. `unseen` are those of the temporaries that are arrays of
+    the caller: nobody reads them after the sequence.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Recording:
     calls: tuple[Call, ...]
     trees: tuple[UsedTree, ...] = ()  # of sparse fields
     repeats: tuple[Repeat, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     def calls_in_order(self) -> Iterator[Call]:
         """Yields the calls in order of execution, with step indices replaced by numbers."""
@@ -88,6 +90,29 @@ class Recording:
     def unrolled(self) -> Recording:
         """The recording of the same calls without repeats."""
         return replace(self, calls=tuple(self.calls_in_order()), repeats=())
+
+    def with_unseen(self, names: Sequence[str]) -> Recording:
+        """The recording with some of its arrays as temporaries. Raises LanguageError for names of anything else."""
+        if isinstance(names, str) or not all(isinstance(n, str) for n in names):
+            raise LanguageError(
+                f"unseen= takes the names of arrays, such as ('energy',), not {names!r:.60}"
+            )
+        in_trees = {name for used in self.trees for _, name in used.sections}
+        known = [p.name for p in self.arrays if p.name not in in_trees]
+        for name in names:
+            if name in in_trees:
+                raise LanguageError(f"{name} cannot be unseen: it is part of a sparse field")
+            if name not in known:
+                raise LanguageError(
+                    f"there is no array {name!r:.60} that could be unseen: {self.name} has {', '.join(known)}"
+                )
+        unseen = tuple(p for p in self.arrays if p.name in names)
+        return replace(
+            self,
+            arrays=tuple(p for p in self.arrays if p.name not in names),
+            temps=(*self.temps, *unseen),
+            unseen=tuple(p.name for p in unseen),
+        )
 
     @property
     def n_made(self) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ _LATER = {
     "ArrayParam": frozenset({"is_list"}),
     "KernelIR": frozenset({"trees", "placed", "independent", "trusted", "shared"}),
     "Call": frozenset({"logical"}),
-    "Recording": frozenset({"trees", "repeats"}),
+    "Recording": frozenset({"trees", "repeats", "unseen"}),
     "Repeat": frozenset({"index"}),
     "UsedTree": frozenset({"appended"}),
 }
@@ -211,6 +211,8 @@ def _check_names(recording: Recording) -> None:
     for name in named:
         if not name.isidentifier():
             raise ArchiveError(f"{name!r:.60} is no name")
+    if not {*recording.unseen} <= {*_names(*recording.temps)}:
+        raise ArchiveError("an unseen array is no temporary")
 
 
 def _check_repeats(recording: Recording) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -134,11 +134,8 @@ def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> 
     """Adds a task that zeroes a temporary before its first use if it may be read before it is written."""
     work = list(tasks)
     for temp in temps:
-        touching = [
-            k for k, t in enumerate(work) if temp.name in (*arrays_read(t), *arrays_written(t))
-        ]
-        if touching and not _written_before_read([work[k] for k in touching], temp):
-            first = touching[0]
+        first = first_unwritten(work, temp)
+        if first is not None:
             while (
                 first > 0
                 and work[first].repeats
@@ -147,6 +144,16 @@ def zero_temporaries(tasks: tuple[Task, ...], temps: tuple[ArrayParam, ...]) -> 
                 first -= 1  # before the repeat, not in each of its steps
             work.insert(first, _zero_task(temp))
     return tuple(work)
+
+
+def first_unwritten(tasks: Sequence[Task], temp: ArrayParam) -> int | None:
+    """The position of the first task that touches an array which may be read before it is written; None of other arrays."""
+    touching = [
+        k for k, t in enumerate(tasks) if temp.name in (*arrays_read(t), *arrays_written(t))
+    ]
+    if not touching or _written_before_read([tasks[k] for k in touching], temp):
+        return None
+    return touching[0]
 
 
 def _written_before_read(touching: list[Task], temp: ArrayParam) -> bool:

@@ -17,6 +17,7 @@ from ..ir.affine import Affine, rename
 from ..ir.arrays import ArrayInfo
 from ..ir.body import Closure, Reason
 from ..ir.domain import Loop
+from ..ir.errors import LanguageError
 from ..ir.kernel import ArrayParam, Expr, For, LoopIndex, Stmt
 from ..ir.logical import LogicalLoop
 from ..ir.task import Problem, Task, TreeParts
@@ -40,7 +41,13 @@ from .distribute import (
     first_branch,
     flatten,
 )
-from .initialisers import absorb_initialisers, drop_dead, fix_orders, zero_temporaries
+from .initialisers import (
+    absorb_initialisers,
+    drop_dead,
+    first_unwritten,
+    fix_orders,
+    zero_temporaries,
+)
 from .interleaved_stores import in_turn
 from .non_affine import LISTING, PRINTED, SETTLING, closed_task, with_trees
 from .parts import Parts, TakenList, parts_of
@@ -89,6 +96,7 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
         made.extend(same.temps)
         known |= {t.name: t for t in same.temps}
     temporaries = {t.name: t for t in (*recording.temps, *made)}
+    _check_unseen(tasks, recording)
     done = zero_temporaries(tuple(tasks), recording.temps)
     done = fix_orders(absorb_initialisers(drop_dead(done, known, temporaries)), known)
     done = _named(drop_dead(done, known, temporaries))
@@ -135,6 +143,15 @@ class _Normalised:
         tiles = (replace(x, name=label + x.name.removeprefix(self.label)) for x in trees.tiles)
         body = replace(task.body, trees=replace(trees, tiles=tuple(tiles)))
         return replace(task, name=name, body=body)
+
+
+def _check_unseen(tasks: list[Task], recording: Recording) -> None:
+    """Raises LanguageError where the values of an unseen array before the sequence may matter."""
+    for temp in recording.temps:
+        if temp.name in recording.unseen and first_unwritten(tasks, temp) is not None:
+            raise LanguageError(
+                f"{temp.name} cannot be unseen: {recording.name} may read it before all of it is written"
+            )
 
 
 def _labels(recording: Recording) -> list[str]:

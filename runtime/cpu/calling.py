@@ -151,7 +151,7 @@ def rows_of(signature: CallSignature) -> tuple[CallerParameter, ...]:
     places = {name: k for k, name in enumerate((*signature.arrays, *signature.scalars))}
     rows = []
     for p in signature.parameters:
-        if p.kind == "constant":
+        if p.kind in ("constant", "unseen"):
             rows.append(CallerParameter(p.name, "constant"))
         elif p.kind == "scalar":
             rows.append(

@@ -17,6 +17,7 @@ from ...codegen.text.dialect import Dialect
 from ...codegen.text.header import header_text
 from ...codegen.text.source import Argument, Source
 from ...kernels.frontend.recorder import Recording
+from ...kernels.ir.errors import LanguageError
 from ...kernels.ir.kernel import Print
 from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements
@@ -65,9 +66,9 @@ def rebuild_problem(stored: StoredSequence, key: str) -> tuple[Recording, Proble
     """The recording and its tasks. Raises StaleError when the tasks are not those of `key`."""
     try:
         recording = stored.recorded()
-    except ArchiveError as e:
+        problem = normalise(recording, stored.formula)
+    except (ArchiveError, LanguageError) as e:
         raise StaleError(f"the stored sequence cannot be read: {e}") from e
-    problem = normalise(recording, stored.formula)
     if not problem.tasks:
         raise StaleError("the stored sequence computes nothing")
     if problem.key != key:
@@ -256,10 +257,14 @@ class Tuned:
         return header_text(self._source, self._problem, names)
 
     def _remember(self, given: Mapping[str, Any]) -> None:
-        """Stores constants that were right, so that they are not checked again: these objects never change."""
+        """Stores constants that were right, so that they are not checked again: these objects never change. So it does with
+        unseen arrays.
+        """
         for k, p in enumerate(self._signature.parameters):
-            is_constant = p.kind == "constant" and p.name in given
-            if is_constant and self._caller is not None and type(given[p.name]) in _UNCHANGING:
+            if self._caller is None or p.name not in given:
+                continue
+            is_constant = p.kind == "constant" and type(given[p.name]) in _UNCHANGING
+            if is_constant or p.kind == "unseen":
                 self._caller.accept(k, given[p.name])
 
 

@@ -31,7 +31,7 @@ class Signature:
     """The parameters of a tuned sequence, in the order of its function.
 
     Outputs, arrays that are written before they are read, may be left out: a call makes them and returns them. Constants of the
-    code may be left out, too.
+    code and unseen arrays may be left out, too.
     """
 
     def __init__(self, parameters: Sequence[StoredParameter], problem: Problem) -> None:
@@ -60,7 +60,7 @@ class Signature:
         given, out = self._bind(args, named)
         given = {n: shared_array(x) if hands_out(x) else x for n, x in given.items()}
         result = self._add_outputs(given, out)
-        if any(p.name not in given for p in self.parameters if p.kind != "constant"):
+        if any(p.name not in given for p in self.parameters if p.kind in ("array", "scalar")):
             n_given = len(args) + len(named)
             raise TypeError(
                 f"{len(self.parameters)} arguments are needed ({self}), {n_given} given"

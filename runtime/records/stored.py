@@ -31,14 +31,14 @@ _NOT_FINITE = ("inf", "-inf", "nan")  # numbers that JSON has no words for, as t
 
 
 class StoredParameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A parameter of the sequence's function; `text` shows the value of a constant.
+    """A parameter of the sequence's function; `text` shows the value of a constant. An `unseen` array is neither read nor written.
 
     The last axis of an array that `is_complex` has the parts of its numbers. An array that `is_truth` holds truth values, and the
     recording has their bytes.
     """
 
     name: str
-    kind: Literal["array", "scalar", "constant"]
+    kind: Literal["array", "scalar", "constant", "unseen"]
     text: str = ""
     is_complex: bool = False
     is_truth: bool = False
@@ -79,6 +79,9 @@ class StoredSequence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.scalars
         ):
             raise ArchiveError("its parameters are not the scalars of its kernels")
+        unseen = [p.name for p in self.parameters if p.kind == "unseen"]
+        if sorted(unseen) != sorted(recording.unseen):
+            raise ArchiveError("its unseen parameters are not the unseen arrays of its kernels")
         shapes = {a.name: a.shape if a.dtype in _PARTS else () for a in recording.arrays}
         if any(p.is_complex and shapes.get(p.name, ())[-1:] != (2,) for p in self.parameters):
             raise ArchiveError("an array of complex numbers has no two parts for each")
@@ -199,9 +202,14 @@ def bind_arguments(
                 parameters.append(StoredParameter(name, "array", "", *kinds))
             elif name in scalars:
                 parameters.append(StoredParameter(name, "scalar"))
+            elif name in recording.unseen:
+                parameters.append(StoredParameter(name, "unseen"))
             else:
                 parameters.append(StoredParameter(name, "constant", text_of(x)))
-    parameters += [StoredParameter(name, "array") for name in captured or {}]
+    parameters += [
+        StoredParameter(name, "unseen" if name in recording.unseen else "array")
+        for name in captured or {}
+    ]
     return tuple(parameters), Arguments(
         {p.name: _plain(values[p.name]) for p in recording.arrays},
         {p.name: p.dtype.numpy.type(values[p.name]).item() for p in recording.scalars},

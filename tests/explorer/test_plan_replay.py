@@ -361,6 +361,19 @@ def test_sequences_that_need_more_than_fields_are_a_warning(tmp_path: Path, monk
     assert "since its argument flag is a constant: call ks.re" in said
 
 
+def test_field_that_nobody_reads_stays_as_it_is(tmp_path: Path) -> None:
+    ks.init()
+    ks.explore(program().substep, 0.5, unseen=("d",), max_evals=1, directory=tmp_path / "run")
+    ks.reset()
+    ks.init(decisions=tmp_path / "run")
+    p = program()
+    p.d.fill(3)
+    p.substep()
+    assert n_runs() == 1
+    assert set(p.d.to_numpy()) == {3}
+    np.testing.assert_allclose(p.e.to_numpy(), expected(1))
+
+
 PROGRAM = """
 import kernelscape as ks
 

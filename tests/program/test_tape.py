@@ -5,8 +5,11 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.explorer.workload import Options, make_workload, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.search.starts.complete import sketched_candidates
+from kernelscape.testing.checking import source_of, target
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,24 @@ def test_sequence_with_a_tape_is_recorded_whole() -> None:
     recording, _ = record_program(step, ())
     names = [c.ir.name for c in recording.calls_in_order()]
     assert names == ["clear_fields", "set_elements", "work", "set_elements", "work_grad", "advance"]
+
+
+def test_energy_that_nobody_reads_is_not_computed() -> None:
+    """Where only forces are wanted, forward pass and store of the energy are gone, and what is left may be one launch."""
+    _, energy, work, advance = springs()
+
+    def step():
+        with ks.ad.Tape(energy):
+            work(3.0)
+        advance()
+
+    counts = []
+    for unseen in ((), ("energy",)):
+        made = make_workload(step, (), sequence="springs:step", name="step", unseen=unseen)
+        space = space_for(made.problem, target(1, 32), Options())
+        texts = [source_of(c).text for _, c in sketched_candidates(space, limit=2)]
+        counts.append([(t.count("void launch_"), t.count("energy[0] =")) for t in texts])
+    assert counts == [[(10, 1), (1, 1)], [(9, 0), (1, 0)]]
 
 
 def test_kernel_without_gradients_has_no_adjoint_and_its_own_ir() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.ir.errors import LanguageError
 from kernelscape.kernels.tasks.dependence import written_over
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import build
@@ -80,9 +81,20 @@ def seen_as_an_output(x, y):
     reset(y)
 
 
-def space_of(sequence):
+def there_and_back(x, y):
+    copy(x, y)
+    increment(y)
+    copy(y, x)
+
+
+def half_is_written(x, y):
+    half(y)
+    copy(y, x)
+
+
+def space_of(sequence, unseen=()):
     arrays = [np.zeros(8, np.float32) for _ in range(2)]
-    problem = normalise(record_sequence(sequence, arrays, "some"))
+    problem = normalise(record_sequence(sequence, arrays, "some").with_unseen(unseen))
     return build_space(problem, checking.target(1, 16))
 
 
@@ -142,3 +154,29 @@ def test_a_chain_in_place_is_one_loop_and_one_store(few_sizes):
     assert any(
         all(c.value(var) == ch.ELIDED for var in space.variables.store.values()) for c in one_launch
     )
+
+
+def test_array_that_nobody_reads_afterwards_need_not_be_stored(few_sizes):
+    """Such an array is a temporary: in one loop none of its stores is left, and a task that only fills it is none."""
+    space = space_of(there_and_back, ["y"])
+    assert [a.role for a in space.problem.arrays] == ["inout", "temp"]
+    stores = space.variables.store.values()
+    assert any(all(c.value(var) == ch.ELIDED for var in stores) for c in leaves(space))
+    assert [t.name for t in space_of(seen_by_two, ["y"]).problem.tasks] == [
+        "increment0",
+        "increment1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "unseen", "sentence"),
+    [
+        (there_and_back, ["x"], "x cannot be unseen: some may read it before all of it is written"),
+        (half_is_written, ["y"], "y cannot be unseen: some may read it before"),
+        (thrice, ["z"], "there is no array 'z' that could be unseen: some has x, y"),
+        (thrice, "x", "unseen= takes the names of arrays"),
+    ],
+)
+def test_array_whose_values_matter_is_not_unseen(sequence, unseen, sentence):
+    with pytest.raises(LanguageError, match=sentence):
+        space_of(sequence, unseen)
