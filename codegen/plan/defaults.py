@@ -30,6 +30,7 @@ from ...kernels.tasks import work
 from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
 from ...space.families.ranges import ALONG, RANGES
+from ...space.families.scatter import COLOUR, SCATTER
 from ...space.families.schedule import BALANCED, BLOCKED, GUIDED, SCHEDULE
 from ...space.families.tiling import DIM_KIND, LOOP, PARALLEL, VECTOR
 from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
@@ -42,6 +43,7 @@ from .nest_facts import (
     copies_bytes,
     independent_levels,
     loops_of,
+    overlap_of,
     perfect_nest,
     scattered,
     shared_locals,
@@ -132,7 +134,7 @@ class _Rules:
         for s in nested_statements(loop.body):
             if isinstance(s, For) and s.loop.partition("@")[0] in self.independent:
                 self.decide("iterations", (0, s.loop), ANY_ORDER)
-        self.share(nest, levels, conflicts)
+        self.share(nest, levels, conflicts, has_sums=bool(sums))
         self.vectorise(nest)
         for rows in few_rows(loop.body):
             self.decide("unrolled", (0, place_of(self.task, rows.loop)), UNROLLED[ALL_COPIES])
@@ -140,7 +142,9 @@ class _Rules:
 
     # --- threads
 
-    def share(self, nest: Sequence[For], levels: int, conflicts: Sequence[Update]) -> None:
+    def share(
+        self, nest: Sequence[For], levels: int, conflicts: Sequence[Update], *, has_sums: bool
+    ) -> None:
         """Distributes a nest to the threads of a team if that pays, and if its conflicting updates then cost less, too."""
         cores, loop = self.target.cores, nest[0]
         extents = [constant(x.extent) for x in nest]
@@ -150,10 +154,7 @@ class _Rules:
         if whole is not None and not work.pays(whole * one_ns):
             return
         if conflicts:
-            dtypes = {a.name: a.dtype for a in self.problem.arrays}
-            n_bytes = copies_bytes(self.problem, loop, conflicts)
-            updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes)
-            way = updated.way(one_ns, whole, cores)
+            way = self.way_of(loop, conflicts, has_sums)
             if way == work.BY_ONE:
                 return
             self.decide("scatter", (0, loop.loop), way)
@@ -168,6 +169,21 @@ class _Rules:
         if is_whole and prod(known) >= _LEAST_SHARED * cores:
             self.decide("size", (0, loop.loop, MID), str(_UNIT))
         self.decide("schedule", (0, loop.loop, OUTER), SCHEDULE[self.schedule(nest, levels)])
+
+    def way_of(self, loop: For, conflicts: Sequence[Update], has_sums: bool) -> str:
+        """Returns the method of updates of shared elements.
+
+        Where only iterations near one another conflict, each thread makes its own updates in place. The iterations at the ends of
+        parts run last, and parts are so long that these do not conflict.
+        """
+        cores, whole = self.target.cores, constant(loop.extent)
+        overlap = None if has_sums or is_uneven(loop.body) else overlap_of(loop, conflicts)
+        if overlap is not None and whole is not None and whole >= 2 * cores * max(1, overlap):
+            return SCATTER[COLOUR]
+        dtypes = {a.name: a.dtype for a in self.problem.arrays}
+        n_bytes = copies_bytes(self.problem, loop, conflicts)
+        updated = work.updates_of(loop.body, conflicts, dtypes, n_bytes)
+        return updated.way(work.iteration_ns(loop.body), whole, cores)
 
     @staticmethod
     def schedule(nest: Sequence[For], levels: int) -> int:

@@ -13,6 +13,8 @@ from ...kernels.ir.domain import UNBOUNDED, Loop
 from ...kernels.ir.kernel import (
     NOWHERE,
     Assert,
+    Binary,
+    Cast,
     Const,
     DType,
     Expr,
@@ -21,6 +23,7 @@ from ...kernels.ir.kernel import (
     Local,
     LoopIndex,
     Print,
+    Select,
     SetLocal,
     Stmt,
     Store,
@@ -182,6 +185,71 @@ def copies_bytes(problem: Problem, loop: For, scattered: Sequence[Update]) -> in
     if any(a.dtype in (DType.f16, DType.bool_) for a in arrays):
         return 0
     return sum(a.size_bytes for a in arrays)
+
+
+def overlap_of(loop: For, scattered: Sequence[Update]) -> int | None:
+    """Returns the distance of the farthest iterations that update one element; None where it is not known.
+
+    It is known where one axis of each array has an index that lies in a window around the iteration, and nothing but such updates
+    accesses the array.
+    """
+    inside = list(nested_statements(loop.body))
+    names = {u.array for u in scattered}
+    seen = {x.array for s in inside for e in children(s) for x in walk(e) if isinstance(x, Load)}
+    seen |= {s.array for s in inside if isinstance(s, Store)}
+    if names & seen or any(u.result for u in scattered):
+        return None
+    found = [_overlap_in(loop, [u for u in scattered if u.array == name]) for name in names]
+    known = [n for n in found if n is not None]
+    return max(known, default=None) if len(known) == len(found) else None
+
+
+def _overlap_in(loop: For, updates: Sequence[Update]) -> int | None:
+    extent = constant(loop.extent)
+    if extent is None:
+        return None
+    overlaps = []
+    for axis in zip(*(u.indices for u in updates), strict=True):
+        windows = [window_of(e, loop.loop, extent) for e in axis]
+        known = [w for w in windows if w is not None]
+        if len(known) == len(windows):
+            overlaps.append(max(high for _, high in known) - min(low for low, _ in known))
+    return min(overlaps, default=None)
+
+
+def window_of(e: Expr, loop: str, extent: int) -> tuple[int, int] | None:
+    """Returns least and largest distance of an index from the iteration of a loop that begins at 0; None where it has no window.
+
+    An index that is clamped to constants is in the window of an unclamped one and of the constants, seen from the ends of the loop.
+    """
+    match e:
+        case LoopIndex() if e.loop == loop:
+            return 0, 0
+        case Cast(x=x) if x.dtype.is_integer and e.dtype.is_index:
+            return window_of(x, loop, extent)
+        case Select(a=a, b=b):
+            sides = [window_of(x, loop, extent) for x in (a, b)]
+            known = [w for w in sides if w is not None]
+            return (min(known)[0], max(w[1] for w in known)) if len(known) == 2 else None
+        case Binary(op="add" | "sub" | "min" | "max", a=a, b=b):
+            if isinstance(a, Const) and e.op != "sub":
+                a, b = b, a
+            inner = window_of(a, loop, extent)
+            if inner is not None and isinstance(b, Const):
+                return _with_constant(e.op, inner, int(b.value), extent)
+    return None
+
+
+def _with_constant(op: str, window: tuple[int, int], k: int, extent: int) -> tuple[int, int]:
+    low, high = window
+    match op:
+        case "max":
+            return low, max(high, k)
+        case "min":
+            return min(low, k - (extent - 1)), high
+        case "sub":
+            k = -k
+    return low + k, high + k
 
 
 def _place(u: Update) -> tuple[Expr | float, ...]:

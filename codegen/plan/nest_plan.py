@@ -37,7 +37,8 @@ class Partition:
     iterations.
 
     `threads_from`: the number of iterations from which on a team runs the loop. `unit`: threads begin at multiples of it. `copied`:
-    arrays that every thread but the first adds to in a private copy. The copies are added to the array at the end.
+    arrays that every thread but the first adds to in a private copy. The copies are added to the array at the end. `overlap`: so
+    many iterations at the end of a part update elements that the next part updates, too. They run behind all other iterations.
     """
 
     threads_from: int = 0
@@ -45,6 +46,7 @@ class Partition:
     schedule: str = "BLOCKED"
     rows: RowStarts | None = None
     copied: tuple[str, ...] = ()
+    overlap: int = 0
 
 
 @dataclass(frozen=True)

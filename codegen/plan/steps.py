@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...kernels.analysis.inner_ranges import row_starts, widest
@@ -14,13 +15,14 @@ from ...space.backbone import INNER, MID, OUTER
 from ...space.draft import Decisions
 from ...space.families.prefetch_distance import DISTANCES
 from ...space.families.ranges import ALONG, RANGES
-from ...space.families.scatter import PRIVATE, SCATTER
+from ...space.families.scatter import COLOUR, PRIVATE, SCATTER
 from ...space.families.schedule import BALANCED, BLOCKED, SCHEDULE
 from ...space.families.tiling import DIM_KIND, PARALLEL, VECTOR
 from ...space.families.unrolling import ALL_COPIES, UNROLLED, place_of
 from ...space.families.wavefronts import BY_DIAGONALS, WAVES
 from ...space.targets.target import Target
 from .nest_facts import (
+    overlap_of,
     perfect_nest,
     scattered,
     shared_locals,
@@ -83,18 +85,19 @@ class _Steps:
         how = self.value("scatter", loop.loop)
         conflicts = scattered(loop, sums) if how else []
         is_private = how == SCATTER[PRIVATE]
+        overlap = overlap_of(loop, conflicts) if how == SCATTER[COLOUR] else None
         levels = sum(self.is_parallel(x.loop) for x in perfect_nest(loop))
         copied = tuple(dict.fromkeys(u.array for u in conflicts)) if is_private else ()
         return NestPlan(
             loop,
             levels=max(1, levels),
             is_shared=levels > 0,
-            partition=self.partition(loop, copied),
+            partition=replace(self.partition(loop, copied), overlap=overlap or 0),
             independent=frozenset(
                 x.loop for x in inside if self.value("iterations", x.loop) == ANY_ORDER
             ),
             sums=sums,
-            atomics=frozenset(() if is_private else conflicts),
+            atomics=frozenset(() if is_private or overlap is not None else conflicts),
             lanes=self.lanes(inside),
             copies=copies_of(
                 [

@@ -109,6 +109,9 @@ def _step(step: Step) -> str:
     parts += [f"{s.op} into {s.array or s.local} by thread" for s in step.sums]
     parts += ["atomic updates"] * bool(step.atomics)
     parts += [f"updates of {array} in copies of threads" for array in step.partition.copied]
+    parts += [
+        f"the last {n} iterations of a part at the end" for n in [step.partition.overlap] if n
+    ]
     parts += [f"{x.loop} in vectors of {x.width}" for x in step.ranges]
     if step.prefetch is not None:
         parts.append(f"prefetches blocks {step.prefetch.distance} ahead")

@@ -7,7 +7,6 @@ line of its own, and the counter of a GUIDED loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from ...kernels.ir import kernel as ir
@@ -258,11 +257,6 @@ class _Steps:
             self.w.write(c.Declare(kind, counter, None, room))
             self.w.write(c.Assign(c.Index(c.Id(counter), c.Num("0")), c.Num("0")))
             given.append((c.Parameter(f"{kind} *", counter), c.Id(counter)))
-        body = self.thread(step, writer, loops, statements, (total, counter), results)
-        body = (*(x.of_thread(c.Id(self.names[x.array.name])) for x in copies), *body)
-        arrays = parameters(self.problem, body, self.names)
-        named = (*arrays, *(p for p, _ in given))
-        launch = self.new_function()
         is_small: c.CExpr = c.Bin("<", c.Id(total), c.number(step.partition.threads_from))
         for copy in copies:
             is_small = c.Bin("||", is_small, c.Un("!", c.Id(copy.name)))
@@ -273,21 +267,12 @@ class _Steps:
             and constant >= step.partition.threads_from
             and not copies
         )
-        self.functions.append(
-            c.Function(
-                launch,
-                named,
-                (),
-                True,
-                after=(),
-                thread_parameters=named,
-                threads=None if is_sure else threads,
+        for is_behind in (False, True) if step.partition.overlap else (False,):
+            body = self.thread(
+                step, writer, loops, statements, (total, counter), results, is_behind=is_behind
             )
-        )
-        self.functions[-1] = replace(self.functions[-1], body=body)
-        args = (*(c.Id(p.name) for p in arrays), *(x for _, x in given))
-        stored = tuple(p.name for p in arrays if p.restrict and not p.type.startswith("const "))
-        self.w.write(c.RunClosed(launch, args, stored))
+            body = (*(x.of_thread(c.Id(self.names[x.array.name])) for x in copies), *body)
+            self.launch(body, given, None if is_sure else threads)
         for copy in copies:
             self.add_up(copy)
         for s, _, parts, each in results:
@@ -297,6 +282,22 @@ class _Steps:
                 self.finish(s, at, own)
             self.w.write(c.For(k, c.Num("0"), c.number(self.cores), 1, tuple(adding.statements)))
             self.w.used.discard(k)
+
+    def launch(
+        self,
+        body: tuple[c.CStmt, ...],
+        given: Sequence[tuple[c.Parameter, c.CExpr]],
+        threads: c.CExpr | None,
+    ) -> None:
+        """Writes the function of a team, and its call. `given`: parameters beside the arrays, and their arguments."""
+        arrays = parameters(self.problem, body, self.names)
+        named, name = (*arrays, *(p for p, _ in given)), self.new_function()
+        self.functions.append(
+            c.Function(name, named, body, True, after=(), thread_parameters=named, threads=threads)
+        )
+        args = (*(c.Id(p.name) for p in arrays), *(x for _, x in given))
+        stored = tuple(p.name for p in arrays if p.restrict and not p.type.startswith("const "))
+        self.w.write(c.RunClosed(name, args, stored))
 
     def copies(self, step: NestPlan, total: c.CExpr) -> list[Copies]:
         """Declares the private copies of arrays for threads. At run time there are none where one thread runs the loop."""
@@ -322,9 +323,11 @@ class _Steps:
         statements: tuple[ir.Stmt, ...],
         counted: tuple[str, str],
         results: Sequence[tuple[Sum, str, str, int]],
+        *,
+        is_behind: bool,
     ) -> tuple[c.CStmt, ...]:
         """Returns the code of one thread: its part of the iterations. `counted` names the number of iterations, and the counter of
-        parts.
+        parts. `is_behind`: only those at its end that overlap the next part, which other code leaves out.
         """
         total, counter = c.Id(counted[0]), c.Id(counted[1])
         begin, end = (self.w.fresh(name) for name in ("begin", "end"))
@@ -335,6 +338,8 @@ class _Steps:
         with self.w.scope() as body:
             if step.partition.schedule != "GUIDED":
                 self.ends(step.partition, total, begin, end)
+            if step.partition.overlap:
+                begin, end = self.apart(step.partition, total, begin, end, is_behind=is_behind)
             for s, name, _, _ in results:
                 self.start(s, name)
             if step.partition.schedule == "GUIDED":
@@ -350,6 +355,16 @@ class _Steps:
                 at = c.Index(c.Id(parts), c.Bin("*", c.Id("tid"), c.number(size)))
                 self.w.write(c.Assign(at, c.Id(name)))
         return without_unused(tuple(body.statements))
+
+    def apart(
+        self, share: Partition, total: c.CExpr, begin: str, end: str, *, is_behind: bool
+    ) -> tuple[str, str]:
+        """Declares where the iterations begin that overlap the next part. Returns the ends of these, or of all others."""
+        middle = self.w.fresh("middle")
+        before = c.Bin("-", c.Id(end), c.number(share.overlap))
+        is_inner = c.Bin("<", c.Id(end), total)
+        self.w.write(c.Declare("long", middle, c.Cond(is_inner, before, c.Id(end)), constant=True))
+        return (middle, end) if is_behind else (begin, middle)
 
     def ends(self, share: Partition, total: c.CExpr, begin: str, end: str) -> None:
         """Declares the begin and the end of a thread's iterations, for schedules that give each thread one part."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.explorer.workload import Options, make_workload, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.testing.checking import source_of, target
 
@@ -85,6 +87,27 @@ def test_energy_that_nobody_reads_is_not_computed() -> None:
         texts = [source_of(c).text for _, c in sketched_candidates(space, limit=2)]
         counts.append([(t.count("void launch_"), t.count("energy[0] =")) for t in texts])
     assert counts == [[(10, 1), (1, 1)], [(9, 0), (1, 0)]]
+
+
+def test_gradient_of_a_stencil_has_no_atomics() -> None:
+    """Updates at constant distances from the iteration are made in place by the thread of the iteration."""
+    n = 512
+    x, y = (ks.field(float, (n, n), needs_grad=True) for _ in "xy")
+
+    @ks.kernel
+    def smooth():
+        for i, j in ks.ndrange((1, n - 1), (1, n - 1)):
+            y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, ks.min(j + 1, n - 1)]
+
+    def step():
+        smooth()
+        smooth.grad()
+
+    recording, _ = record_program(step, ())
+    (nest,) = default_plan(recording.calls[-1].ir, 4).tasks[0].steps
+    assert isinstance(nest, NestPlan)
+    assert nest.is_shared
+    assert (nest.partition.overlap, nest.partition.copied, nest.atomics) == (2, (), frozenset())
 
 
 def test_kernel_without_gradients_has_no_adjoint_and_its_own_ir() -> None:

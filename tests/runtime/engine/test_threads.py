@@ -278,3 +278,65 @@ def test_threads_compute_what_random_kernels_mean(engine):
         )
         assert_same(engine, ir, [*arrays.values()], [])
     assert n_shared >= len(drawn) // 3
+
+
+@ks.kernel
+def chain(f: A(), x: A()):
+    for i in range(x.shape[0] - 1):
+        d = x[i + 1] - x[i]
+        f[i] += d
+        f[i + 1] -= d
+
+
+@ks.kernel
+def clamped(f: A(), x: A()):
+    for i in x:
+        f[max(i - 2, 0)] += x[i]
+        f[min(i + 1, x.shape[0] - 1)] += 2 * x[i]
+        f[i if x[i] > 0 else max(0, i - 1)] += 3
+
+
+@ks.kernel
+def columns(f: A(), x: A()):
+    for i in range(1, x.shape[0]):
+        for k in range(4):
+            f[k, i - 1] += x[i]
+            f[3 - k, i] += k * x[i]
+
+
+@ks.kernel
+def periodic(f: A(), x: A()):
+    for i in x:
+        f[i] += x[i]
+        f[(i + 1) % x.shape[0]] += 2
+
+
+@ks.kernel
+def seen(f: A(), x: A()):
+    for i in range(x.shape[0] - 1):
+        f[i] += x[i]
+        f[i + 1] += f[i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "overlap"),
+    [(chain, (), 1), (clamped, (), 3), (columns, (4,), 1), (periodic, (), 0), (seen, (), 0)],
+)
+def test_threads_update_near_elements_in_place(kernel, rows, overlap, shared, tmp_path):
+    """Updates in a window around the iteration need neither atomics nor copies: of each part the last iterations wait.
+
+    Parts of the least length are among the sizes. Where the window is not known, updates are as they were.
+    """
+    engine = Engine(EngineOptions(folder=tmp_path / "kernels", cores=CORES))
+    rng = np.random.default_rng(3)
+    for n in (2 * CORES * max(1, overlap) + 1, 2 * CORES * max(1, overlap) - 2, 1009):
+        x = rng.integers(-9, 9, n)
+        ir = kernel.instantiate(np.ones((*rows, n)), x)
+        (step,) = default_plan(ir, CORES).tasks[0].steps
+        assert isinstance(step, NestPlan)
+        is_long = n > 2 * CORES * max(1, overlap)
+        assert step.partition.overlap == (overlap if is_long else 0)
+        assert not (is_long and overlap and (step.atomics or step.partition.copied))
+        if kernel is not seen:
+            assert_same(engine, ir, [np.ones((*rows, n)), x], [])
+    engine.close()
