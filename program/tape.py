@@ -19,12 +19,39 @@ from ..kernels.fields.caller_location import fail
 from ..kernels.fields.element_fields import ScalarField
 from ..kernels.fields.ndarray import Ndarray
 from ..kernels.fields.program import needed_program
-from ..kernels.frontend.derivatives import checked_call, derivative_call
+from ..kernels.frontend.derivatives import (
+    checked_call,
+    copy_call,
+    derivative_call,
+    overwritten_arrays,
+)
 from ..kernels.frontend.dispatch import Executor, chosen, current, using
 from ..kernels.frontend.instance import KernelCall
-from ..kernels.ir.errors import ProgramRuntimeError, ProgramTypeError, ProgramValueError
+from ..kernels.frontend.recorder import ndarray
+from ..kernels.ir.errors import (
+    LanguageError,
+    ProgramRuntimeError,
+    ProgramTypeError,
+    ProgramValueError,
+)
 from .grad_check import GradCheck
 from .gradients import clear_all_gradients, set_all
+
+
+@dataclass(frozen=True)
+class _Taped:
+    """Call of a kernel. `before`: copies of arrays whose elements it overwrites after it has read them."""
+
+    call: KernelCall
+    before: dict[str, Any]
+
+    def again(self) -> None:
+        current().run(self.call)
+
+    def reverse(self) -> None:
+        backward = derivative_call(self.call, "grad", self.before)
+        if backward is not None:
+            current().run(backward)
 
 
 @dataclass(frozen=True)
@@ -39,6 +66,9 @@ class _Replaced:
     def again(self) -> None:
         self.function(*self.args, **self.kwargs)
 
+    def reverse(self) -> None:
+        self.grad(*self.args, **self.kwargs)
+
 
 class _Taping(Executor):
     """Notes the calls that it hands on, with checks of the access rule if it `is_checked`."""
@@ -48,14 +78,28 @@ class _Taping(Executor):
     def __init__(self, behind: Executor, *, is_checked: bool) -> None:
         self.behind, self.is_checked = behind, is_checked
         self._flags: dict[int, Any] = {}
-        self.calls: list[KernelCall | _Replaced] = []
+        self.calls: list[_Taped | _Replaced] = []
 
     def run(self, call: KernelCall) -> Any:
         if not call.instance.is_derivative:
-            self.calls.append(call)
+            before = self._copies(call)
+            self.calls.append(_Taped(call, before))
             if self.is_checked:
-                call = checked_call(call, self._flags)
+                call = checked_call(call, self._flags, before)
         return self.behind.run(call)
+
+    def _copies(self, call: KernelCall) -> dict[str, Any]:
+        """Copies the arrays whose elements the adjoint of a call reads, and the call overwrites."""
+        try:
+            names = overwritten_arrays(call)
+        except LanguageError:  # the tape may have no gradients: `reverse` says so where it has
+            return {}
+        params = {p.name: p for p in call.instance.ir.arrays}
+        copies = {n: ndarray(params[n].dtype, params[n].shape) for n in names}
+        copies |= {n: x.array for n, x in copies.items() if isinstance(x, Ndarray)}
+        for n, x in copies.items():
+            self.behind.run(copy_call(call, n, x))
+        return copies
 
 
 class Tape:
@@ -127,10 +171,7 @@ class Tape:
         if self.loss is not None:
             _set_loss(self.loss.grad, 1.0)
         for call in reversed(self._taping.calls):
-            if isinstance(call, _Replaced):
-                call.grad(*call.args, **call.kwargs)
-            elif (backward := derivative_call(call, "grad")) is not None:
-                current().run(backward)
+            call.reverse()
         if self._check is not None:
             self._check.run(self._again)
 
@@ -138,7 +179,7 @@ class Tape:
         """Runs the calls once more."""
         assert self._taping is not None
         for call in self._taping.calls:
-            call.again() if isinstance(call, _Replaced) else current().run(call)
+            call.again()
 
 
 def _check_loss(loss: Any) -> None:

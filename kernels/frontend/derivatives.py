@@ -6,8 +6,8 @@ Only arrays with a placed gradient or dual have derivatives.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,22 @@ from ..fields.field import AbstractLeaf, DerivativeKind
 from ..fields.field_view import FieldView
 from ..fields.ndarray import gradient_of
 from ..fields.program import current_program
-from ..ir.kernel import Location
+from ..ir.kernel import (
+    ArrayParam,
+    Const,
+    DType,
+    For,
+    KernelIR,
+    Load,
+    Location,
+    LoopIndex,
+    Stmt,
+    Store,
+)
 from ..ir.verify import check
 from ..transforms.derivatives.access_rule import with_checks
-from ..transforms.derivatives.adjoint import N_KEPT, adjoint
-from ..transforms.derivatives.dual import dual
+from ..transforms.derivatives.adjoint import N_KEPT
+from ..transforms.derivatives.in_place import adjoint_on_copies, dual_in_place
 from ..transforms.derivatives.naming import Names
 from .dispatch import current
 from .instance import Instance, KernelCall
@@ -44,26 +55,93 @@ class AdjointKernel:
             current().run(call)
 
 
-def derivative_call(call: KernelCall, kind: DerivativeKind) -> KernelCall | None:
-    """The call of the adjoint or dual of a call's kernel with the same arguments; None if nothing in it has a derivative."""
-    given = call.arrays if kind == "grad" else {}
-    may = ((n, gradient_of(x)) for n, x in given.items() if n not in call.instance.constants)
-    arguments = {n: gradient.array for n, gradient in may if gradient is not None}
-    fields = _placed_derivatives(call.instance, kind)
-    known, key = call.instance.derived, (kind, *fields, *arguments)
-    if key not in known:
-        known[key] = _derived(call.instance, fields, tuple(arguments), kind)
-    found: tuple[Instance, dict[str, str]] | None = known[key]
+@dataclass(frozen=True)
+class _Derived:
+    """Adjoint or dual of an instance. `names` of the derivatives, by array; `copies` of arrays from before the call, with the array
+    of each.
+    """
+
+    instance: Instance
+    names: dict[str, str]
+    copies: dict[str, str]
+
+
+def derivative_call(
+    call: KernelCall, kind: DerivativeKind, before: Mapping[str, Any] | None = None
+) -> KernelCall | None:
+    """The call of the adjoint or dual of a call's kernel with the same arguments; None if nothing in it has a derivative.
+
+    `before`: copies of the arrays of `overwritten_arrays`, from before the call.
+    """
+    arguments = _gradients_of_arguments(call) if kind == "grad" else {}
+    found = _derivative_of(call.instance, arguments, kind)
     if found is None:
         return None
-    instance, names = found
-    arrays = {**call.arrays, **{names[n]: x for n, x in arguments.items()}}
-    arrays |= {name: source.storage for name, source in instance.fields} | dict(instance.views)
-    return replace(call, instance=instance, arrays=arrays)
+    if before is None and found.copies:
+        array = next(iter(found.copies.values()))
+        fail(
+            f"the kernel {call.instance.ir.name} overwrites elements of {array} that its adjoint reads: call it in a ks.ad.Tape,"
+            " which keeps them, or store to another array"
+        )
+    arrays = {**call.arrays, **{found.names[n]: x for n, x in arguments.items()}}
+    arrays |= {copy: (before or {})[n] for copy, n in found.copies.items()}
+    arrays |= {name: source.storage for name, source in found.instance.fields}
+    arrays |= dict(found.instance.views)
+    return replace(call, instance=found.instance, arrays=arrays)
 
 
-def checked_call(call: KernelCall, flags: dict[int, NDArray[Any]]) -> KernelCall:
-    """The call with a check that it stores to no element that was read before.
+def overwritten_arrays(call: KernelCall) -> tuple[str, ...]:
+    """The arrays of which the adjoint of a call reads elements that the call overwrites. Raises KernelError."""
+    found = _derivative_of(call.instance, _gradients_of_arguments(call), "grad")
+    return () if found is None else tuple(found.copies.values())
+
+
+def copy_call(call: KernelCall, name: str, to: Any) -> KernelCall:
+    """The call of a kernel that copies an array of a call."""
+    instance = call.instance
+    key = ("copy", name)
+    if key not in instance.derived:
+        param = next(p for p in instance.ir.arrays if p.name == name)
+        fields = tuple(x for x in instance.fields if x[0] == name)
+        instance.derived[key] = Instance(_copying(param, call.where), fields, is_derivative=True)
+    made = instance.derived[key]
+    source, target = (p.name for p in made.ir.arrays)
+    return KernelCall(made, {source: call.arrays[name], target: to}, {}, call.where)
+
+
+def _copying(param: ArrayParam, where: Location) -> KernelIR:
+    """The kernel that copies an array to another one."""
+    target = replace(param, name=f"{param.name}_before")
+    loops = [f"i{k}" for k in range(len(param.shape))]
+    at = tuple(LoopIndex(n) for n in loops)
+    made: Stmt = Store(target.name, at, Load(param.name, at, param.dtype), where)
+    for loop, extent in reversed(list(zip(loops, param.shape, strict=True))):
+        made = For(loop, Const(extent, DType.i64), (made,), where)
+    return KernelIR("copy", (param, target), (), (made,), where)
+
+
+def _gradients_of_arguments(call: KernelCall) -> dict[str, Any]:
+    constants = call.instance.constants
+    may = ((n, gradient_of(x)) for n, x in call.arrays.items() if n not in constants)
+    return {n: gradient.array for n, gradient in may if gradient is not None}
+
+
+def _derivative_of(
+    instance: Instance, arguments: Mapping[str, Any], kind: DerivativeKind
+) -> _Derived | None:
+    """The adjoint or dual of an instance, made once; None if it does nothing."""
+    fields = _placed_derivatives(instance, kind)
+    known, key = instance.derived, (kind, *fields, *arguments)
+    if key not in known:
+        known[key] = _derived(instance, fields, tuple(arguments), kind)
+    found: _Derived | None = known[key]
+    return found
+
+
+def checked_call(
+    call: KernelCall, flags: dict[int, NDArray[Any]], copied: Iterable[str]
+) -> KernelCall:
+    """The call with a check that it stores to no element that was read before, other than of `copied` arrays by itself.
 
     `flags` has a mark for each element that was read, by the identity of the field with a gradient; fields are added to it.
     """
@@ -72,12 +150,13 @@ def checked_call(call: KernelCall, flags: dict[int, NDArray[Any]]) -> KernelCall
     checked = {n: x for n, x in dense if x.placed_derivative("grad") is not None}
     if instance.is_on_trees or not checked:
         return call
-    key = ("checked", *checked)
+    copied = frozenset(copied)
+    key = ("checked", copied, *checked)
     if key not in instance.derived:
         fresh = Names(instance.ir)
         names = {n: fresh.fresh(f"{n}_was_read") for n in checked}
         labels = {n: x.label for n, x in checked.items()}
-        made = replace(instance, ir=with_checks(instance.ir, names, labels))
+        made = replace(instance, ir=with_checks(instance.ir, names, labels, copied))
         instance.derived[key] = made, names
     made, names = instance.derived[key]
     for x in checked.values():
@@ -113,13 +192,17 @@ def _derived(
     fields: Mapping[str, AbstractLeaf],
     arguments: tuple[str, ...],
     kind: DerivativeKind,
-) -> tuple[Instance, dict[str, str]] | None:
-    """The instance of the adjoint or dual, and the name of the derivative of each array; None if it does nothing."""
+) -> _Derived | None:
+    """The adjoint or dual of an instance; None if it does nothing."""
     fresh = Names(instance.ir)
     names = {n: fresh.fresh(f"{n}_{kind}") for n in (*fields, *arguments)}
     if not names:
         return None
-    ir = adjoint(instance.ir, names, _n_kept()) if kind == "grad" else dual(instance.ir, names)
+    copies: dict[str, str] = {}
+    if kind == "grad":
+        ir, copies = adjoint_on_copies(instance.ir, names, _n_kept())
+    else:
+        ir = dual_in_place(instance.ir, names)
     if not ir.body:
         return None
     check(ir)
@@ -138,7 +221,7 @@ def _derived(
         results=instance.results if kind == "dual" else None,
         is_derivative=True,
     )
-    return made, names
+    return _Derived(made, names, copies)
 
 
 def _n_kept() -> int:

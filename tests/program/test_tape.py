@@ -89,6 +89,44 @@ def test_energy_that_nobody_reads_is_not_computed() -> None:
     assert counts == [[(10, 1), (1, 1)], [(9, 0), (1, 0)]]
 
 
+def test_state_that_is_updated_in_place_has_the_gradient_of_differences() -> None:
+    """Each call keeps what it overwrites in a temporary of the tape, in a recorded sequence, too. Alone an adjoint has none."""
+    ks.reset()
+    ks.init(default_fp=ks.f64, debug=True)
+    x, w = ks.Vector.field(2, float, 4, needs_grad=True), ks.field(float, 4, needs_grad=True)
+    loss = ks.field(float, (), needs_grad=True)
+    rng = np.random.default_rng(3)
+    x_first, w_first = rng.random((4, 2)), rng.random(4)
+
+    @ks.kernel
+    def turn():
+        for i in x:
+            x[i] = ks.sin(x[i]) * w[i]
+
+    @ks.kernel
+    def total():
+        for i in x:
+            loss[None] += x[i].norm_sqr()
+
+    def loss_of(w_now) -> float:
+        x.from_numpy(x_first)
+        w.from_numpy(w_now)
+        with ks.ad.Tape(loss, validation=True):
+            turn()
+            turn()
+            total()
+        return loss[None]
+
+    found, h = [], 1e-6
+    for k in range(4):
+        step = h * np.eye(4)[k]
+        found.append((loss_of(w_first + step) - loss_of(w_first - step)) / (2 * h))
+    loss_of(w_first)
+    assert w.grad.to_numpy() == pytest.approx(found, rel=1e-6)
+    with pytest.raises(ks.LanguageError, match=r"call it in a ks\.ad\.Tape, which keeps"):
+        turn.grad()
+
+
 def test_gradient_of_a_stencil_has_no_atomics() -> None:
     """Updates at constant distances from the iteration are made in place by the thread of the iteration."""
     n = 512

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from ...ir.kernel import Assert, DType, KernelIR, Load, Stmt, Store, Update
@@ -10,16 +10,20 @@ from ...ir.simplify import compare, const
 from ...ir.walk import children, loads, with_blocks
 
 
-def with_checks(ir: KernelIR, flags: Mapping[str, str], labels: Mapping[str, str]) -> KernelIR:
+def with_checks(
+    ir: KernelIR, flags: Mapping[str, str], labels: Mapping[str, str], copied: Container[str] = ()
+) -> KernelIR:
     """The kernel with marks of the elements that it reads, and assertions that it stores to none of them.
 
-    `flags`: for each checked array the name of an array of marks (i32); `labels` are the names of the arrays in messages.
+    `flags`: for each checked array the name of an array of marks (i32); `labels` are the names of the arrays in messages. `copied`
+    arrays get no marks: the adjoint reads copies of them.
     """
+    marked = {name: flag for name, flag in flags.items() if name not in copied}
 
     def checked(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for s in body:
-            made += _marks(s, flags)
+            made += _marks(s, marked)
             made += _assertion(s, flags, labels, ir.name)
             made.append(with_blocks(s, checked))
         return tuple(made)

@@ -29,6 +29,24 @@ from ...ir.walk import nested_statements
 from .rules import has_derivative, operands_of
 
 
+class NeedsOldElementError(KernelError):
+    """A statement has a derivative only where what elements of `array` held before the call is known."""
+
+    def __init__(self, sentence: str, where: Location, array: str) -> None:
+        super().__init__(f"no derivative: {sentence}", where)
+        self.array = array
+
+    @classmethod
+    def of_update(cls, s: Update) -> NeedsOldElementError:
+        """Returns the error of an update that is no sum."""
+        return cls(f"{s.array} is updated by {s.op}, only sums have one", s.where, s.array)
+
+    @classmethod
+    def of_old_value(cls, s: Update) -> NeedsOldElementError:
+        """Returns the error of an update whose old value is used."""
+        return cls(f"the old value of an update of {s.array} is used", s.where, s.array)
+
+
 def refusal(sentence: str, where: Location) -> KernelError:
     """Returns the error of a statement without a derivative."""
     return KernelError(f"no derivative: {sentence}", where)

@@ -42,7 +42,7 @@ def adjoint(ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT) ->
     _refuse_unknown(body, making)
     refuse_overwritten(ir, body)
     used = arrays_in(body)
-    arrays = (*ir.arrays, *_gradients(ir.arrays, gradients))
+    arrays = dict.fromkeys((*ir.arrays, *_gradients(ir.arrays, gradients)))
     beside = (replace(p, array=gradients[p.array]) for p in ir.placed if p.array in gradients)
     return replace(
         ir,

@@ -26,7 +26,7 @@ from ...ir.kernel import (
 )
 from ...ir.simplify import binary, cast, const, select
 from ...ir.walk import with_blocks
-from .activity import Activity, activity_of, depends_on, refusal
+from .activity import Activity, NeedsOldElementError, activity_of, depends_on
 from .naming import Names
 from .rules import operands_of, partials, times
 
@@ -87,9 +87,9 @@ class _Dual:
         if s.op == "mul" and not depends_on(s.value, self._names, self._tangents):
             return replace(s, array=self._tangents[s.array], result="")
         if s.op != "add":
-            raise refusal(f"{s.array} is updated by {s.op}, only sums have one", s.where)
+            raise NeedsOldElementError.of_update(s)
         if s.result in self._names:
-            raise refusal(f"the old value of an update of {s.array} is used", s.where)
+            raise NeedsOldElementError.of_old_value(s)
         value = self._tangent(s.value)
         return replace(s, array=self._tangents[s.array], value=value, result="")
 

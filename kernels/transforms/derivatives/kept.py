@@ -50,20 +50,20 @@ def has_independent_iterations(
         others = (x for x in (*writes, *reads) if x.array == write.array)
         if any(x.indices != write.indices for x in others):
             return False
-        if not any(_differs(i, loop, outer) for i in write.indices):
+        if not any(differs(i, loop, outer) for i in write.indices):
             return False
     return True
 
 
-def _differs(index: Expr, loop: str, fixed: Container[str]) -> bool:
+def differs(index: Expr, loop: str, fixed: Container[str]) -> bool:
     """True if an index is that of the loop, plus what is the same in all of its iterations."""
     match index:
         case LoopIndex(loop=name):
             return name == loop
         case Cast(x=x) if x.dtype.is_index and index.dtype.size_bytes >= x.dtype.size_bytes:
-            return _differs(x, loop, fixed)
+            return differs(x, loop, fixed)
         case Binary(op="add" | "sub", a=a, b=b):
-            first, second = _differs(a, loop, fixed), _differs(b, loop, fixed)
+            first, second = differs(a, loop, fixed), differs(b, loop, fixed)
             return (first and _is_fixed(b, fixed)) or (second and _is_fixed(a, fixed))
     return False
 

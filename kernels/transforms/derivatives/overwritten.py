@@ -34,7 +34,7 @@ from ...ir.walk import (
     nested_statements,
     size,
 )
-from .activity import refusal
+from .activity import NeedsOldElementError
 
 _MOST_NODES = 32  # of the value of a local that stands for it in an index
 _LOOPS = For | ForActive | While
@@ -63,10 +63,8 @@ def refuse_overwritten(ir: KernelIR, adjoint: tuple[Stmt, ...]) -> None:
         if not access.is_write:
             read.setdefault(key, []).append(access)
         elif any(_may_precede(before, access) for before in read.get(key, ())):
-            raise refusal(
-                f"an element of {access.array} is overwritten after it was read: store to another array",
-                access.where,
-            )
+            sentence = f"an element of {access.array} is overwritten after it was read: store to another array"
+            raise NeedsOldElementError(sentence, access.where, access.array)
 
 
 def _may_precede(first: _Access, second: _Access) -> bool:

@@ -32,7 +32,7 @@ from ...ir.kernel import (
 )
 from ...ir.simplify import binary, const
 from ...ir.walk import local_changed
-from .activity import refusal
+from .activity import NeedsOldElementError
 from .body import SweepBody, backwards
 from .flow import define, flow, inlined, leaf
 from .loops import sweep_loop
@@ -160,14 +160,14 @@ def _update(body: SweepBody, s: Update) -> None:
         sentence = f"the old value of an update of {s.array} is used"
         body.set_unknown(s.result, value.dtype, sentence, s.where)
         if s.result in making.activity.active:
-            raise refusal(sentence, s.where)
+            raise NeedsOldElementError.of_old_value(s)
     if not making.activity.stores(s) or not body.has_reverse:
         return
     indices = tuple(map(body.renamed, s.indices))
     if s.op == "mul" and not body.is_active(value):
         body.then([Update(making.gradients[s.array], indices, "mul", value, s.where)])
     elif s.op != "add":
-        raise refusal(f"{s.array} is updated by {s.op}, only sums have one", s.where)
+        raise NeedsOldElementError.of_update(s)
     elif body.is_active(value):
         take, adding = _taken(body, s, value, indices)
         body.then([take, *adding])

@@ -19,6 +19,7 @@ from kernelscape.kernels.ir.walk import widened
 from kernelscape.kernels.transforms.derivatives.access_rule import with_checks
 from kernelscape.kernels.transforms.derivatives.adjoint import adjoint
 from kernelscape.kernels.transforms.derivatives.dual import dual
+from kernelscape.kernels.transforms.derivatives.in_place import adjoint_on_copies, dual_in_place
 from kernelscape.testing.generator.features import SMALL_BODIES, STATEMENTS, Features
 from kernelscape.testing.generator.sequences import kernels_of, program
 
@@ -240,13 +241,12 @@ def both_products(ir: KernelIR, arrays: Arrays, seed: int = 5) -> tuple[float, f
     """<J v, w> by the dual, and <v, J' w> by the adjoint."""
     rng, names = np.random.default_rng(seed), floats(arrays)
     v, w = ({n: rng.normal(size=arrays[n].shape) for n in names} for _ in range(2))
-    behind = run(
-        dual(ir, {n: f"{n}_dot" for n in names}), arrays | {f"{n}_dot": v[n] for n in names}
-    )
+    forward = dual_in_place(ir, {n: f"{n}_dot" for n in names})
+    behind = run(forward, arrays | {f"{n}_dot": v[n] for n in names})
     after = run(ir, arrays)
-    back = run(
-        adjoint(ir, {n: f"{n}_bar" for n in names}), after | {f"{n}_bar": w[n] for n in names}
-    )
+    backward, copies = adjoint_on_copies(ir, {n: f"{n}_bar" for n in names})
+    copied = {copy: arrays[n] for copy, n in copies.items()}
+    back = run(backward, after | copied | {f"{n}_bar": w[n] for n in names})
     left = sum(float(np.vdot(behind[f"{n}_dot"], w[n])) for n in names)
     return left, sum(float(np.vdot(v[n], back[f"{n}_bar"])) for n in names)
 
@@ -318,6 +318,71 @@ def overwritten_through_a_local(x: nd, y: nd, k: nd, s: nd):
 
 
 @kernel
+def stored_in_a_branch(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        if y[i] > 0.8:
+            x[i] = x[i] * y[i]
+        x[i] = x[i] * x[i]
+
+
+@kernel
+def stored_in_a_loop(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        for t in range(4):
+            x[i] = ks.sin(x[i]) * y[t]
+
+
+@kernel
+def read_at_neighbours_before(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N - 1):
+        y[i] += x[i] * x[i + 1]
+    for i in range(N):
+        x[i] += 0.1 * y[i] * y[i]
+
+
+@kernel
+def greatest_of_its_own(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        ks.atomic_max(y[i], x[i])
+
+
+@kernel
+def old_value_of_its_own(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        a = ks.atomic_add(y[i], x[i])
+        s[0] += a * a * y[i]
+
+
+@kernel
+def exchanged(x: nd, y: nd, k: nd, s: nd):
+    s[1] = s[1] * s[2] * s[1]
+    for i in range(N):
+        a = x[i] * y[i] * s[1]
+        x[i] = y[i] * y[i]
+        y[i] = a
+
+
+@kernel
+def shifted_in_place(x: nd, y: nd, k: nd, s: nd):
+    for i in range(1, 4):
+        for j in range(2):
+            x[i - 1] = ks.exp(0.1 * x[i - 1]) * y[j]
+
+
+@kernel
+def neighbours_in_place(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N - 1):
+        x[i] = ks.sin(x[i]) * x[i + 1]
+
+
+@kernel
+def perhaps_outside(x: nd, y: nd, k: nd, s: nd):
+    for i in range(N):
+        if i > 0:
+            x[i - 1] = ks.sin(x[i - 1])
+
+
+@kernel
 def greatest(x: nd, y: nd, k: nd, s: nd):
     for i in range(N):
         ks.atomic_max(s[0], x[i])
@@ -335,6 +400,21 @@ def place_from_a_counter(x: nd, y: nd, k: nd, s: nd):
     for i in range(N):
         j = ks.atomic_add(k[0], 1)
         y[j % N] = x[i] * x[i]
+
+
+IN_PLACE = [
+    sine_in_place, read_and_then_overwritten, overwritten_by_a_later_iteration, overwritten_through_a_local, stored_in_a_branch,
+    stored_in_a_loop, read_at_neighbours_before, greatest_of_its_own, old_value_of_its_own, exchanged, shifted_in_place,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", IN_PLACE, ids=lambda k: k.name)
+def test_adjoint_on_copies_reads_elements_that_are_overwritten(fn: Any) -> None:
+    """Kind: values that a kernel reads and then overwrites, by loops before or by the iteration itself."""
+    arrays = state(3)
+    left, right = both_products(fn.instantiate(*arrays.values()), arrays)
+    assert left != 0
+    assert right == pytest.approx(left, rel=1e-12)
 
 
 def test_loop_that_is_longer_than_what_is_kept_ends_the_call() -> None:
@@ -356,6 +436,8 @@ def test_loop_that_is_longer_than_what_is_kept_ends_the_call() -> None:
         (overwritten_by_a_later_iteration, "an element of y is overwritten after it was read"),
         (sums_so_far, "an element of s is overwritten after it was read"),
         (overwritten_through_a_local, "an element of y is overwritten after it was read"),
+        (neighbours_in_place, "an element of x is overwritten after it was read"),
+        (perhaps_outside, "an element of x is overwritten after it was read"),
         (greatest, "s is updated by max, only sums have one"),
         (old_value, "the old value of an update of s is used"),
         (place_from_a_counter, "the old value of an update of k is used"),
@@ -368,6 +450,11 @@ def test_refusal_is_one_sentence_with_its_line(fn: Any, sentence: str) -> None:
     arrays = state(3)
     with pytest.raises(LanguageError, match=sentence) as caught:
         adjoint(fn.instantiate(*arrays.values()), {n: f"{n}_bar" for n in floats(arrays)})
+    if fn not in IN_PLACE:
+        with pytest.raises(LanguageError, match=sentence):
+            adjoint_on_copies(
+                fn.instantiate(*arrays.values()), {n: f"{n}_bar" for n in floats(arrays)}
+            )
     assert caught.value.where is not None
     assert caught.value.where.file == __file__
 

@@ -1,0 +1,260 @@
+"""Derivatives of kernels that overwrite what they have read: adjoints read copies of arrays, made before the call.
+
+Where a loop stores to an array, each of its iterations must access elements of its own. These become locals of the iteration, which
+begin with the copy, and are stored at its end. So have updates by maximum, or whose old value is used, a derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ...ir.affine import reach
+from ...ir.kernel import (
+    ArrayParam,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    For,
+    ForActive,
+    KernelIR,
+    Load,
+    Local,
+    LoopIndex,
+    SetLocal,
+    Stmt,
+    Store,
+    Update,
+    UpdateLocal,
+)
+from ...ir.simplify import cast
+from ...ir.walk import (
+    children,
+    loads,
+    mapped,
+    nested_statements,
+    walk,
+    with_blocks,
+    written_in,
+)
+from .activity import NeedsOldElementError
+from .adjoint import N_KEPT, adjoint
+from .dual import dual
+from .kept import differs
+from .naming import Names
+
+_Indices = tuple[Expr, ...]
+_Access = Load | Store | Update
+
+
+def adjoint_on_copies(
+    ir: KernelIR, gradients: Mapping[str, str], n_kept: int = N_KEPT
+) -> tuple[KernelIR, dict[str, str]]:
+    """The adjoint of a kernel, and the array of which each of its further arrays is a copy from before the call.
+
+    Raises KernelError as `adjoint` does, also where no copy of an array helps.
+    """
+    copies: dict[str, str] = {}
+    while True:
+        try:
+            made = adjoint(ir, gradients, n_kept)
+        except NeedsOldElementError as refused:
+            copy = Names(ir, gradients.values()).fresh(f"{refused.array}_before")
+            on_copy = (
+                None if refused.array in copies.values() else _reading(ir, refused.array, copy)
+            )
+            if on_copy is None:
+                raise
+            ir, copies[copy] = on_copy, refused.array
+            if refused.array in gradients:
+                gradients = {**gradients, copy: gradients[refused.array]}
+        else:
+            used = {p.name for p in made.arrays}
+            return made, {copy: array for copy, array in copies.items() if copy in used}
+
+
+def dual_in_place(ir: KernelIR, tangents: Mapping[str, str]) -> KernelIR:
+    """The dual of a kernel, also where it updates elements of its own otherwise than by sums. Raises KernelError as `dual` does."""
+    while True:
+        try:
+            return dual(ir, tangents)
+        except NeedsOldElementError as refused:
+            in_locals = _on_locals(ir, refused.array)
+            if in_locals is None:
+                raise
+            ir = in_locals
+
+
+def _on_locals(ir: KernelIR, array: str) -> KernelIR | None:
+    """The kernel with elements of an array as locals; None if iterations share them."""
+    if any(p.array == array for p in ir.placed):
+        return None
+    param = next(p for p in ir.arrays if p.name == array)
+    names, body = Names(ir), list[Stmt]()
+    for s in ir.body:
+        is_sum = not any(_uses_old(x) for x in _accesses((s,), array))
+        made = [s] if is_sum else _Replacement(param, array, names).statements(s)
+        if made is None:
+            return None
+        body += made
+    return replace(ir, body=tuple(body))
+
+
+def _reading(ir: KernelIR, array: str, copy: str) -> KernelIR | None:
+    """The kernel with loads from a copy of an array from before the call; None if it overwrites other elements that it reads."""
+    if any(p.array == array for p in ir.placed):
+        return None
+    param = next(p for p in ir.arrays if p.name == array)
+    names, body, is_stored = Names(ir, (copy,)), list[Stmt](), False
+    for k, s in enumerate(ir.body):
+        is_written, is_last = array in written_in((s,)), array not in written_in(ir.body[k + 1 :])
+        if not _needs(s, array) or (is_last and not is_written):
+            body.append(s)
+        elif is_stored:
+            return None
+        elif is_written:
+            made = _Replacement(param, copy, names).statements(s)
+            if made is None:
+                return None
+            body += made
+        else:
+            body.append(_renamed(s, array, copy))
+        is_stored = is_stored or is_written
+    return replace(ir, arrays=(*ir.arrays, replace(param, name=copy)), body=tuple(body))
+
+
+def _needs(s: Stmt, array: str) -> bool:
+    """True if a statement uses elements of an array other than in sums that are added to them."""
+    return any(isinstance(x, Load) or _uses_old(x) for x in _accesses((s,), array))
+
+
+def _uses_old(x: _Access) -> bool:
+    return isinstance(x, Update) and (x.op != "add" or bool(x.result))
+
+
+def _accesses(body: tuple[Stmt, ...], array: str) -> Iterator[_Access]:
+    for s in nested_statements(body):
+        if isinstance(s, Store | Update) and s.array == array:
+            yield s
+        yield from (x for e in children(s) for x in loads(e) if x.array == array)
+
+
+def _renamed(s: Stmt, array: str, copy: str) -> Stmt:
+    """The statement with loads of an array from its copy."""
+
+    def on_expr(e: Expr) -> Expr:
+        e = mapped(e, on_expr, lambda s: s)
+        return replace(e, array=copy) if isinstance(e, Load) and e.array == array else e
+
+    def on_stmt(s: Stmt) -> Stmt:
+        return mapped(s, on_expr, on_stmt)
+
+    return on_stmt(s)
+
+
+class _Replacement:
+    """Scalar replacement: elements of an array become locals of the iteration that alone accesses them."""
+
+    def __init__(self, param: ArrayParam, copy: str, names: Names) -> None:
+        self._param, self._copy, self._names = param, copy, names
+        self._locals: dict[_Indices, Local] = {}
+
+    def statements(self, s: Stmt) -> list[Stmt] | None:
+        """Returns the statements in place of a top-level statement of a kernel; None where elements are shared by iterations."""
+        found = list(dict.fromkeys(x.indices for x in _accesses((s,), self._param.name)))
+        for axis in zip(*found, strict=True):
+            if len(set(axis)) > 1 and not all(isinstance(e, Const) for e in axis):
+                return None
+        inside = [x for indices in found for e in indices for x in walk(e)]
+        if not all(isinstance(x, LoopIndex | Const | Binary | Cast) for x in inside):
+            return None
+        self._locals = {
+            indices: Local(self._names.fresh(f"{self._param.name}_own"), self._param.dtype)
+            for indices in found
+        }
+        wanted = {x.loop for x in inside if isinstance(x, LoopIndex)}
+        if not isinstance(s, For | ForActive):
+            return None if wanted else self._wrapped((s,), {})
+        made = self._within(s, wanted, {}) if wanted else None
+        return None if made is None else [made]
+
+    def _within(
+        self, s: For | ForActive, wanted: Collection[str], around: Mapping[str, int | None]
+    ) -> Stmt | None:
+        """The loop with locals in the innermost of the loops of the indices. `around`: the lengths of the loops around."""
+        extents: dict[str, int | None]
+        if isinstance(s, For):
+            length = s.extent.value if isinstance(s.extent, Const) else None
+            extents = {**around, s.loop: None if length is None else int(length)}
+        else:
+            extents = {**around, **dict.fromkeys(s.loops)}
+        if not all(any(differs(e, loop, ()) for e in self._first) for loop in extents):
+            return None
+        if set(wanted) <= set(extents):
+            body = self._wrapped(s.body, extents)
+            return None if body is None else replace(s, body=tuple(body))
+        touching = [t for t in s.body if any(True for _ in _accesses((t,), self._param.name))]
+        if len(touching) != 1 or not isinstance(touching[0], For):
+            return None
+        inner = self._within(touching[0], wanted, extents)
+        if inner is None:
+            return None
+        return replace(s, body=tuple(inner if t is touching[0] else t for t in s.body))
+
+    @property
+    def _first(self) -> _Indices:
+        return next(iter(self._locals))
+
+    def _wrapped(
+        self, body: Sequence[Stmt], extents: Mapping[str, int | None]
+    ) -> list[Stmt] | None:
+        """The statements of an iteration on locals; None where an element may be none of the array."""
+        sure = {
+            s.indices for s in body if isinstance(s, Store | Update) and s.array == self._param.name
+        }
+        for indices in self._locals:
+            if indices not in sure and not self._is_inside(indices, extents):
+                return None
+        where, array = body[0].where, self._param.name
+        begin: list[Stmt] = [
+            SetLocal(x.name, Load(self._copy, indices, x.dtype), where)
+            for indices, x in self._locals.items()
+        ]
+        written = {x.indices for x in _accesses(tuple(body), array) if not isinstance(x, Load)}
+        end: list[Stmt] = [
+            Store(array, indices, x, where)
+            for indices, x in self._locals.items()
+            if indices in written
+        ]
+        return [*begin, *(t for s in body for t in self._replaced(s)), *end]
+
+    def _is_inside(self, indices: _Indices, extents: Mapping[str, int | None]) -> bool:
+        """True if the indices of all iterations are surely in the array."""
+        ends = [reach(e, extents) for e in indices]
+        return all(
+            r is not None and r[0] >= 0 and r[1] < n
+            for r, n in zip(ends, self._param.shape, strict=True)
+        )
+
+    def _replaced(self, s: Stmt) -> Iterator[Stmt]:
+        if not isinstance(s, Store | Update) or s.array != self._param.name:
+            yield self._on_stmt(s)
+            return
+        own = self._locals[s.indices]
+        value = cast(self._on_expr(s.value), own.dtype)
+        if isinstance(s, Store):
+            yield SetLocal(own.name, value, s.where)
+            return
+        if s.result:
+            yield SetLocal(s.result, own, s.where)
+        yield UpdateLocal(own.name, s.op, value, s.where)
+
+    def _on_stmt(self, s: Stmt) -> Stmt:
+        s = with_blocks(s, lambda block: tuple(t for x in block for t in self._replaced(x)))
+        return mapped(s, self._on_expr, lambda t: t)
+
+    def _on_expr(self, e: Expr) -> Expr:
+        if isinstance(e, Load) and e.array == self._param.name:
+            return self._locals[e.indices]
+        return mapped(e, self._on_expr, lambda s: s)
