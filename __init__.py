@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from .kernels.frontend.intrinsics import one as one
     from .kernels.frontend.intrinsics import randn as randn
     from .kernels.frontend.intrinsics import random as random
+    from .kernels.frontend.intrinsics import stop_grad as stop_grad
     from .kernels.frontend.intrinsics import zero as zero
     from .kernels.frontend.kernel import atomic_add as atomic_add
     from .kernels.frontend.kernel import atomic_and as atomic_and
@@ -211,6 +212,7 @@ _PUBLIC = {
     "random": "kernels.frontend.intrinsics",
     "randn": "kernels.frontend.intrinsics",
     "zero": "kernels.frontend.intrinsics",
+    "stop_grad": "kernels.frontend.intrinsics",
     "one": "kernels.frontend.intrinsics",
     "sqrt": "kernels.frontend.functions",
     "exp": "kernels.frontend.functions",

@@ -17,7 +17,6 @@ _MISSING: Final = {
     ),
     "modules that are compiled ahead of time": "aot",
     "meshes": "Mesh MeshInstance",
-    "derivatives": "stop_grad",
     "measurements of kernels": "profiler.query_kernel_profiler_info profiler.CuptiMetric profiler.collect_kernel_profiler_metrics",
 }
 

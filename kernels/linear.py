@@ -10,8 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from .fields.matrix import Matrix
+from .frontend.func import differentiated_as
 from .frontend.functions import sqrt
-from .frontend.intrinsics import loop_config, max, min, select, static, static_assert  # noqa: A004
+from .frontend.intrinsics import (
+    loop_config,
+    max,  # noqa: A004
+    min,  # noqa: A004
+    select,
+    static,
+    static_assert,
+    stop_grad,
+)
 from .frontend.kernel import func
 
 # Cyclic Jacobi converges quadratically. Of 400,000 random, graded and nearly equal 3 x 3 matrices in f64 three sweeps left errors
@@ -128,6 +137,75 @@ def solve(A: Any, b: Any, dt: Any = float) -> Any:
             x[k] -= M[k, c] * x[c]
         x[k] /= M[k, k]
     return x
+
+
+# --- their derivatives
+#
+# Each is a linear function of the change of A, which is zero and has the derivative of A: sweeps and eliminations have none (Giles,
+# An extended collection of matrix derivative results, 2008). Where two values are equal, the turn of their vectors in their plane
+# has no limit, and is zero. Products that do not depend on it, such as U V^T, have the right derivative.
+
+
+@differentiated_as(svd)
+def _svd_of_changes(A: Any, dt: Any = float) -> Any:
+    B = A.cast(dt)
+    u, s, v = svd(B, dt)
+    U, S, V = stop_grad(u), stop_grad(s), stop_grad(v)
+    M = U.transpose() @ (B - stop_grad(B)) @ V
+    X, Y, T = M * 0, M * 0, S * 1
+    for i in static(range(A.n)):
+        T[i, i] += M[i, i]
+        for j in static(range(i + 1, A.n)):
+            apart = (M[i, j] - M[j, i]) * _inverse_or_zero(S[i, i] + S[j, j])
+            along = (M[i, j] + M[j, i]) * _inverse_or_zero(S[j, j] - S[i, i])
+            X[i, j], X[j, i] = (along + apart) / 2, -(along + apart) / 2
+            Y[i, j], Y[j, i] = (along - apart) / 2, (apart - along) / 2
+    return U + U @ X, T, V + V @ Y
+
+
+@differentiated_as(polar_decompose)
+def _polar_of_changes(A: Any, dt: Any = float) -> Any:
+    B = A.cast(dt)
+    u, p = polar_decompose(B, dt)
+    _, s, v = svd(B, dt)
+    U, P, S, V = stop_grad(u), stop_grad(p), stop_grad(s), stop_grad(v)
+    W = U.transpose() @ (B - stop_grad(B))
+    X = V.transpose() @ (W - W.transpose()) @ V
+    for i in static(range(A.n)):
+        for j in static(range(A.n)):
+            X[i, j] *= _inverse_or_zero(S[i, i] + S[j, j])
+    turn = V @ X @ V.transpose()
+    return U + U @ turn, P + (W - turn @ P)
+
+
+@differentiated_as(sym_eig)
+def _sym_eig_of_changes(A: Any, dt: Any = float) -> Any:
+    B = A.cast(dt)
+    for i in static(range(A.n)):
+        for j in static(range(i + 1, A.n)):
+            B[i, j] = B[j, i]
+    eigenvalues, q = sym_eig(B, dt)
+    values, Q = stop_grad(eigenvalues), stop_grad(q)
+    M = Q.transpose() @ (B - stop_grad(B)) @ Q
+    X, changed = M * 0, values * 1
+    for i in static(range(A.n)):
+        changed[i] += M[i, i]
+        for j in static(range(A.n)):
+            X[i, j] = M[i, j] * _inverse_or_zero(values[j] - values[i])
+    return changed, Q + Q @ X
+
+
+@differentiated_as(solve)
+def _solve_of_changes(A: Any, b: Any, dt: Any = float) -> Any:
+    M, r = A.cast(dt), b.cast(dt)
+    x = stop_grad(solve(M, r, dt))
+    change = (r - stop_grad(r)) - (M - stop_grad(M)) @ x
+    return x + solve(stop_grad(M), change, dt)
+
+
+@func
+def _inverse_or_zero(x: Any) -> Any:
+    return select(x == 0, 0, 1 / _or_one(x))
 
 
 # --- what they are made of

@@ -37,6 +37,7 @@ from ..transforms.derivatives.in_place import adjoint_on_copies, dual_in_place
 from ..transforms.derivatives.naming import Names
 from .dispatch import current
 from .instance import Instance, KernelCall
+from .stopping import plain
 
 Prepare = Callable[[Location, tuple[Any, ...], dict[str, Any]], KernelCall]
 
@@ -194,6 +195,8 @@ def _derived(
     kind: DerivativeKind,
 ) -> _Derived | None:
     """The adjoint or dual of an instance; None if it does nothing."""
+    if instance.differentiable is not None:
+        instance = instance.differentiable()
     fresh = Names(instance.ir)
     names = {n: fresh.fresh(f"{n}_{kind}") for n in (*fields, *arguments)}
     if not names:
@@ -205,6 +208,7 @@ def _derived(
         ir = dual_in_place(instance.ir, names)
     if not ir.body:
         return None
+    ir = replace(ir, body=plain(ir.body))
     check(ir)
     used = {p.name for p in ir.arrays}
     leaves = [(n, x) for n, x in instance.fields if isinstance(x, AbstractLeaf)]

@@ -16,8 +16,10 @@ class Func:
     """Function marked `@ks.func`: its body replaces each call in a kernel. Python calls the undecorated function.
 
     Its result has the annotated type. In a program an annotation of vectors and structs counts only if the function `is_real`, as
-    in Taichi.
+    in Taichi. Where a kernel is differentiated, the body of `differentiable` replaces its calls, if there is one.
     """
+
+    differentiable: Func | None = None
 
     def __init__(self, fn: Callable[..., Any], is_real: bool = False) -> None:
         self.fn, self.is_real = fn, is_real
@@ -79,6 +81,16 @@ def real_func(fn: Callable[..., Any]) -> Func:
 def pyfunc(fn: Callable[..., Any]) -> Func:
     """Makes a function callable from kernels, like `func`, and from Python."""
     return Func(fn)
+
+
+def differentiated_as(function: Func) -> Callable[[Callable[..., Any]], Func]:
+    """Makes a function with the same values the one that is differentiated in place of `function`, which it may call."""
+
+    def mark(fn: Callable[..., Any]) -> Func:
+        function.differentiable = Func(fn)
+        return function.differentiable
+
+    return mark
 
 
 MARKS = (func, real_func, pyfunc)  # that make functions of the language

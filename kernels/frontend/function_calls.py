@@ -26,6 +26,7 @@ from .intrinsics import (
     logical_not,
     one,
     select,
+    stop_grad,
     zero,
 )
 from .intrinsics import cast as cast_call
@@ -33,6 +34,7 @@ from .operators import COMPARE
 from .protocol import Frontend
 from .python_objects import lifted, python_object
 from .scopes import Pass
+from .stopping import stopped
 from .typing_rules import truth
 from .values import (
     ArrayRef,
@@ -124,6 +126,9 @@ class FunctionCalls:
         if target is logical_not:
             self._count(args, 1, node)
             return operators.each([args[0]], node, operators.negated)
+        if target is stop_grad:
+            self._count(args, 1, node)
+            return self._stopped(args[0], node)
         if target is assume_in_range:
             self._count(args, 4, node)
             return args[0]
@@ -142,6 +147,16 @@ class FunctionCalls:
         return random.draw(
             self._state, self._expr.places, target, args, partial(element_type, self._state), node
         )
+
+    def _stopped(self, x: Value, node: ast.Call) -> Value:
+        state = self._state
+        state.has_forms = True
+        if isinstance(x, ArrayRef):
+            around = state.blocks[:2][-1]  # of the outermost loop
+            state.stopped[id(around)].add(x.param.name)
+        if isinstance(x, ArrayRef) or not state.is_differentiated:
+            return x
+        return self._expr.operators.each([x], node, lambda v: Typed(stopped(v.expr)))
 
     def _operator(self, name: str, args: list[Value], node: ast.Call) -> Value | None:
         """The value of a function of Python's module `operator`; None for those that stand for no operator of the language."""

@@ -46,11 +46,14 @@ class Inliner:
         func = callee.func if isinstance(callee, BoundFunc) else callee
         if isinstance(callee, BoundFunc):
             owner = lifted(state, callee.owner)
+        form = self._form(func)
+        func = form or func
         if len(state.frames) > MAX_INLINE_DEPTH:
             state.fail(
                 f"{func.parsed.name} calls itself: recursion is not supported in a kernel", node
             )
         frame = Frame(func.parsed, called_at=state.frame.parsed.where(node))
+        frame.is_form = form is not None or state.frame.is_form
         self._bind(func, frame, node, owner, given)
         state.frames.append(frame)
         try:
@@ -77,6 +80,14 @@ class Inliner:
         if result is not None and is_typed and func.returns is not None:
             result = self._expr.converted(result, func.returns, node)
         return result
+
+    def _form(self, func: Func) -> Func | None:
+        """The differentiable form that is compiled in place of a function; None in kernels that are not differentiated."""
+        state = self._state
+        if func.differentiable is None or state.frame.is_form:
+            return None
+        state.has_forms = True
+        return func.differentiable if state.is_differentiated else None
 
     def _bind(
         self, func: Func, frame: Frame, node: ast.Call, owner: Value | None, before: Given | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ class Instance:
     logical: Logical | None = None
     constants: tuple[str, ...] = ()  # arguments without derivatives
     is_derivative: bool = False  # an adjoint or dual of another instance
+    # The instance that derivatives are made of, where it is another one: with the same values, by functions that have derivatives.
+    differentiable: Callable[[], Instance] | None = field(default=None, compare=False, repr=False)
     # Its adjoints and duals (derivatives.py), itself on plain arrays (lowering.py), and itself where one array is given twice
     # (kernel.py).
     derived: dict[tuple[object, ...], Any] = field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..fields.compound import MatrixType, StructType
@@ -72,6 +73,7 @@ class Subject:
     program: Program | None = None
     packs: tuple[PackArgument, ...] = ()  # whose members are entries of the signature
     aliases: Aliases = ()
+    is_differentiated: bool = False  # the IR is for derivatives only
 
 
 def instantiate(subject: Subject) -> Instance:
@@ -91,6 +93,7 @@ def _walk(
 ) -> tuple[Pass, Instance]:
     parsed = subject.parsed
     state = Pass(rules, hints, is_final)
+    state.is_differentiated = subject.is_differentiated
     state.is_debug = subject.program is not None and subject.program.config.debug
     frame = Frame(parsed)
     state.frames.append(frame)
@@ -139,6 +142,7 @@ def _walk(
         raise KernelError(
             f"the kernel {parsed.name} is nested too deeply", parsed.where(ast.Pass())
         ) from None
+    state.stop_loads(state.blocks[0])
     declared = list(frame.declared)
     where = parsed.where(parsed.tree)
     if rules.is_strict and subject.returns is not None and frame.returns is None:
@@ -169,6 +173,9 @@ def _walk(
     )
     fields = tuple((param.name, source) for param, source in state.captured.values())
     instance = Instance(ir, fields, results, Hidden(state.seed is not None, addresses))
+    if state.has_forms and not subject.is_differentiated:
+        form = partial(instantiate, replace(subject, is_differentiated=True))
+        instance = replace(instance, differentiable=form)
     return state, _on_trees(state, instance) if state.structures and is_final else instance
 
 

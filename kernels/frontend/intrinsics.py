@@ -217,6 +217,14 @@ def logical_not(x: Any) -> Any:
     return Matrix(found) if isinstance(x, Matrix) else bool(found)
 
 
+def stop_grad(x: Any) -> Any:
+    """`x`, a number or a vector, without a derivative.
+
+    In a kernel `x` may be a field: its elements then have none in the outermost loop around.
+    """
+    return x
+
+
 def assume_in_range(x: Any, base: Any, low: int, high: int) -> Any:
     """`x`, of which the program says that it lies between `base + low` and `base + high`."""
     return x

@@ -16,6 +16,7 @@ from .errors import KernelError
 from .hidden import Address
 from .parse import ParsedFunction
 from .results import Returns
+from .stopping import without_derivatives
 from .typing_rules import Rules, promote
 from .values import LocalVar, Typed, Value
 
@@ -69,6 +70,7 @@ class Frame:
     depth: int = 0  # run-time branches and loops around the current statement
     in_branch: int = 0  # branches around it that are decided when the kernel is compiled
     declared: list[Stmt] = field(default_factory=list)  # what stands before its statements
+    is_form: bool = False  # of a function, for derivatives
 
     def find(self, name: str) -> Binding | None:
         for scope in reversed(self.scopes):
@@ -124,6 +126,10 @@ class Pass:
         default_factory=set
     )  # nodes to which stores do not activate
     flags: list[Flag] = field(default_factory=list)
+    is_differentiated: bool = False  # the IR is for derivatives only
+    has_forms: bool = False  # derivatives need other IR
+    # Arrays whose loads have no derivative in a block of statements, by the identity of the block.
+    stopped: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     @property
     def default_float(self) -> DType:
@@ -193,6 +199,11 @@ class Pass:
             yield statements
         self.blocks.pop()
 
+    def stop_loads(self, statements: list[Stmt]) -> None:
+        """Takes the derivatives from the loads of a block that `stop_grad` names."""
+        if arrays := self.stopped.pop(id(statements), None):
+            statements[:] = without_derivatives(tuple(statements), arrays)
+
     @contextmanager
     def collected(self) -> Iterator[list[Stmt]]:
         """Collects statements in a separate list, in the current scope; the caller may emit them."""
@@ -200,6 +211,7 @@ class Pass:
         self.blocks.append(statements)
         yield statements
         self.blocks.pop()
+        self.stop_loads(statements)
 
     @contextmanager
     def guarded(self, is_guarded: bool = True) -> Iterator[None]:

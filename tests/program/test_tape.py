@@ -9,6 +9,7 @@ from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.explorer.workload import Options, make_workload, space_for
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.kernels.ir.text import show
 from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.testing.checking import source_of, target
@@ -376,3 +377,79 @@ def test_wrong_use_is_one_sentence(use, sentence) -> None:
         use(x, n)
     assert caught.value.where is not None
     assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+@pytest.mark.parametrize("name", ["svd", "turn", "polar", "eigenvectors", "system"])
+def test_decompositions_have_derivatives_of_their_own(name: str, rows: int) -> None:
+    """In both modes, by central differences; where a product has a limit at equal singular values, there, too.
+
+    Kind: derivatives of sweeps, which divide by differences that are zero.
+    """
+    E = ks.field(float, (), needs_grad=True, needs_dual=True)
+    a = ks.field(float, (rows, rows), needs_grad=True, needs_dual=True)
+    b = ks.Vector(np.arange(1.0, rows + 1).tolist())
+
+    @ks.kernel
+    def energy():
+        for _ in range(1):
+            M = ks.Matrix([[a[i, j] for j in range(rows)] for i in range(rows)])
+            if ks.static(name == "svd"):
+                U, S, V = ks.svd(M)
+                E[None] += (U * U * U).sum() + (S @ S @ S)[0, 0] + (V * V * V)[0, 1]
+            elif ks.static(name == "turn"):
+                U, S, V = ks.svd(M)
+                E[None] += (U @ V.transpose())[0, 1] + S.trace() ** 2
+            elif ks.static(name == "polar"):
+                U, P = ks.polar_decompose(M)
+                E[None] += U[0, 1] + P[1, 0] * P[0, 0]
+            elif ks.static(name == "eigenvectors"):
+                values, Q = ks.sym_eig(M + M.transpose())
+                E[None] += (Q * Q * Q).sum() + values[0] ** 3
+            else:
+                x = ks.solve(M, b)
+                E[None] += x.norm_sqr() + x[0]
+
+    def value(given) -> float:
+        a.from_numpy(given)
+        E[None] = 0
+        energy()
+        return E[None]
+
+    rng = np.random.default_rng(rows)
+    v, h = rng.normal(size=(rows, rows)), 1e-5
+    given = [rng.normal(size=(rows, rows))]
+    given += [np.eye(rows)] if name in ("turn", "polar") else []
+    with interpret():
+        for at in given:
+            wanted = (value(at + h * v) - value(at - h * v)) / (2 * h)
+            a.from_numpy(at)
+            with ks.ad.Tape(E):
+                energy()
+            assert np.vdot(a.grad.to_numpy(), v) == pytest.approx(wanted, rel=1e-6)
+            with ks.ad.FwdMode(E, a, v.ravel()):
+                energy()
+            assert E.dual[None] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_values_may_stop_gradients_and_kernels_are_the_same() -> None:
+    """A field in the loop around, as in Taichi, and a value; alone the kernel has neither trace nor cost of it."""
+    x = ks.field(float, 3, needs_grad=True)
+    total = ks.field(float, (), needs_grad=True)
+    x.from_numpy(np.array([1.0, 2.0, 3.0]))
+
+    @ks.kernel
+    def work():
+        for i in x:
+            total[None] += ks.stop_grad(x[i] * x[i]) * x[i]
+        for i in x:
+            ks.stop_grad(x)
+            total[None] += x[i] ** 2
+        for i in x:
+            total[None] += 2 * x[i]
+
+    with ks.ad.Tape(total):
+        work()
+    assert x.grad.to_numpy() == pytest.approx([3.0, 6.0, 11.0])
+    (instance,) = work._instances.values()
+    assert "bitcast" not in show(instance.ir).lower()
