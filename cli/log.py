@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..explorer import stages as st
 from ..explorer.result_text import Unit, default_word, result_lines
 from ..kernels.ir.task import Problem
-from ..kernels.tasks.non_affine import Closed, closed_tasks, counted_text
+from ..kernels.tasks.non_affine import NonAffineTasks, counted_text, non_affine_tasks
 from ..search import events as ev
 from ..space.candidate import DeadEnd, Space
 from ..space.decisions import fixed_text
@@ -112,7 +112,7 @@ class TextLog:
         self._write(f"Target     {target.backend} {target.name}; {calibrated}")
         for line in space_lines(p, e.space, e.prepare_s):
             self._write(line)
-        for line in closed_lines(closed_tasks(p), e.space.is_for_input):
+        for line in non_affine_lines(non_affine_tasks(p), e.space.is_for_input):
             self._write(line)
         for line in fixed_lines(e.space):
             self._write(line)
@@ -223,11 +223,11 @@ def space_lines(problem: Problem, space: Space, prepare_s: float | None) -> list
     ]
 
 
-def closed_lines(closed: Closed, is_profiled: bool) -> list[str]:
-    """Returns a line on the non-affine (closed) tasks; [] where there are none."""
-    if not closed:
+def non_affine_lines(non_affine: NonAffineTasks, is_profiled: bool) -> list[str]:
+    """Returns a line on the non-affine tasks; [] where there are none."""
+    if not non_affine:
         return []
-    return [f"Closed     {closed}; bound and gap count {counted_text(is_profiled)}"]
+    return [f"Tasks      {non_affine}; bound and gap count {counted_text(is_profiled)}"]
 
 
 def fixed_lines(space: Space) -> list[str]:

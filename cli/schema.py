@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..explorer import explanation  # noqa: F401 - its lines are in the schema, too
-from ..explorer.stages import NotOpened
+from ..explorer.stages import NonAffineRow
 from ..search.line import AbstractLine, line_class
 
 Number = float | None
@@ -37,7 +37,7 @@ class SpaceLine(AbstractLine, frozen=True, tag="space"):
     problem_key: str
     space_key: str
     tasks: list[str]
-    closed: list[NotOpened]
+    non_affine: list[NonAffineRow]
     choices: int
     open: int
     open_by_kind: dict[str, int]

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..explorer.result_text import Unit
 from ..explorer.results import ReplayResult
-from ..explorer.stages import not_opened
+from ..explorer.stages import non_affine_rows
 from ..explorer.workload import Workload, threads_of_program
 from ..kernels.ir.text import show_tasks
-from ..kernels.tasks.non_affine import closed_tasks
+from ..kernels.tasks.non_affine import non_affine_tasks
 from ..kernels.tasks.state_flow import build_graph, show_graph
 from ..kernels.tasks.task_text import stated_tasks
 from ..runtime.api.backend import AbstractDevice
@@ -34,7 +34,7 @@ from ..space.backbone import launch_width
 from ..space.build import build_space
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.components import components_of
-from .log import closed_lines, count_choices, fixed_lines, space_lines
+from .log import count_choices, fixed_lines, non_affine_lines, space_lines
 
 _IN_BODY = " " * 6  # before each line of the body of a task
 _BODY_LINES = 12  # of a body that are shown without -v
@@ -75,7 +75,7 @@ def show_lines(space: Space, seed: int, n_descents: int, verbosity: int) -> Iter
         n = len(space.backbone.components)
         n_tasks = launch_tasks(space)
         yield f"  Launches   {n} component{'s' * (n > 1)} | of at most {n_tasks} tasks that follow one another"
-    yield from (f"  {line}" for line in closed_lines(closed_tasks(problem), False))
+    yield from (f"  {line}" for line in non_affine_lines(non_affine_tasks(problem), False))
     yield from (f"  {line}" for line in fixed_lines(space))
     root = space.root()
     if isinstance(root, DeadEnd):
@@ -122,7 +122,7 @@ def show_fields(space: Space, seed: int, n_descents: int, verbosity: int) -> dic
         "problem_key": problem.key,
         "space_key": space.key,
         "tasks": [t.name for t in problem.tasks],
-        "closed": not_opened(closed_tasks(problem)),
+        "non_affine": non_affine_rows(non_affine_tasks(problem)),
         "choices": n_choices,
         "open": n_open,
         "open_by_kind": by_kind,

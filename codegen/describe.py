@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..kernels.analysis.scatters import scatters as scatters_of
-from ..kernels.tasks.non_affine import ClosedTask
+from ..kernels.tasks.non_affine import NonAffineTask
 from ..space import choices as ch
 from ..space.backbone import MID
 from ..space.candidate import Candidate
@@ -46,21 +46,21 @@ _HINTS = {
 _SCATTERS = {
     ch.BY_ATOMICS: "each atomically",
     ch.PRIVATE: "in a copy of it for each thread, and adds the copies up at the end",
-    ch.SORTED: "in place, slab by slab, for which it sorts its iterations; no two threads meet",
-    ch.COLOUR: "in place, block by block, for which it sorts its iterations; no two threads meet",
-    ch.TILE: "in a tile for each block, for which it sorts its iterations; tiles are added where no two threads meet",
+    ch.SORTED: "in place, slab by slab, for which it sorts its iterations; no two threads conflict",
+    ch.COLOUR: "in place, block by block, for which it sorts its iterations; no two threads conflict",
+    ch.TILE: "in a tile for each block, for which it sorts its iterations; tiles are added where no two threads conflict",
 }
 _ACCUMULATORS = {
     Owner.REGISTERS: "in registers",
     Owner.THREAD: "in an array of the thread's own",
-    Owner.TEAM: "in one array of all threads, of which each has its part",
-    Owner.PARTIALS: "into a partial result for each thread, combined when all have met",
+    Owner.TEAM: "in one array of all threads, a part for each",
+    Owner.PARTIALS: "into a partial result for each thread, combined behind a barrier",
 }
 _IN_RESULT = "where the result is stored"
 _SHAPES = {
     "straight": "statements that always run",
     "guarded": "statements in branches",
-    "loops": "loops whose lengths only a run knows",
+    "loops": "loops of run-time length",
 }
 
 
@@ -114,8 +114,8 @@ def _order(plan: Plan) -> Iterator[str]:
 
 _SHARES = {
     "BLOCKED": "",
-    "CYCLIC": " in turn",
-    "GUIDED": " in parts of what is left",
+    "CYCLIC": " cyclically",
+    "GUIDED": " in parts of the remaining iterations",
     "BALANCED": " by the work of its rows",
 }
 
@@ -162,20 +162,20 @@ def _values(plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
     tasks = plan.tasks
     for t in tasks:
         for when in dict.fromkeys(ahead.words for ahead in t.prefetches):
-            yield f"{t.task.name} asks for its inputs {when}"
+            yield f"{t.task.name} prefetches its inputs {when}"
         if t.asks_for_sums:
-            yield f"{t.task.name} asks for its sums before it adds to them"
+            yield f"{t.task.name} prefetches its accumulators before it adds to them"
         for array, hint in t.load_hints.items():
             yield f"{t.task.name} reads {array} {_HINTS[hint]}"
         if t.shift is not None:
             behind = tasks[t.shift.producer].task.name
-            yield f"{t.task.name} runs beside {behind}, one step of {t.shift.shared[1]} late"
+            yield f"{t.task.name} runs in the loop of {behind}, shifted by one iteration of {t.shift.shared[1]}"
     for f in plan.flows:
         value = plan.choice("mem_space", f)
         if f.is_read:
             if value == ch.MEM_SPACE[ch.SHARED]:
                 readers = tasks[f.producer].task.name, tasks[f.consumer].task.name
-                yield f"{readers[0]} keeps what it reads of {f.array} for {readers[1]}"
+                yield f"{readers[0]} keeps the elements of {f.array} that it reads for {readers[1]}"
             continue
         yield (
             f"{f.array} goes from {tasks[f.producer].task.name} to {tasks[f.consumer].task.name}"
@@ -301,7 +301,7 @@ def _body(plan: Plan, t: TaskPlan, launches: Sequence[Launch]) -> Iterator[str]:
         guard = plan.choice(GUARDS.kind, t.index)
         yield f"an assignment under a condition ({GUARDS.short.get(guard, guard)})"
     else:
-        yield f"{_SHAPES[body.shape]} ({ClosedTask(t.task.name, body.reason)})"
+        yield f"{_SHAPES[body.shape]} ({NonAffineTask(t.task.name, body.reason)})"
     if t.wave is not None:
         yield f"wavefronts of tiles of {t.wave.rows} x {t.wave.columns}"
     elif t.is_parallel:

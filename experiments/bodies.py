@@ -135,7 +135,7 @@ def make_row(job: Job, options: BodyOptions) -> Row:
         "times_ns": {name: median(found) for name, found in times.items()},
         "bound_ns": run.bound_ns,
         "found": run.status,
-        "closed": str(run.closed),
+        "closed": str(run.non_affine),
         "guards": list(phrases(plan_of(best), "branches")),
         "stamp": stamp(device, memory[-1]),
     }

@@ -54,7 +54,7 @@ _SEARCH = """
 run = t.explore(step, *given, time_limit={seconds}, max_evals={most}, directory={folder!r})
 if run.best is None:
     sys.exit(f"nothing was found: {{run.status}}")
-found = {{"status": run.status, "closed": str(run.closed), "launches": 0}}
+found = {{"status": run.status, "closed": str(run.non_affine), "launches": 0}}
 found["bound_s"] = (run.bound_ns or 0.0) * 1e-9
 found["default_s"] = (run.ended.baseline_ns or 0.0) * 1e-9
 while f"static void launch_{{found['launches']}}(" in run.best.source:

@@ -78,7 +78,7 @@ def make_row(job: Job, options: PolybenchOptions) -> Row:
             # In time: else the call alone counts, and the page has no `found`.
             if run.best is not None:
                 runs["found"] = run.best.compile()
-            row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.closed)}
+            row |= {"bound_ns": run.bound_ns, "ended": run.status, "closed": str(run.non_affine)}
         times = take_turns(runs, given)
     row["times_ns"] = {name: min(found) for name, found in times.items()}
     row["medians_ns"] = {name: median(found) for name, found in times.items()}

@@ -1,4 +1,4 @@
-"""Validity of a session's bound: scales it to the measured machine state. Non-affine (closed) tasks count with guaranteed costs
+"""Validity of a session's bound: scales it to the measured machine state. Non-affine tasks count with guaranteed costs
 only.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from ..kernels.tasks.non_affine import Closed
+from ..kernels.tasks.non_affine import NonAffineTasks
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.forked import Stopped
 from ..runtime.records.record import EvaluationRecord
@@ -32,14 +32,18 @@ class Claims:
     """The bound of one session, its scale, and the gaps that follow. `bound_ns` is None once it is withdrawn."""
 
     def __init__(
-        self, device: AbstractDevice, worker: AbstractWorker, target: Target, closed: Closed
+        self,
+        device: AbstractDevice,
+        worker: AbstractWorker,
+        target: Target,
+        non_affine: NonAffineTasks,
     ) -> None:
         self.fixed: tuple[tuple[str, str], ...] = ()  # of the space whose bound this is
         self.is_for_input = False  # whether it is one for the arguments that are measured
         self._device = device
         self._worker = worker
         self._target = target
-        self.closed = closed
+        self.non_affine = non_affine
         self.scale = BoundScale()
         self.bound_ns: float | None = None
         self.now_ns: float | None = None  # on the machine as it was when the best was timed again
@@ -70,7 +74,7 @@ class Claims:
 
     @property
     def whole_ns(self) -> float:
-        """The root's bound, in which non-affine (closed) bodies count with their guaranteed costs."""
+        """The root's bound, in which non-affine bodies count with their guaranteed costs."""
         return self._root_ns * self.scale.factor
 
     def limiting(self, candidate: object) -> str:
@@ -108,9 +112,9 @@ class Claims:
         )
 
     def of_what_is_open(self, row: ev.Row) -> ev.Row:
-        """Returns the row of a search over non-affine (closed) tasks, with the root's bound and its gap.
+        """Returns the row of a search over non-affine tasks, with the root's bound and its gap.
 
-        The search's own bound holds for closed bodies as they are written. Only the root's bound holds for all implementations.
+        The search's own bound holds for non-affine bodies as they are written. Only the root's bound holds for all implementations.
         """
         self.bound_ns = None if row.bound_ns is None else self.whole_ns
         gap = None
@@ -119,11 +123,11 @@ class Claims:
         return structs.replace(row, bound_ns=self.bound_ns, gap=gap)
 
     def finish(self, finished: ev.Finished) -> ev.Finished:
-        """Takes over the bound that a search has proved. With non-affine (closed) tasks the root's bound counts, and "optimal"
+        """Takes over the bound that a search has proved. With non-affine tasks the root's bound counts, and "optimal"
         becomes "optimal_open".
         """
         self.bound_ns = finished.bound_ns
-        if self.closed:
+        if self.non_affine:
             if self.bound_ns is not None:
                 self.bound_ns = self.whole_ns
             if finished.status == "optimal":

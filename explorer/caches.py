@@ -44,7 +44,7 @@ def kept_places() -> tuple[CacheLocation, ...]:
     versions = [f for f in jitted.glob("*") if _JITTED.fullmatch(f.name)]
     return (
         _place("builds", cache / "build", "compiled candidates with their sources"),
-        _place("kernels", cache / "kernels", "compiled kernels that were called by themselves"),
+        _place("kernels", cache / "kernels", "compiled kernels of standalone calls"),
         _place(
             "search-code",
             jitted,

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..kernels.library import LibrarySequence, own_names
 from ..kernels.library import load as load_sequence
-from ..kernels.tasks.non_affine import Closed
+from ..kernels.tasks.non_affine import NonAffineTasks
 from ..report import Report, frame, report_of
 from ..runtime.api.outcome import UNDECIDED
 from ..runtime.cpu.compiler import PLAIN
@@ -89,12 +89,12 @@ class Run:
         return self.ended.gap
 
     @property
-    def closed(self) -> Closed:
-        """The non-affine (closed) tasks, each with its reason and line: false where there are none.
+    def non_affine(self) -> NonAffineTasks:
+        """The non-affine tasks, each with its reason and line: false where there are none.
 
         With some, `optimal_open` stands for `optimal`, and `bound_ns` counts the guaranteed costs of their bodies.
         """
-        return self.ended.closed_tasks
+        return self.ended.non_affine_tasks
 
     @property
     def fixed(self) -> dict[str, str]:
@@ -354,7 +354,7 @@ def resume(
         try:
             return _run(sitting, workload, options, folder)
         except DecisionError as e:
-            raise StaleError(f"what was fixed in {folder} does not fit the space: {e}") from e
+            raise StaleError(f"the fixed decisions of {folder} do not fit the space: {e}") from e
 
 
 def _stored_workload(header: RunHeader, folder: Path, inputs: Path | None) -> Workload:

@@ -94,7 +94,7 @@ class Listener:
                 self._writer.incumbent(best.outcome.key, best.time_ns)
                 if isinstance(best.candidate, Candidate):
                     self._standing.keep(self._evaluator, best.outcome, best.candidate)
-            case ev.BoundMoved() if self._claims.closed:
+            case ev.BoundMoved() if self._claims.non_affine:
                 return  # of all implementations only the root's bound holds
             case ev.BoundMoved(bound_ns=bound_ns, candidate=candidate):
                 self._claims.bound_ns = bound_ns
@@ -106,7 +106,7 @@ class Listener:
             case ev.Row(tally=tally):
                 self._tally = tally
                 self._writer.tally(tally)
-                if self._claims.closed:
+                if self._claims.non_affine:
                     event = self._claims.of_what_is_open(event)
                 elif not self._standing.device.machine.times_count:
                     event = replace(event, gap=None)

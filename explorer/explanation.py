@@ -17,7 +17,7 @@ from ..codegen.describe import Words, body_words, describe
 from ..codegen.passes.pipeline import launches_of
 from ..codegen.plan.candidates import plan_of
 from ..codegen.starts import Starts, count_starts
-from ..kernels.tasks.non_affine import closed_tasks, counted_text
+from ..kernels.tasks.non_affine import counted_text, non_affine_tasks
 from ..runtime.device import open_device
 from ..runtime.files import is_there
 from ..runtime.measure.conditions import take_conditions
@@ -49,7 +49,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fixed_text
 from .registers import Launches, registers_of_tasks, reported_launches
 from .results import stored_best
-from .stages import NotOpened, not_opened
+from .stages import NonAffineRow, non_affine_rows
 
 _SLACK = 1e-3  # a time so little below the bound is noise of the clock
 
@@ -115,7 +115,7 @@ class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
     dtype: str
     status: str
     notes: tuple[str, ...]
-    closed: tuple[NotOpened, ...]
+    non_affine: tuple[NonAffineRow, ...]
     rates: dict[str, str]
     best: Account
     default: Account | None
@@ -193,9 +193,9 @@ def explain_run(path: str | Path) -> Explanation:
         notes.append(
             f"{fixed_text(file.fixed)}; bounds and what was left out are of the space with that"
         )
-    closed = closed_tasks(problem)
-    if closed:
-        notes.append(f"{closed}; bounds count {counted_text(space.is_for_input)}")
+    non_affine = non_affine_tasks(problem)
+    if non_affine:
+        notes.append(f"{non_affine}; bounds count {counted_text(space.is_for_input)}")
     if not target.calibrated:
         advice = f": run {device.machine.calibrated_by}" if device.machine.calibrated_by else ""
         notes.append(f"rates are guessed from a data sheet{advice}")
@@ -235,7 +235,7 @@ def explain_run(path: str | Path) -> Explanation:
         dtype=file.dtype,
         status=file.status,
         notes=tuple(notes),
-        closed=not_opened(closed),
+        non_affine=non_affine_rows(non_affine),
         rates=rate_texts(space),
         best=_account(best, bounder, scale, file.time_ns, launches),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),

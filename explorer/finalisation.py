@@ -72,11 +72,11 @@ class Ending:
             compiler="" if best is None else s.compiler,
             run_dir=str(self._folder),
             elapsed_s=round(self._deadlines.elapsed_s, 3),
-            closed=st.not_opened(s.claims.closed),
+            non_affine=st.non_affine_rows(s.claims.non_affine),
             doubts=() if best is None else self._doubts(status, n_evaluations),
             fixed=dict(s.claims.fixed),
             n_input_sets=s.n_sets,
-            closed_tasks=s.claims.closed,
+            non_affine_tasks=s.claims.non_affine,
             is_for_input=s.claims.is_for_input,
         )
         self._tell(ended)

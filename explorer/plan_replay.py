@@ -114,7 +114,7 @@ class _Sequence:
         )
         if why:
             raise LanguageError(
-                f"a program cannot follow {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
+                f"a program cannot replay {self.name}, since {why}: call ks.replay({str(self.best.place)!r})"
             )
 
     @property

@@ -8,7 +8,7 @@ from .stages import Ended
 
 _STATUS = {
     "optimal": "optimal: the tree is exhausted under the bound",
-    "optimal_open": "optimal over what is open",
+    "optimal_open": "optimal, non-affine bodies as they are written",
     "gap_limit": "gap limit reached",
     "time_limit": "time limit reached",
     "eval_limit": "evaluation limit reached",
@@ -37,10 +37,10 @@ class Unit:
 
 def result_lines(e: Ended, unit: Unit) -> list[str]:
     """The result block."""
-    closed = f"; {e.closed_tasks}" if e.closed else ""
+    non_affine = f"; {e.non_affine_tasks}" if e.non_affine else ""
     fixed = f"; with {fixed_count(e.fixed)} fixed" if e.fixed else ""
     status = _STATUS.get(e.status, e.status)
-    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{fixed}{closed}"]
+    lines = ["", f"Status       {status} after {e.elapsed_s:.1f}s{fixed}{non_affine}"]
     if e.best_ns is None:
         lines.append("Best         nothing valid was found")
         lines.append(f"Next         {next_step(e)}")
@@ -53,7 +53,7 @@ def result_lines(e: Ended, unit: Unit) -> list[str]:
     if e.alarms:
         lines.append(f"Bound        withdrawn: {below}")
     else:
-        counted = "; of closed bodies what is sure" if e.closed else ""
+        counted = "; non-affine bodies count with what they surely do" if e.non_affine else ""
         lines.append(f"Bound        {unit.text(e.bound_ns)} ({below}{counted}{fixed}){_gaps(e)}")
     lines.append(f"Speed-up     {_speed_up(e)}")
     failed = ", ".join(f"{n} {kind}" for kind, n in e.failures.items())
@@ -85,7 +85,7 @@ def next_step(e: Ended) -> str:
 
 def default_word(is_fixed: bool) -> str:
     """Returns the name of the default. With fixed choices it is the candidate closest to the one that fuses nothing."""
-    return "default with what is fixed" if is_fixed else "unfused default"
+    return "default with the fixed decisions" if is_fixed else "unfused default"
 
 
 def _gaps(e: Ended) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..kernels.tasks.non_affine import closed_tasks
+from ..kernels.tasks.non_affine import non_affine_tasks
 from ..kernels.tasks.profile import Profile
 from ..runtime.api.backend import AbstractDevice
 from ..runtime.device import DeviceOptions, open_device
@@ -123,7 +123,7 @@ class Session:
             numpy = NumpyTiming(self._workload, writer, o.time_limit_s)
             writer.begin()
             self._tell_opened(writer, space, device.machine.calibrated_by)
-            claims = Claims(device, worker, target, closed_tasks(self._workload.problem))
+            claims = Claims(device, worker, target, non_affine_tasks(self._workload.problem))
             standing = Standing(writer, device, claims, numpy)
             ending = Ending(self._workload, self._folder, standing, self._deadlines, self._tell)
             if isinstance(root, DeadEnd):

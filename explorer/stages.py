@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..kernels.ir.body import Closure
-from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed
+from ..kernels.tasks.non_affine import ALL_AFFINE, NonAffineTasks
 from ..search.line import AbstractLine, Inside
 from ..space.candidate import Space
 
@@ -142,8 +142,8 @@ class OtherCompiler(AbstractLine, frozen=True, tag="other_compiler"):
     ratio: float
 
 
-class NotOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A non-affine (closed) task: bounds count the guaranteed costs of its body."""
+class NonAffineRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A non-affine task: bounds count the guaranteed costs of its body."""
 
     task: str
     kind: Closure
@@ -152,10 +152,10 @@ class NotOpened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: int
 
 
-def not_opened(closed: Closed) -> tuple[NotOpened, ...]:
-    """Returns the non-affine (closed) tasks as lines have them."""
-    reasons = ((t.task, t.reason, t.reason.where) for t in closed.tasks)
-    return tuple(NotOpened(task, r.kind, r.text, at.file, at.line) for task, r, at in reasons)
+def non_affine_rows(non_affine: NonAffineTasks) -> tuple[NonAffineRow, ...]:
+    """Returns the non-affine tasks as lines have them."""
+    reasons = ((t.task, t.reason, t.reason.where) for t in non_affine.tasks)
+    return tuple(NonAffineRow(task, r.kind, r.text, at.file, at.line) for task, r, at in reasons)
 
 
 class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
@@ -186,11 +186,11 @@ class Ended(AbstractLine, frozen=True, tag="result", kw_only=True):
     compiler: str = ""  # that built the best; "" where there is none to name
     run_dir: str
     elapsed_s: float
-    closed: tuple[NotOpened, ...] = ()
+    non_affine: tuple[NonAffineRow, ...] = ()
     doubts: tuple[str, ...] = ()  # sentences: too few candidates, disturbed times
     fixed: dict[str, str] = msgspec.field(default_factory=dict)  # before the search
     n_input_sets: Inside[int] = 0
-    closed_tasks: Inside[Closed] = NOTHING_CLOSED
+    non_affine_tasks: Inside[NonAffineTasks] = ALL_AFFINE
     is_for_input: Inside[bool] = (
         False  # the bound counts executions of bodies on the measured arguments
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import UnsetType
 
-from ..kernels.tasks.non_affine import NOTHING_CLOSED, Closed, closed_tasks
+from ..kernels.tasks.non_affine import ALL_AFFINE, NonAffineTasks, non_affine_tasks
 from ..report.run_data import RunData
 from ..report.run_data import load_run as load_data
 from ..runtime.api.errors import DeviceError
@@ -37,7 +37,7 @@ def load_run(directory: str | Path) -> Run:
 
 def _ended(data: RunData, doubts: tuple[str, ...]) -> st.Ended:
     h, best = data.header, data.best
-    closed = _closed(data)
+    non_affine = _non_affine(data)
     bound_ns = _bound_ns(data)
     best_ns = None if best is None else best.time_ns
     now_ns = data.bound_now_ns
@@ -59,11 +59,11 @@ def _ended(data: RunData, doubts: tuple[str, ...]) -> st.Ended:
         compiler="" if best is None else best.conditions.compiler,
         run_dir=str(data.folder),
         elapsed_s=data.total_s,
-        closed=st.not_opened(closed),
+        non_affine=st.non_affine_rows(non_affine),
         doubts=doubts,
         fixed=dict(h.fixed),
         n_input_sets=_n_input_sets(data),
-        closed_tasks=closed,
+        non_affine_tasks=non_affine,
         is_for_input=not isinstance(h.profile, UnsetType) and h.profile.is_sure,
     )
 
@@ -94,8 +94,8 @@ def _n_input_sets(data: RunData) -> int:
     return int(digits[0]) if digits else 0
 
 
-def _closed(data: RunData) -> Closed:
+def _non_affine(data: RunData) -> NonAffineTasks:
     """The non-affine tasks; none where this version reads the sequence in another way."""
     with suppress(StaleError):
-        return closed_tasks(rebuild_problem(data.header.stored, data.header.problem_key)[1])
-    return NOTHING_CLOSED
+        return non_affine_tasks(rebuild_problem(data.header.stored, data.header.problem_key)[1])
+    return ALL_AFFINE

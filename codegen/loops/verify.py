@@ -97,10 +97,10 @@ def _lists(nodes: Sequence[Node], around: tuple[Node, ...]) -> None:
                 _loop(n, around)
             case Late(loop):
                 shared = [x for x in around if isinstance(x, Loop) and x.is_parallel]
-                _expect(bool(shared), "what is late is in no loop of the threads")
+                _expect(bool(shared), "a shifted task is in no loop of the threads")
                 _expect(
                     loop.members == shared[-1].members and not loop.children,
-                    "what is late names another loop than the one around it",
+                    "a shifted task names another loop than the one around it",
                 )
             case InBlocks(task, n_colours, children):
                 _in_blocks(task, n_colours, children, around)
@@ -129,7 +129,7 @@ def _in_blocks(
         and isinstance(children[0], Loop)
         and [m.task for m in children[0].members] == [task]
     )
-    _expect(is_own, f"what runs in blocks is no loop of task {task} alone")
+    _expect(is_own, f"a loop that runs in blocks is none of task {task} alone")
     _expect(n_colours > 0, f"task {task} has no colour")
     is_shared = is_own and isinstance(children[0], Loop) and children[0].is_parallel
     apart = any(isinstance(x, Alone) or (isinstance(x, Loop) and x.is_parallel) for x in around)
@@ -170,12 +170,12 @@ def _bodies(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
     once = sorted(p.phase.task for p in found if not p.is_late)
     _expect(once == sorted(launch.tasks), f"bodies of tasks {once}, not of {launch.tasks}")
     late = [p.phase.task for p in found if p.is_late]
-    _expect(len(set(late)) == len(late), "a task is late twice")
+    _expect(len(set(late)) == len(late), "a task is shifted twice")
     for place in found:
         t = place.phase.task
         task = plan.tasks[t]
         _expect(
-            not place.is_late or task.shift is not None, f"task {t} is late, but was not shifted"
+            not place.is_late or task.shift is not None, f"task {t} runs late, but was not shifted"
         )
         own = [m for n in place.loops for m in n.members if m.task == t]
         wanted = [Member(t, p.loop.name, OUTER) for p in task.loops]

@@ -241,7 +241,7 @@ class Plan:
 
     @property
     def is_standalone(self) -> bool:
-        """True for a kernel that is called by itself: its loops are in the body of one task."""
+        """True for a standalone kernel: its loops are in the body of one task."""
         return bool(self.choices.get("nests"))
 
     def choice(self, kind: str, site: Site) -> str:

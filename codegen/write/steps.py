@@ -39,14 +39,14 @@ _TEAM_LINE = 2 * ALIGNMENT_BYTES  # lines in pairs are one to some prefetchers
 
 def standalone_launch(plan: Plan, prelude: Prelude, names: dict[str, str]) -> Launches:
     """Returns the one launch of a standalone kernel, which starts a team for each loop that one shares."""
-    writer = _Steps(plan, Builder(prelude, names, CMemory()))
+    writer = _StepWriter(plan, Builder(prelude, names, CMemory()))
     body, name = writer.body(), writer.new_function()
     named = parameters(plan.problem, body, names)
     main = c.Function(name, named, body, False, sentence(plan, 0))
     return Launches((*writer.functions, main), ((name, tuple(p.name for p in named)),))
 
 
-class _Steps:
+class _StepWriter:
     def __init__(self, plan: Plan, w: Builder) -> None:
         (self.task,) = plan.tasks
         assert self.task.task.body is not None

@@ -303,7 +303,7 @@ def show_access(access: Access, names: Names | None = None) -> str:
     return f"{names.get('array ' + access.array, access.array)}[{', '.join(axes)}]"
 
 
-def show_task(task: Task, names: Names | None = None, of_body: str = "closed") -> str:
+def show_task(task: Task, names: Names | None = None, of_body: str = "non-affine") -> str:
     """Returns loops and assignment of one task as text, without its name.
 
     A task with a body has several lines, and the label `of_body`.

@@ -19,7 +19,7 @@ def in_turn(tasks: Sequence[Task]) -> Reason | None:
     for a, b in combinations(tasks, 2):
         if _are_next(a, b):
             return Reason(
-                Closure.IN_TURN, f"stores in turn to elements of {a.target.array}", a.where
+                Closure.IN_TURN, f"interleaved stores to elements of {a.target.array}", a.where
             )
     return None
 

@@ -129,7 +129,7 @@ def _check_self(s: ArrayAssignment, uses: tuple[AccessUse, ...]) -> None:
     for u in uses:
         if u.array == s.array and carried(replace(u, path=path, op=None), write, path):
             raise NotStructuredError(
-                Closure.CARRIED, f"iterations of one statement that meet in {s.array}", s.where
+                Closure.CARRIED, f"iterations of one statement that conflict in {s.array}", s.where
             )
 
 

@@ -1,4 +1,4 @@
-"""Non-affine (closed) tasks: statements without affine normal form, kept whole under their outermost loop; and their report."""
+"""Non-affine tasks: statements without affine normal form, kept whole under their outermost loop; and their report."""
 
 from __future__ import annotations
 
@@ -208,8 +208,8 @@ def with_fixed_order(task: Task, arrays: Mapping[str, ArrayParam]) -> Task:
 
 
 @dataclass(frozen=True)
-class ClosedTask:
-    """Non-affine (closed) task of a problem, and the reason."""
+class NonAffineTask:
+    """Non-affine task of a problem, and the reason."""
 
     task: str
     reason: Reason
@@ -222,17 +222,17 @@ class ClosedTask:
 
 
 @dataclass(frozen=True)
-class Closed:
-    """The non-affine (closed) tasks of a problem; false if there are none."""
+class NonAffineTasks:
+    """The non-affine tasks of a problem; false if there are none."""
 
-    tasks: tuple[ClosedTask, ...]
+    tasks: tuple[NonAffineTask, ...]
     n_tasks: int  # of the whole problem
 
     def __bool__(self) -> bool:
         return bool(self.tasks)
 
     def __str__(self) -> str:
-        """`1 of 2 tasks is closed: an if around a store, line 12 of relu.py`; "" where none is."""
+        """`1 of 2 tasks is non-affine: an if around a store, line 12 of relu.py`; "" where none is."""
         if not self.tasks:
             return ""
         n = len(self.tasks)
@@ -240,7 +240,7 @@ class Closed:
         named = "; ".join(reasons[:_NAMED])
         more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
         verb = "is" if n == 1 else "are"
-        return f"{n} of {self.n_tasks} tasks {verb} closed: {named}{more}"
+        return f"{n} of {self.n_tasks} tasks {verb} non-affine: {named}{more}"
 
 
 def counted_text(is_profiled: bool) -> str:
@@ -250,10 +250,10 @@ def counted_text(is_profiled: bool) -> str:
     return "what their bodies surely do for any input"
 
 
-NOTHING_CLOSED = Closed((), 0)
+ALL_AFFINE = NonAffineTasks((), 0)
 
 
-def closed_tasks(problem: Problem) -> Closed:
+def non_affine_tasks(problem: Problem) -> NonAffineTasks:
     """The non-affine tasks of a problem, in program order."""
-    found = tuple(ClosedTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
-    return Closed(found, len(problem.tasks))
+    found = tuple(NonAffineTask(t.name, t.body.reason) for t in problem.tasks if t.body is not None)
+    return NonAffineTasks(found, len(problem.tasks))

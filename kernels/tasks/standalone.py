@@ -1,4 +1,4 @@
-"""Problem of a standalone kernel, one that is called by itself: one opaque task, whose body is all of its statements."""
+"""Problem of a standalone kernel: one non-affine task, whose body is all of its statements."""
 
 from __future__ import annotations
 

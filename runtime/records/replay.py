@@ -87,7 +87,7 @@ def space_of(problem: Problem, target: Target, stored: BestFile | RunHeader) -> 
     try:
         space = fix(build_space(problem, target), stored.fixed)
     except DecisionError as e:
-        raise StaleError(f"what was fixed does not fit the space any more: {e}") from e
+        raise StaleError(f"the fixed decisions do not fit the space any more: {e}") from e
     if isinstance(stored.profile, UnsetType):
         return space
     if why := stored.profile.why_wrong(problem):

@@ -54,8 +54,8 @@ PHRASES = Phrases(
     "cell_order",
     "layouts",
     {
-        "COLUMNS": "has the cells of a leaf with the first axis fastest, converted before and behind",
-        "MORTON": "has the cells of a leaf in Morton order, converted before and behind",
+        "COLUMNS": "has the cells of a leaf with the first axis fastest, converted on entry and back on exit",
+        "MORTON": "has the cells of a leaf in Morton order, converted on entry and back on exit",
     },
     {"COLUMNS": "the first axis fastest", "MORTON": "Morton order"},
 )

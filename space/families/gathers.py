@@ -41,7 +41,7 @@ def lanes_gather(s: Draft) -> None:
 PHRASES = Phrases(
     "gathers",
     "loads",
-    {"TRANSPOSED": "loads elements near one another at once, and transposes them"},
+    {"TRANSPOSED": "loads neighbouring elements at once, and transposes them"},
     {"TRANSPOSED": "transposes what it gathers"},
 )
 

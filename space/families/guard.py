@@ -118,8 +118,8 @@ PHRASES = Phrases(
     "branches",
     {
         "BRANCH": "tests its condition in each iteration",
-        "BLEND": "stores in each iteration, where its condition does not hold what was there",
-        "STRIDE": "makes strides over what it leaves out",
+        "BLEND": "stores in each iteration: where its condition does not hold, the old value",
+        "STRIDE": "strides over the iterations that its guard leaves out",
     },
     {"BRANCH": "branches", "BLEND": "blends", "STRIDE": "in strides"},
 )

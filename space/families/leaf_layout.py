@@ -51,8 +51,8 @@ PHRASES = Phrases(
     "leaf_layout",
     "layouts",
     {
-        "AOS": "has the components of a cell side by side (arrays of structures), converted before and behind",
-        "AOSOA": "has components of a vector of cells side by side, converted before and behind",
+        "AOS": "has the components of a cell side by side (arrays of structures), converted on entry and back on exit",
+        "AOSOA": "has components of a vector of cells side by side, converted on entry and back on exit",
     },
     {"AOS": "arrays of structures", "AOSOA": "structures of vectors"},
 )

@@ -67,9 +67,9 @@ PHRASES = Phrases(
     "prefetch_distance",
     "loads",
     {
-        "ONE": "asks for blocks one iteration ahead",
-        "TWO": "asks for blocks two iterations ahead",
-        "FOUR": "asks for blocks four iterations ahead",
+        "ONE": "prefetches blocks one iteration ahead",
+        "TWO": "prefetches blocks two iterations ahead",
+        "FOUR": "prefetches blocks four iterations ahead",
     },
     {"ONE": "blocks one ahead", "TWO": "blocks two ahead", "FOUR": "blocks four ahead"},
 )

@@ -34,7 +34,7 @@ def _first(s: Draft, x: ListRecords) -> int:
 PHRASES = Phrases(
     "record",
     "lists",
-    {"CELL": "lists places of cells alone, converted before and behind"},
+    {"CELL": "lists places of cells alone, converted on entry and back on exit"},
     {"CELL": "a list of places"},
 )
 

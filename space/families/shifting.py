@@ -67,17 +67,17 @@ def _late_loops(s: Draft, x: Shift, var: int) -> None:
     def related(d: Dim, e: Dim, value: int) -> tuple[int, int]:
         return s.order(d, e), bits(value)
 
-    b.clause("late in one loop", [in_step, related(shared[0][OUTER], shared[1][OUTER], MERGED)])
-    b.clause("late on one thread", [in_step, (v.kind[shared[0][OUTER]], bits(PARALLEL))])
+    b.clause("shifted in one loop", [in_step, related(shared[0][OUTER], shared[1][OUTER], MERGED)])
+    b.clause("shifted on one thread", [in_step, (v.kind[shared[0][OUTER]], bits(PARALLEL))])
     for c, d in zip(shared, inside, strict=True):
-        b.clause("late loops are nested", [in_step, related(c[OUTER], d[OUTER], OUTSIDE)])
-        b.clause("late in every tile", [in_step, (v.kind[d[MID]], bits(ABSENT))])
+        b.clause("shifted loops are nested", [in_step, related(c[OUTER], d[OUTER], OUTSIDE)])
+        b.clause("shifted in every tile", [in_step, (v.kind[d[MID]], bits(ABSENT))])
         absent = (v.kind[c[MID]], bits(ABSENT))
         between = related(c[MID], d[OUTER], INSIDE)
-        b.clause("late loops touch", [in_step, absent, between])
+        b.clause("shifted loops are adjacent", [in_step, absent, between])
     first, second = inside[0][INNER], inside[1][INNER]
     agree = LateSizes(v.universe[first], v.universe[second])
-    b.table3("late tiles agree", var, v.size[first], v.size[second], agree)
+    b.table3("shifted tiles agree", var, v.size[first], v.size[second], agree)
 
 
 def _late_neighbours(s: Draft, x: Shift, var: int) -> None:
@@ -85,10 +85,10 @@ def _late_neighbours(s: Draft, x: Shift, var: int) -> None:
     in_step = (var, bits(IN_STEP))
     moved = s.levels(x.consumer, x.inside[1])[OUTER]
     for e in s.backbone.partners[moved]:
-        s.b.clause("late alone", [in_step, (s.order(moved, e), APART)])
+        s.b.clause("shifted alone", [in_step, (s.order(moved, e), APART)])
     for o, staged in s.v.staged.items():
         if o.task == x.consumer:
-            s.b.clause("late from where it is", [in_step, (staged, bits(DIRECT))])
+            s.b.clause("shifted without packing", [in_step, (staged, bits(DIRECT))])
 
 
 def _late_values(s: Draft, x: Shift, var: int) -> None:
@@ -100,14 +100,14 @@ def _late_values(s: Draft, x: Shift, var: int) -> None:
         allowed = bits(GLOBAL)
         if f.consumer == x.consumer and _is_row_by_row(x, f):
             allowed |= bits(SHARED)
-        s.b.clause(f"late values of {f.name}", [in_step, (space, allowed)])
+        s.b.clause(f"shifted values of {f.name}", [in_step, (space, allowed)])
         mapped = {c: p for p, c in f.pairs}
         if allowed & bits(SHARED) and f.producer != x.producer:
             filled = s.backbone.dim(f.producer, mapped[x.inside[1]], OUTER)
             runs = s.backbone.dim(x.producer, x.inside[0], OUTER)
             together = (s.order(filled, runs), bits(MERGED))
             literals = [in_step, (space, bits(REGISTER, GLOBAL)), together]
-            s.b.clause(f"late rows of {f.name}", literals)
+            s.b.clause(f"shifted rows of {f.name}", literals)
 
 
 def _is_row_by_row(x: Shift, f: Flow) -> bool:

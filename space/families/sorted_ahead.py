@@ -38,9 +38,9 @@ PHRASES = Phrases(
     "sorted_ahead",
     "scatters",
     {
-        "NONE": "asks for nothing ahead",
-        "SIXTEEN": "asks sixteen iterations ahead",
-        "THIRTY_TWO": "asks thirty-two iterations ahead",
+        "NONE": "prefetches nothing",
+        "SIXTEEN": "prefetches sixteen iterations ahead",
+        "THIRTY_TWO": "prefetches thirty-two iterations ahead",
     },
     {"NONE": "nothing ahead", "SIXTEEN": "sixteen ahead", "THIRTY_TWO": "thirty-two ahead"},
 )

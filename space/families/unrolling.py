@@ -94,7 +94,7 @@ def variants_have_them(s: Draft) -> None:
 PHRASES = Phrases(
     "unrolled",
     "loops",
-    {"NONE": "is a loop of which the compiler decides how often it is written out"},
+    {"NONE": "is a loop that only the compiler unrolls"},
     {"NONE": "not written out"},
 )
 

@@ -91,7 +91,9 @@ def told() -> Iterator[Any]:
         compiler="gcc 12",
         run_dir="runs/one",
         elapsed_s=2.5,
-        closed=(st.NotOpened("positive0", Closure.IN_TURN, "a while loop", "closed.py", 9),),
+        non_affine=(
+            st.NonAffineRow("positive0", Closure.IN_TURN, "a while loop", "skipping.py", 9),
+        ),
         doubts=("few candidates",),
         fixed={"fused": "SEPARATE"},
         n_input_sets=3,
@@ -168,7 +170,7 @@ def test_what_is_inside_is_in_no_line_and_in_no_schema() -> None:
 
 
 def test_every_closure_can_be_told() -> None:
-    """The kind: two lists of one thing, of which one falls behind: lines with a closed task of a newer kind were of no schema."""
+    """The kind: two lists of one thing, of which one falls behind: lines with a non-affine task of a newer kind had no schema."""
     kinds = [c.value for c in Closure]
     for part in line_schema()["$defs"].values():
         if set(part.get("enum", ())) & set(kinds):

@@ -133,5 +133,5 @@ def test_what_is_not_opened_is_said_beside_the_status(tmp_path: Path) -> None:
 
     run = ks.explore(prefix, time_limit=30, directory=tmp_path, target="fake")
     assert run.status in ("optimal_open", "exhausted")
-    assert run.closed
-    assert [t.task for t in run.closed.tasks] == ["prefix0"]
+    assert run.non_affine
+    assert [t.task for t in run.non_affine.tasks] == ["prefix0"]

@@ -71,7 +71,7 @@ def words_of(fn: Any, seed: int, n_results: int = 1) -> Iterator[str]:
     [
         (positive, "positive0: an assignment under a condition", ("blends", "shared by threads")),
         (picked, "picked0: statements that always run", ("shared by threads", "lanes")),
-        (halved, "halved0: loops whose lengths only a run knows", ("lanes with masks", "a while")),
+        (halved, "halved0: loops of run-time length", ("lanes with masks", "a while")),
         (
             counted,
             "counted0: statements that always run",

@@ -248,7 +248,7 @@ def test_words_say_how_branches_were_opened() -> None:
     for candidate in candidates:
         v = candidate.space.variables
         how = [ch.GUARD[candidate.value(x)] for x in v.of_tasks["guard"].values()]
-        words = {"BRANCH": "tests its", "BLEND": "stores in each", "STRIDE": "makes strides"}
+        words = {"BRANCH": "tests its", "BLEND": "stores in each", "STRIDE": "strides over"}
         found = describe(candidate)["branches"]
         assert len(found) == len(how) == 2
         assert all(words[x] in text for x, text in zip(how, found, strict=True))

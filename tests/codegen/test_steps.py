@@ -12,7 +12,7 @@ from kernelscape.kernels.analysis.domain_bounds import points
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
-from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.non_affine import non_affine_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.space.build import build_space
@@ -173,7 +173,7 @@ def test_they_are_written_down_once_and_open(fn):
     problem = normalise(recording)
     assert len(recording.calls) <= 2
     assert any(t.steps for t in problem.tasks) or fn is ping_pong
-    assert str(closed_tasks(problem)) == ""
+    assert str(non_affine_tasks(problem)) == ""
     want = run_reference(recording.unrolled(), arrays, {})
     found, by_tasks = run_reference(recording, arrays, {}), run_tasks(problem, arrays, {})
     for name in arrays:

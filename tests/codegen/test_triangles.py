@@ -15,7 +15,7 @@ from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
-from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.non_affine import non_affine_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.compiler import FEWER_PASSES
 from kernelscape.search.starts.complete import complete_sketch
@@ -161,7 +161,7 @@ def test_triangles_compute_what_the_interpreter_does(
     sequence: Any, n: int, dtype: Any, width: int, compiler: str, folder: Path
 ) -> None:
     recording, arrays, problem, root = opened(sequence, n, dtype, width)
-    assert not closed_tasks(problem), str(closed_tasks(problem))
+    assert not non_affine_tasks(problem), str(non_affine_tasks(problem))
     inputs = checking.make_inputs(recording, problem, arrays, {})
     assert inputs
     default = complete_sketch(root, default_sketch(root.space))

@@ -8,7 +8,7 @@ from kernelscape.experiments.polybench import JOBS, report, speed, take_turns
 from kernelscape.experiments.polybench_kernels import SEQUENCES
 from kernelscape.experiments.polybench_peers import PEERS, arrays_of
 from kernelscape.explorer.workload import make_workload
-from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.non_affine import non_affine_tasks
 
 
 def row(name: str, **times: float) -> dict:
@@ -47,4 +47,4 @@ def test_results_that_differ_end_a_row() -> None:
 def test_loops_over_triangles_are_open(name: str) -> None:
     arrays = arrays_of(name, 9, np.random.default_rng(0))
     workload = make_workload(SEQUENCES[name], list(arrays), sequence=name, name=name)
-    assert not closed_tasks(workload.problem)
+    assert not non_affine_tasks(workload.problem)

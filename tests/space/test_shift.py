@@ -105,10 +105,10 @@ def without(declare, reason):
 @pytest.mark.parametrize(
     "reason",
     [
-        "late in one loop",
-        "late in every tile",
-        "late tiles agree",
-        "late rows of",
+        "shifted in one loop",
+        "shifted in every tile",
+        "shifted tiles agree",
+        "shifted rows of",
         "merged schedules",
     ],
 )

@@ -40,7 +40,7 @@ from kernelscape.kernels.ir.text import show
 from kernelscape.kernels.ir.verify import IRError, check
 from kernelscape.kernels.ir.walk import Renaming, children, nested_statements
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
-from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.non_affine import non_affine_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.testing.in_llvm import run_in_llvm
 from kernelscape.testing.run_tasks import run_tasks
@@ -222,7 +222,7 @@ def test_a_local_of_an_old_value_may_be_used_behind_it_alone() -> None:
 )
 def test_the_tasks_are_closed_and_say_why(name: str, reason: str) -> None:
     problem = normalise(recording(CASES[name]))
-    assert [t.reason.text for t in closed_tasks(problem).tasks] == [reason]
+    assert [t.reason.text for t in non_affine_tasks(problem).tasks] == [reason]
 
 
 def test_an_index_that_a_while_loop_changes_is_not_known() -> None:

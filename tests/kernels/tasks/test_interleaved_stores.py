@@ -1,4 +1,4 @@
-"""Stores in turn to elements next to one another are made by one body, others by a task each."""
+"""Interleaved stores to neighbouring elements are made by one body, others by a task each."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_neighbours_without_a_loop_along_them_are_stored_by_one_body(
     if is_one:
         body = tasks[0].body
         assert body is not None and body.reason.kind is Closure.IN_TURN
-        assert body.reason.text == "stores in turn to elements of q"
+        assert body.reason.text == "interleaved stores to elements of q"
 
 
 def test_reductions_stay_tasks_of_their_own() -> None:

@@ -11,7 +11,7 @@ from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.body import Closure
 from kernelscape.kernels.ir.text import show_task
-from kernelscape.kernels.tasks.non_affine import closed_tasks
+from kernelscape.kernels.tasks.non_affine import non_affine_tasks
 from kernelscape.kernels.tasks.pipeline import normalise
 
 nd = types.ndarray()
@@ -91,7 +91,7 @@ def line_of(fn: Any) -> int:
         (half_triangle, Closure.RANGE, "a range that depends on i"),
         (data_range, Closure.RANGE, "a range known only at run time"),
         (square, Closure.INDEX, "an index that is not affine in the loop indices"),
-        (recurrence, Closure.CARRIED, "iterations of one statement that meet in y"),
+        (recurrence, Closure.CARRIED, "iterations of one statement that conflict in y"),
         (chain, Closure.CARRIED, "t, whose value goes from one iteration to the next"),
         (ordered, Closure.ORDER, "the updates of y in their order (fast_math=False)"),
     ],
@@ -99,11 +99,12 @@ def line_of(fn: Any) -> int:
 def test_a_closed_task_says_why_and_where(fn: Any, kind: Closure, text: str) -> None:
     x = np.ones((9, 9), np.float32)
     args = (x, x.copy(), 3) if fn is data_range else (x, x.copy())
-    closed = closed_tasks(normalise(record_sequence(fn, args, name="one")))
-    (task,) = closed.tasks
+    non_affine = non_affine_tasks(normalise(record_sequence(fn, args, name="one")))
+    (task,) = non_affine.tasks
     assert (task.reason.kind, task.reason.text) == (kind, text)
     assert (
-        str(closed) == f"1 of 1 tasks is closed: {text}, line {line_of(fn)} of test_non_affine.py"
+        str(non_affine)
+        == f"1 of 1 tasks is non-affine: {text}, line {line_of(fn)} of test_non_affine.py"
     )
 
 
@@ -113,7 +114,7 @@ def test_words_of_a_closed_task_may_change_and_the_key_of_its_problem_does_not()
     problem = normalise(record_sequence(chain, (x, x.copy()), name="one"))
     assert problem.key == "9f905826b17d6e7638b5a2c73eb0ee0b"
     first, *statements = show_task(problem.tasks[0]).splitlines()
-    assert first == "for i<9: closed reads x[i, ?] writes y[i, 0]"
+    assert first == "for i<9: non-affine reads x[i, ?] writes y[i, 0]"
     assert len(statements) == 4
 
 
@@ -124,9 +125,9 @@ def test_what_is_open_says_nothing() -> None:
             y[i] = x[i]
 
     x = np.ones(9, np.float32)
-    closed = closed_tasks(normalise(record_sequence(copy, (x, x.copy()), name="one")))
-    assert not closed
-    assert str(closed) == ""
+    non_affine = non_affine_tasks(normalise(record_sequence(copy, (x, x.copy()), name="one")))
+    assert not non_affine
+    assert str(non_affine) == ""
 
 
 def test_a_sentence_names_three_reasons() -> None:
@@ -136,7 +137,9 @@ def test_a_sentence_names_three_reasons() -> None:
         for one in (branch, half_triangle, recurrence, chain, half_triangle):
             one(x, y)
 
-    closed = closed_tasks(normalise(record_sequence(sequence, (x, x.copy()), name="one")))
-    assert str(closed).startswith("5 of 5 tasks are closed: a while loop around a store, line ")
-    assert str(closed).endswith("; and 1 more")
-    assert str(closed).count(";") == 3
+    non_affine = non_affine_tasks(normalise(record_sequence(sequence, (x, x.copy()), name="one")))
+    assert str(non_affine).startswith(
+        "5 of 5 tasks are non-affine: a while loop around a store, line "
+    )
+    assert str(non_affine).endswith("; and 1 more")
+    assert str(non_affine).count(";") == 3

@@ -1,4 +1,4 @@
-"""The engine: kernels that are called by themselves are compiled once, kept by content, and checked at each call."""
+"""The engine: kernels of standalone calls are compiled once, kept by content, and checked at each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops run in lanes when a kernel is called by itself."""
+"""Loops of standalone kernels that run in lanes."""
 
 from __future__ import annotations
 

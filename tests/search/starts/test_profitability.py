@@ -1,4 +1,4 @@
-"""Threads where they pay: as kernels have them that are called by themselves."""
+"""Threads where they pay: as standalone kernels have them."""
 
 from __future__ import annotations
 

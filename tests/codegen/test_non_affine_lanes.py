@@ -1,4 +1,4 @@
-"""Closed bodies with dims of their own: nests of two loops, in lanes or not, against the interpreter."""
+"""Non-affine bodies with dims of their own: nests of two loops, in lanes or not, against the interpreter."""
 
 from __future__ import annotations
 
