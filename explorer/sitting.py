@@ -73,7 +73,7 @@ def made_within(limit_s: float | None, make: Callable[[], Workload]) -> Workload
 def sit(
     limit_s: float | None, on_event: Tell | None, on_interrupt: Callable[[], None] | None
 ) -> Iterator[Sitting]:
-    """Context of a sitting that begins now; without `on_event` no events are reported."""
+    """Context manager of one session, which begins now; without `on_event` no events are reported."""
     interrupt = Interrupt()
     with _interruptible(interrupt, on_interrupt) as seen:
         try:

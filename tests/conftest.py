@@ -7,6 +7,7 @@ Examples are the same in every run, so that a run says something about the chang
 
 import gc
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from kernelscape.cli import commands as cli
 from kernelscape.codegen.passes.pipeline import verifying
 from kernelscape.runtime.scratch import Scratch
 
+from . import fork_server
 from .cpu_times import Meter, Table, read_budget
 
 gc.set_threshold(100_000, 20, 20)  # what is imported is looked through again and again otherwise
@@ -56,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     config.stash[_TEMPORARY] = scratch
+    subprocess.Popen = fork_server.Popen  # type: ignore[misc]
     budget = read_budget()
     config.pluginmanager.register(Meter(budget.most_s))
     if not hasattr(config, "workerinput"):  # the process that hears of all tests
@@ -78,6 +81,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A session that leaves anything there has failed."""
+    fork_server.SERVERS.close()
     scratch = session.config.stash[_TEMPORARY]
     names = sorted(p.name for p in (scratch.path / "t").iterdir())
     left = [name for name in names if not name.startswith(_OF_PYTHON)]

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from .fork_server import Popen
+
 BUDGET = Path(__file__).with_name("budget.toml")
 # A busy machine, whose cores share units and caches, makes of a second of CPU up to two; what waits awake takes longer still.
 NOISE = 3.0
@@ -25,9 +27,9 @@ _PROPERTY, _COMPILED = "cpu_s", "numba_compiled"
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process and of the children that it has waited for."""
+    """CPU seconds of this process, and of the children and forked processes that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
+    return Popen.reaped_s + sum(u.ru_utime + u.ru_stime for u in used)
 
 
 @dataclass(frozen=True)

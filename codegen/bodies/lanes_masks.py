@@ -323,9 +323,9 @@ class LaneMasks:
         )
 
     def has_registers(self, dtype: DType) -> bool:
-        """True if vectors of all lanes are registers with masked instructions.
+        """True if elements have 4 or 8 bytes and a vector of all lanes at least 16.
 
-        These compare, blend, load and store their elements by masks.
+        Such registers have instructions that compare, blend, load and store their elements by masks.
         """
         return dtype.size_bytes >= 4 and self.size(dtype) >= 16
 

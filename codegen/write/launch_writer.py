@@ -397,7 +397,7 @@ class LaunchWriter:
         return tuple(body.statements)
 
     def whole_range(self, node: Loop) -> tuple[c.CExpr, c.CExpr]:
-        """Returns begin and end of one thread's range of a parallel loop."""
+        """Returns begin and end of a parallel loop for one thread: its part, or of a cyclic loop the first step and the extent."""
         if node.is_cyclic:
             return c.Bin("*", c.Id("tid"), c.number(node.step)), c.number(node.extent)
         return self.scene.partition(node.extent, node.step)

@@ -25,7 +25,7 @@ class Called:
 
 @dataclass
 class Wanted:
-    """A kernel that was called or will be. It holds no reference to the IR."""
+    """Code of a kernel, loaded or still being compiled, and its caller from the first call on. It holds no reference to the IR."""
 
     code: Future[LoadedKernel]
     called: Called | None = None

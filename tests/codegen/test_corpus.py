@@ -44,7 +44,7 @@ from kernelscape.testing.violations import violations
 ONE = replace(OPEN, name="one element", extents=(1,), sides=(1,))
 # Programs of each corpus, and candidates of a program.
 DRAWN = {
-    SMALL_BODIES: (200, 1), SMALL_STEPS: (60, 1), OPEN: (24, 3), MIXED: (24, 3), CHAINS: (14, 4), PRODUCTS: (10, 4),
+    SMALL_BODIES: (150, 1), SMALL_STEPS: (45, 1), OPEN: (20, 2), MIXED: (20, 2), CHAINS: (12, 3), PRODUCTS: (10, 2),
     INTEGERS: (14, 2), ONE: (12, 2),
 }  # fmt: skip
 FLAGS = ("-fopenmp-simd", "-O0")  # of many optimisers the experiment asks
