@@ -386,6 +386,12 @@ def _make_eager() -> Executor:
     return Eager()
 
 
+def _make_window() -> AbstractDeferringExecutor:
+    from .runtime.engine.window import Window
+
+    return Window()
+
+
 def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
     from .explorer.plan_replay import follow
 
@@ -399,7 +405,7 @@ def _lower(instance: Instance) -> Instance:
     return lower_instance(instance)
 
 
-_dispatch.register(_make_eager, _make_follower)
+_dispatch.register(_make_eager, _make_window, _make_follower)
 _lowering.register(_lower)
 
 

@@ -57,20 +57,30 @@ _UNUSABLE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernel:
-    """A kernel that sequences call. `text` is all that decides its computation, `where` the line that called it first."""
+    """A kernel that sequences call. `text` is all that decides its computation, `where` the line that called it first.
+
+    `quick` is the caller of the executor behind, once there is one.
+    """
 
     instance: Instance
     text: str
     where: Location
     behind: Executor
+    quick: list[Caller] = field(default_factory=list)
 
     def run(self, values: _Values) -> None:
         """Runs a call as without plan replay."""
+        if self.quick and not self.behind.waits and self.quick[0](*values):
+            return
         ir = self.instance.ir
         n = len(ir.arrays)
         arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
         scalars = {p.name: x for p, x in zip(ir.scalars, values[n:], strict=True)}
-        self.behind.run(KernelCall(self.instance, arrays, scalars, self.where))
+        call = KernelCall(self.instance, arrays, scalars, self.where)
+        self.behind.run(call)
+        caller = None if self.quick else self.behind.caller(call)
+        if caller is not None:
+            self.quick.append(caller)
 
 
 def _text(ir: KernelIR) -> str:
@@ -231,6 +241,7 @@ class Follower(AbstractDeferringExecutor):
     def __init__(self, sequences: Sequence[_Sequence], behind: Executor) -> None:
         self._sequences, self._behind = list(sequences), behind
         self._known = {text for s in sequences for text in s.kernels}
+        self._first = {s.kernels[0] for s in sequences}
         # None: of a kernel that no sequence calls
         self._callers = ByIdentity[KernelIR, tuple[Caller | None]]()
         self._held: list[_Held] = []
@@ -245,7 +256,7 @@ class Follower(AbstractDeferringExecutor):
     def run(self, call: KernelCall) -> Any:
         take = self.deferring(call)
         if take is None:
-            self.release()
+            self._release_own()
             return self._behind.run(call)
         arrays, scalars = lowered_call(call).in_order
         take(*arrays, *scalars)
@@ -277,7 +288,6 @@ class Follower(AbstractDeferringExecutor):
             if kernel is not expected or not all(map(is_, args, known)):
                 return False
             held.append(last.calls[len(held)])
-            self.waits = True
             if len(held) == len(last.calls):
                 self._run(last)
             return True
@@ -294,13 +304,13 @@ class Follower(AbstractDeferringExecutor):
                     if kernel is not None:
                         last.called[len(held)] = kernel, args
                     held.append((held_as, known))
-                    self.waits = True
                     if len(held) == len(last.calls):
                         self._run(last)
                     return True
-            if not self._goes_on((held_as, values)):
-                self.release()
-                if not self._goes_on((held_as, values)):
+            if not (held and self._goes_on((held_as, values))):
+                self._release_own()
+                if held_as.text not in self._first or not self._goes_on((held_as, values)):
+                    self._repeats = True  # nothing is deferred
                     held_as.run(values)
             return True
 
@@ -317,7 +327,6 @@ class Follower(AbstractDeferringExecutor):
         if not self._matches:
             return False
         self._held.append(held)
-        self.waits = True
         whole = next((m for m in self._matches if m.is_whole), None)
         if whole is not None:
             try:
@@ -325,7 +334,7 @@ class Follower(AbstractDeferringExecutor):
             except _UNUSABLE as e:
                 whole.sequence.is_usable = False
                 _warn(f"{whole.sequence.name} runs kernel by kernel: {e}")
-                self.release()
+                self._release_own()
                 return True
             called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
             self._run(_Run(whole.sequence, tuple(self._held), run, called))
@@ -333,6 +342,7 @@ class Follower(AbstractDeferringExecutor):
 
     def _run(self, whole: _Run) -> None:
         self._forget()  # however the run ends: what it has begun must not run again
+        self._behind.release()
         try:
             whole.run()
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
@@ -341,7 +351,20 @@ class Follower(AbstractDeferringExecutor):
             whole.sequence.n_runs += 1
             self._last = whole
 
+    @property
+    def waits(self) -> bool:
+        return bool(self._held) or self._behind.waits
+
+    def give_way(self) -> bool:
+        self._release_own()
+        return not self._behind.waits or self._behind.give_way()
+
     def release(self) -> None:
+        self._release_own()
+        self._behind.release()
+
+    def _release_own(self) -> None:
+        """Hands the deferred calls on to the executor behind."""
         with self._lock:
             held = self._held
             self._forget()
@@ -356,7 +379,7 @@ class Follower(AbstractDeferringExecutor):
         self._lock = threading.RLock()
 
     def _forget(self) -> None:
-        self._held, self._matches, self.waits, self._repeats = [], [], False, True
+        self._held, self._matches, self._repeats = [], [], True
 
     def end(self) -> None:
         atexit.unregister(self.end)

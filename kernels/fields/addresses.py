@@ -11,7 +11,7 @@ from ..ir.errors import ProgramTypeError
 from .caller_location import fail
 from .element_fields import ScalarField
 from .field import AbstractField, AbstractLeaf
-from .program import settle_for_python
+from .host_access import settle_for_python
 from .tree import SNode
 
 

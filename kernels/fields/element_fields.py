@@ -67,7 +67,7 @@ class ScalarField(AbstractLeaf):
             place = (*self.component, cells.activated(self._sparse_index(key)))
             cells.values[place] = number(value, self.dtype, self.label)
             return
-        self.array[self.index(key)] = number(value, self.dtype, self.label)
+        self.writable[self.index(key)] = number(value, self.dtype, self.label)
 
 
 class MatrixField(AbstractLeaf):
@@ -78,6 +78,10 @@ class MatrixField(AbstractLeaf):
         self._components = {
             at: ScalarField(dtype, "", self, at) for at in np.ndindex(*element_shape)
         }
+
+    @property
+    def sharing(self) -> tuple[AbstractLeaf, ...]:
+        return (self, *self._components.values())
 
     def like(self, name: str) -> MatrixField:
         return MatrixField(self.dtype, self.element_shape, name)
@@ -141,7 +145,8 @@ class MatrixField(AbstractLeaf):
     def __getitem__(self, key: Any) -> Matrix:
         if self.cells is not None:
             return self.cells.element(self._sparse_index(key))
-        return Matrix.of_element(self.array[self._components_at(key)])
+        at = self._components_at(key)
+        return Matrix.of_element(self.array[at], lambda: np.asarray(self.writable[at]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         values = element_values(
@@ -150,7 +155,7 @@ class MatrixField(AbstractLeaf):
         if self.cells is not None:
             self.cells.values[..., self.cells.activated(self._sparse_index(key))] = values
             return
-        self.array[self._components_at(key)] = values
+        self.writable[self._components_at(key)] = values
 
     def _components_at(self, key: Any) -> tuple[Any, ...]:
         """The index of all components of an element."""

@@ -25,8 +25,9 @@ from ..ir.kernel import DType
 from . import field_memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
+from .host_access import recording, settle_for_python, settle_for_writing
 from .matrix import Matrix
-from .program import current_program, needed_program, settle_for_python
+from .program import current_program, needed_program
 from .sparse_cells import SparseCells
 from .statistics import TreeStatistics
 from .tree import PlacedField, SNode
@@ -211,6 +212,12 @@ class AbstractLeaf(AbstractField):
         return self.storage
 
     @property
+    def writable(self) -> NDArray[Any]:
+        """The array for writes from Python: a sequence that is recorded notes them."""
+        settle_for_writing(self.label, lambda: (self.storage,))
+        return self.storage
+
+    @property
     def storage(self) -> NDArray[Any]:
         """The array for kernels: deferred kernels are not run first."""
         return self._array if self._array is not None else self._allocated()
@@ -279,7 +286,12 @@ class AbstractLeaf(AbstractField):
         n = len(self.element_shape)
         if self.cells is not None:
             return np.moveaxis(self.cells.dense(self.shape), range(n), range(-n, 0))
-        view = self.array if self.shape else self.array[..., 0]
+        return self._with_trailing(self.array)
+
+    def _with_trailing(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A view of the array as `trailing` has it."""
+        n = len(self.element_shape)
+        view = array if self.shape else array[..., 0]
         return np.moveaxis(view, range(n), range(view.ndim - n, view.ndim))
 
     def to_numpy(self, dtype: Any = None) -> NDArray[Any]:
@@ -297,6 +309,9 @@ class AbstractLeaf(AbstractField):
 
         The arrays of vector and matrix fields may have other axes of length 1.
         """
+        recorded = recording()
+        if recorded is not None and recorded.take(self, arr):
+            return
         if not isinstance(arr, np.ndarray):
             fail(
                 f"{self.label}.from_numpy takes a NumPy array, not {type(arr).__name__}",
@@ -320,7 +335,7 @@ class AbstractLeaf(AbstractField):
                 n = len(self.element_shape)
                 self.cells.take(np.moveaxis(values, range(arr.ndim - n, arr.ndim), range(n)))
             else:
-                self.trailing[...] = values
+                self._with_trailing(self.writable)[...] = values
 
     def to_torch(self, device: Any = None) -> Any:
         """A copy like that of `to_numpy`, as a tensor on `device`. LanguageError if torch is not installed."""
@@ -339,6 +354,11 @@ class AbstractLeaf(AbstractField):
         """The field that owns the exported memory: itself, or the field of which it is a component."""
         return self
 
+    @property
+    def sharing(self) -> tuple[AbstractLeaf, ...]:
+        """The fields with its memory: itself, and its components."""
+        return (self,)
+
     def __dlpack__(self, **kwargs: Any) -> Any:
         lend(self.lender)
         return self.trailing.__dlpack__(**kwargs)
@@ -349,23 +369,24 @@ class AbstractLeaf(AbstractField):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.to_numpy(dtype)
 
-    def fill(self, value: Any) -> None:
+    def filling(self, value: Any) -> Any:
+        """The value of `fill` in the type of the field: an array of the components, or one number for all."""
+        label = f"{self.label}.fill"
         if self.element_shape and not isinstance(value, (int, float, np.number)):
-            values = element_values(
-                value, self.dtype.numpy, self.element_shape, f"{self.label}.fill"
-            )
-            if self.cells is not None:
-                self.cells.fill(values)
-            else:
-                self.trailing[...] = values
-            return
+            return element_values(value, self.dtype.numpy, self.element_shape, label)
         if self.dtype.is_integer and isinstance(value, (float, np.floating)):
             value = int(value)
-        filling = number(value, self.dtype, f"{self.label}.fill")
+        return number(value, self.dtype, label)
+
+    def fill(self, value: Any) -> None:
+        recorded = recording()
+        if recorded is not None and recorded.fill(self, value):
+            return
+        filling = self.filling(value)
         if self.cells is not None:
-            self.cells.fill(np.full(self.element_shape, filling, self.dtype.numpy))
+            self.cells.fill(np.broadcast_to(filling, self.element_shape).astype(self.dtype.numpy))
         else:
-            self.array[...] = filling
+            self._with_trailing(self.writable)[...] = filling
 
     def copy_from(self, other: Any) -> None:
         if not isinstance(other, AbstractLeaf):
@@ -378,6 +399,9 @@ class AbstractLeaf(AbstractField):
                 f"{self.label}.copy_from: {other.label} has another shape, {other.shape} and not {self.shape}",
                 ProgramValueError,
             )
+        recorded = recording()
+        if recorded is not None and recorded.copy(self, other):
+            return
         with np.errstate(all="ignore"):
             if self.cells is not None or other.cells is not None:
                 n = len(self.element_shape)
@@ -385,9 +409,9 @@ class AbstractLeaf(AbstractField):
                 if self.cells is not None:
                     self.cells.take_all(given.astype(self.dtype.numpy, copy=False))
                 else:
-                    self.array[...] = given.astype(self.dtype.numpy).reshape(self.array.shape)
+                    self.writable[...] = given.astype(self.dtype.numpy).reshape(self.array.shape)
             else:
-                self.array[...] = other.array.astype(self.dtype.numpy, copy=False)
+                self.writable[...] = other.array.astype(self.dtype.numpy, copy=False)
 
     def __str__(self) -> str:
         return str(self.to_numpy()) if self._place is not None else repr(self)
@@ -403,7 +427,8 @@ def lend(field: AbstractLeaf) -> None:
     program = current_program()
     if not field.is_lent and program is not None:
         program.outdate()
-    field.is_lent = True
+    for x in field.sharing:
+        x.is_lent = True
 
 
 def torch_tensor(array: NDArray[Any], device: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Interface of plan replay, which defers calls of a program while they may form an explored sequence."""
+"""Interface of executors that defer calls of a program: while they are compiled, or may form an explored sequence."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Protocol
 
 
 class AbstractFollower(Protocol):
-    """The plan replay as fields see it: `waits` is true while calls are deferred. Made by `ks.init(decisions=...)`."""
+    """The executor of a program as fields see it: `waits` is true while calls are deferred. Made by `ks.init`."""
 
-    waits: bool
+    @property
+    def waits(self) -> bool: ...
 
     def outdate(self) -> None:
         """Drops the sequence that ran last: its fields may be gone, or visible to others."""
@@ -17,4 +18,4 @@ class AbstractFollower(Protocol):
         """Runs the deferred calls, one kernel after the other, before the fields are read or written."""
 
     def end(self) -> None:
-        """Runs the deferred calls at the end of the program, and warns of sequences that never occurred."""
+        """Completes the deferred calls at the end of the program, and warns of sequences that never occurred."""

@@ -21,6 +21,7 @@ from ..ir.ops import OPS
 from . import methods
 from .caller_location import fail
 from .conversion import array_of, element_values
+from .host_access import settle
 from .program import element_dtype
 
 
@@ -100,14 +101,22 @@ class Matrix(NDArrayOperatorsMixin):
     @property
     def entries(self) -> NDArray[Any]:
         """The components as an array; those of a field are widened to f64 or i64, and u64 stays u64."""
+        data = self._settled
         if not self._is_element:
-            return self._data
+            return data
         wide = {
             "f": np.float64,
             "i": np.int64,
-            "u": np.uint64 if self._data.dtype.itemsize == 8 else np.int64,
+            "u": np.uint64 if data.dtype.itemsize == 8 else np.int64,
         }
-        return self._data.astype(wide.get(self._data.dtype.kind, self._data.dtype))
+        return data.astype(wide.get(data.dtype.kind, data.dtype))
+
+    @property
+    def _settled(self) -> NDArray[Any]:
+        """The components, as all kernels that were called leave them."""
+        if self._is_element:
+            settle()
+        return self._data
 
     def get_shape(self) -> tuple[int, ...]:
         """(n,) of a vector, (n, m) of a matrix."""
@@ -128,7 +137,7 @@ class Matrix(NDArrayOperatorsMixin):
     # --- components
 
     def __getitem__(self, indices: Any) -> Any:
-        return self._read(self._data[self._checked(indices)])
+        return self._read(self._settled[self._checked(indices)])
 
     def __setitem__(self, indices: Any, value: Any) -> None:
         place = self._checked(indices)
@@ -136,7 +145,7 @@ class Matrix(NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         pattern = self._pattern(name)
-        return self._read(self._data[pattern[0] if len(pattern) == 1 else list(pattern)])
+        return self._read(self._settled[pattern[0] if len(pattern) == 1 else list(pattern)])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Matrix.__slots__:
@@ -162,6 +171,8 @@ class Matrix(NDArrayOperatorsMixin):
     def _write(self, place: Any, value: Any) -> None:
         shape = np.shape(self._data[place]) if np.ndim(value) else ()
         what = "this part of a vector or matrix"
+        if self._is_element:
+            settle()
         if self._begin is not None:
             self._data = self._begin()
         self._data[place] = element_values(
@@ -204,7 +215,7 @@ class Matrix(NDArrayOperatorsMixin):
 
     def to_list(self) -> list[Any]:
         """Nested lists of Python's numbers."""
-        listed: list[Any] = self._data.tolist()
+        listed: list[Any] = self._settled.tolist()
         return listed
 
     def to_numpy(self) -> NDArray[Any]:

@@ -26,7 +26,7 @@ def activate(node: Any, at: Any) -> None:
     places = _places(found, at, "activate")
     structure = found.structure
     if structure is not None:
-        structure.storage.activate(_number(structure, found), places)
+        structure.writable.activate(_number(structure, found), places)
 
 
 def deactivate(node: Any, at: Any) -> None:
@@ -37,7 +37,7 @@ def deactivate(node: Any, at: Any) -> None:
     places = _places(_owner(found), at, "deactivate")
     structure = found.structure
     assert structure is not None
-    structure.storage.deactivate(_number(structure, found), places)
+    structure.writable.deactivate(_number(structure, found), places)
 
 
 def is_active(node: Any, at: Any) -> int:
@@ -76,7 +76,7 @@ def append(node: Any, at: Any, value: Any) -> int:
         )
     structure = found.structure
     assert structure is not None
-    _, new = structure.storage.append(_number(structure, found), places)
+    _, new = structure.writable.append(_number(structure, found), places)
     own = dict(zip(_axes(_owner(found)), (int(x[0]) for x in places), strict=True))
     own[found.axes[0]] = new
     for field, value in zip(fields, values, strict=True):

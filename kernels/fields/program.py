@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from ..ir.errors import ProgramRuntimeError, ProgramValueError
 from ..ir.kernel import DType
 from .caller_location import fail
 from .following import AbstractFollower
+from .host_access import defer_by
 from .tree import NodeTree, SNode
 
 if TYPE_CHECKING:
@@ -148,6 +147,7 @@ def begin(program: Program) -> None:
     """Makes `program` the current one."""
     global _current
     _current = program
+    defer_by(program.follower)
 
 
 def end() -> None:
@@ -156,28 +156,7 @@ def end() -> None:
     if _current is not None:
         _current.end()
     _current = None
-
-
-# Whether a sequence is recorded and has calls: they have not run, and no call of what is found would repeat what Python does.
-holds_calls: ContextVar[Callable[[], bool]] = ContextVar("holds_calls", default=lambda: False)
-
-
-def settle() -> None:
-    """Runs the deferred kernels, if there are any."""
-    if _current is not None and _current.follower is not None and _current.follower.waits:
-        _current.follower.release()
-
-
-def settle_for_python() -> None:
-    """Runs the deferred kernels, like `settle`, before Python reads or writes fields.
-
-    LanguageError in a recorded sequence after its first call.
-    """
-    if holds_calls.get()():
-        fail(
-            "a sequence only calls kernels, but Python reads or writes a field after the first call: do that before, or in a kernel"
-        )
-    settle()
+    defer_by(None)
 
 
 def needed_program(what: str) -> Program:

@@ -61,8 +61,8 @@ class SparseCells:
         )
 
     def activated(self, index: tuple[int, ...]) -> int:
-        """Makes a cell active and returns its item."""
-        self.structure.settle()
+        """Makes a cell active, for a write, and returns its item."""
+        self.structure.settle_for_writing()
         return self._one.activate(index)
 
     def dense(self, shape: tuple[int, ...]) -> Array:
@@ -83,7 +83,7 @@ class SparseCells:
 
     def take(self, given: Array) -> None:
         """Sets the active elements from an array of all elements."""
-        boxes = boxes_of(self.storage, self.node)
+        boxes = boxes_of(self.structure.writable, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
             found = boxes.in_space(np.ascontiguousarray(given[at]))[boxes.at]
@@ -91,12 +91,12 @@ class SparseCells:
 
     def take_all(self, given: Array) -> None:
         """Makes all elements active and sets them."""
-        activate_all(self.storage, self.node)
+        activate_all(self.structure.writable, self.node)
         self.take(given)
 
     def fill(self, value: Array) -> None:
         """Sets the active elements to one value."""
-        boxes = boxes_of(self.storage, self.node)
+        boxes = boxes_of(self.structure.writable, self.node)
         active = boxes.active()
         for at in np.ndindex(*self.values.shape[:-1]):
             _set(self.values[at], boxes, active, value[at])

@@ -19,6 +19,7 @@ from ..ir.logical import FieldPlace
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import layout_of
 from .caller_location import fail
+from .host_access import recording, settle_for_python, settle_for_writing
 from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 
@@ -166,10 +167,12 @@ class SNode:
 
     def deactivate_all(self) -> None:
         """Makes all cells inactive; for a dense node, the cells of the nodes below."""
-        if self.kind != "place" and self.is_sparse:
-            structure = self.structure
+        is_split = self.has is not None and not self.has.is_sparse
+        if self.kind != "place" and self.is_sparse and not is_split:
+            recorded, structure = recording(), self.structure
             assert structure is not None
-            structure.storage.deactivate_all(structure.numbers[id(self)])
+            if recorded is None or not recorded.deactivate_all(self):
+                structure.writable.deactivate_all(structure.numbers[id(self)])
         else:
             for node in self.below:
                 node.deactivate_all()
@@ -349,9 +352,17 @@ class Structure:
 
     def settle(self) -> None:
         """Runs deferred kernels."""
-        from .program import settle_for_python  # which knows trees
-
         settle_for_python()
+
+    def settle_for_writing(self) -> None:
+        """Runs deferred kernels before Python writes; a sequence that is recorded notes the write."""
+        settle_for_writing("cells of a sparse tree", self.memory.arrays.values)
+
+    @property
+    def writable(self) -> TreeStorage:
+        """The memory for writes from Python, after deferred kernels have run."""
+        self.settle_for_writing()
+        return self.memory
 
     @property
     def released(self) -> str:

@@ -89,12 +89,17 @@ class QuickCalls:
             known = self._known_twice.get((*key, _firsts(args)), known)
         if known is None:
             return SLOW
-        if deferring is not None and deferring.waits and not known.may_wait:
-            return SLOW
         for k, living in known.templates:
             if living() is not args[k]:
                 self._forget()
                 return SLOW
+        if (
+            deferring is not None
+            and not known.may_wait
+            and deferring.waits
+            and not deferring.give_way()
+        ):
+            return SLOW
         given = list(known.given)
         for place, k in known.places:
             given[place] = args[k]

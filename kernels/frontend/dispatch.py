@@ -28,6 +28,11 @@ class Executor(ABC):
 
     behind: Executor | None = None
 
+    @property
+    def waits(self) -> bool:
+        """True if calls are deferred."""
+        return False
+
     @abstractmethod
     def run(self, call: KernelCall) -> Any:
         """Runs or defers a call. Returns the kernel's result, None if there is none or the call has not run."""
@@ -40,14 +45,19 @@ class Executor(ABC):
         """
         return None
 
+    def release(self) -> None:  # noqa: B027  # most defer nothing
+        """Runs the deferred calls, one after the other."""
+
+    def give_way(self) -> bool:
+        """Runs deferred calls before one that is not deferred. False if that call must use `run` in place of its caller."""
+        return True
+
     def start(self) -> None:  # noqa: B027  # most have nothing to prepare
         """Starts preparing resources that all calls need, in the background."""
 
 
 class AbstractDeferringExecutor(Executor):
-    """Executor that may defer calls until they form a whole sequence. `waits`: some calls are deferred."""
-
-    waits = False
+    """Executor that may defer calls: until their code is there, or until they form a whole sequence."""
 
     @abstractmethod
     def deferring(self, call: KernelCall) -> Caller | None:
@@ -65,28 +75,29 @@ class AbstractDeferringExecutor(Executor):
         """Drops the sequence that ran last: its fields may be gone, or visible to others."""
 
     @abstractmethod
-    def release(self) -> None:
-        """Runs the deferred calls, one after the other."""
+    def release(self) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
-        """Runs the deferred calls, since the program ends."""
+        """Completes the deferred calls, since the program ends."""
 
 
 MakeEager = Callable[[], Executor]
+MakeWindow = Callable[[], AbstractDeferringExecutor]
 MakeFollower = Callable[[object, Executor], AbstractDeferringExecutor | None]
 
 _make_eager: MakeEager
+_make_window: MakeWindow
 _make_follower: MakeFollower
 _eager: Executor | None = None
 _installed: Executor | None = None
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
-def register(make_eager: MakeEager, make_follower: MakeFollower) -> None:
-    """Registers the factories of a program's executors: the eager one, and the one that replays decisions."""
-    global _make_eager, _make_follower
-    _make_eager, _make_follower = make_eager, make_follower
+def register(make_eager: MakeEager, make_window: MakeWindow, make_follower: MakeFollower) -> None:
+    """Registers the factories of executors: the eager one, that of a program's calls, and the one that replays decisions."""
+    global _make_eager, _make_window, _make_follower
+    _make_eager, _make_window, _make_follower = make_eager, make_window, make_follower
 
 
 def eager() -> Executor:
@@ -97,9 +108,14 @@ def eager() -> Executor:
     return _eager
 
 
-def follower(decisions: object) -> AbstractDeferringExecutor | None:
-    """Returns an executor that replays found implementations and runs other calls at once; None if `decisions` are of no use."""
-    return _make_follower(decisions, eager())
+def window() -> AbstractDeferringExecutor:
+    """Returns an executor for the calls of a program: they wait for their code, not the program."""
+    return _make_window()
+
+
+def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
+    """Returns an executor that replays found implementations; `behind` runs other calls. None if `decisions` are of no use."""
+    return _make_follower(decisions, behind)
 
 
 def install(executor: Executor | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..fields.caller_location import fail
+from ..fields.host_access import settle
 from ..fields.program import (
     WITHOUT_MEANING,
     Arch,
@@ -21,7 +22,6 @@ from ..fields.program import (
     element_dtype,
     end,
     gpu,
-    settle,
 )
 from ..ir.errors import ProgramKeyError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
@@ -71,9 +71,11 @@ def init(
     config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
     reset()
     program = Program(config, {name: given[name] for name in given.keys() - names})
-    if decisions and not config.debug:  # that names the kernel and the line of what is wrong
-        program.follower = follower = dispatch.follower(decisions)
-        dispatch.install(follower)
+    if not config.debug:  # that names the kernel and the line of what is wrong
+        window = dispatch.window()
+        follower = dispatch.follower(decisions, window) if decisions else None
+        program.follower = deferring = window if follower is None else follower
+        dispatch.install(deferring)
     begin(program)
     dispatch.eager().start()  # beside the fields that come next
 
@@ -85,7 +87,7 @@ def reset() -> None:
 
 
 def sync() -> None:
-    """Completes all kernels, including those of an unfinished sequence (`ks.init(decisions=...)`).
+    """Completes all kernels: those whose code is still compiled, and those of an unfinished sequence (`ks.init(decisions=...)`).
 
     Other kernels have run already.
     """

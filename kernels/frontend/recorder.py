@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..fields.dlpack import hands_out, shared_array
+from ..fields.host_access import record_into, settle
 from ..fields.ndarray import Ndarray
-from ..fields.program import holds_calls, settle
 from ..ir.kernel import ArrayParam, DType, Expr, KernelIR, Location, Param
 from ..ir.repeats import Repeat, fold, times, with_steps
 from ..ir.simplify import cast, const
@@ -27,6 +27,7 @@ from .annotations import resolve_annotation
 from .complex_numbers import complex_annotation, complex_dtype, is_complex_array, pairs_of
 from .dispatch import Executor, chosen, using
 from .errors import LanguageError
+from .host_kernels import RecordedAccesses
 from .induction_scalars import at_steps, by_form, growing, uses_steps
 from .instance import KernelCall
 from .intrinsics import TemplateAnnotation, array_dtype
@@ -374,7 +375,8 @@ def record_program(
             bound.arguments[parameter.name] = _symbolic(
                 recorder, parameter.name, annotation, value, float_dtype, where
             )
-    token = holds_calls.set(lambda: recorder.has_calls)
+    accesses = RecordedAccesses(recorder)
+    restore = record_into(accesses)
     try:
         with using(recorder):
             if isinstance(fn, Kernel):
@@ -382,7 +384,8 @@ def record_program(
             else:
                 fn(*bound.args, **bound.kwargs)
     finally:
-        holds_calls.reset(token)
+        restore()
+    accesses.refuse_lost_writes(recorder.captured.values())
     if not recorder.has_calls:
         raise LanguageError(f"the sequence {label} calls no kernel", where)
     return recorder.recording(label), recorder.captured

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..fields.program import settle
+from ..fields.host_access import settle
 from ..frontend.dispatch import Executor, using
 from ..frontend.instance import KernelCall
 from .kernel import run_kernel

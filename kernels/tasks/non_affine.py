@@ -42,7 +42,7 @@ from .parts import TreeLoop
 from .scalar_replacement import summed
 
 _NAMED = 3  # reasons in a sentence
-SETTLING, LISTING = "the settling of pools", "the making of a list of cells"  # reasons
+SETTLING, LISTING = "the reclamation of pools", "the generation of a list of cells"  # reasons
 # The number of prints. Each print updates this array, so dependences preserve their order.
 PRINTED = ArrayParam("print.count", DType.i64, (1,))
 

@@ -120,15 +120,17 @@ class Engine:
 
     # --- calls
 
-    def prepare(self, kernels: Iterable[KernelIR]) -> None:
-        """Begins to compile kernels whose calls will come, several at once; returns at once."""
-        if self._compiler is None:
-            return
+    def prepare(self, kernels: Iterable[KernelIR]) -> bool:
+        """Begins to compile kernels whose calls will come, several at once; returns at once. True if none is still compiled."""
+        missing = [ir for ir in kernels if self._kernels.called(ir) is None]
+        if not missing or self._compiler is None:
+            return True
         try:
-            for ir in kernels:
-                self._load(ir)
+            wanted = [self._load(ir) for ir in missing]
+            return all(kernel.code.done() for kernel in wanted)
         except NoFolderError as e:
             self._do_without(e)
+            return True
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
         """Returns the caller of a kernel. It takes the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.

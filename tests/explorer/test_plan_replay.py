@@ -22,6 +22,7 @@ from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.dispatch import eager
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.ir.kernel import Const, DType, Param, Unary
+from kernelscape.runtime.engine import current_engine
 from kernelscape.runtime.records.record import RecordError
 from kernelscape.runtime.records.store import TunedStore
 
@@ -462,3 +463,49 @@ def test_calls_on_fields_that_somebody_sees_since_do_not_wait_again(found: Path)
         p.gather()
     assert n_runs() == 3
     np.testing.assert_array_equal(p.e.to_numpy(), expected(7))
+
+
+def n_python_calls(fn) -> int:
+    """The number of functions that a call enters, of Python and of C."""
+    n = 0
+
+    def note(frame, event: str, arg) -> None:
+        nonlocal n
+        n += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        fn()
+    finally:
+        sys.setprofile(None)
+    return n
+
+
+@pytest.mark.parametrize("between", ["another kernel", "a host read"])
+def test_calls_that_break_a_sequence_cost_about_what_plain_calls_cost(
+    between: str, found: Path
+) -> None:
+    """The kind: a deferred call that goes the long way of a first call when it runs: 134 functions then."""
+
+    def costs(p: SimpleNamespace) -> int:
+        def broken() -> None:
+            p.combine(0.5)
+            p.other() if between == "another kernel" else p.d[2]
+            p.gather()
+
+        for _ in range(2):
+            broken()
+        current_engine()._extension.result()  # which makes calls quick
+        for _ in range(3):
+            broken()
+        n = n_python_calls(broken)
+        assert p.e[0] == 6 * (0.5 * 46 - 47 + (between == "another kernel"))
+        return n
+
+    ks.init()
+    plain = costs(program())
+    ks.init(decisions=found)
+    p = program()
+    p.substep()
+    p.e.fill(0)
+    assert costs(p) <= 2 * plain

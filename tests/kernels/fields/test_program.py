@@ -98,8 +98,8 @@ def test_sync_returns():
     [
         lambda x, _: x.__setitem__(1, 2),
         lambda x, _: x[1],
-        lambda x, _: x.fill(1),
-        lambda _, node: node.deactivate_all(),
+        lambda x, _: x.from_numpy(np.ones(4, np.float32)),
+        lambda _, node: ks.activate(node, 1),
     ],
 )
 def test_python_reads_and_writes_no_field_within_a_sequence(between):

@@ -128,7 +128,8 @@ def test_calls_that_are_quick_still_go_to_the_executor_of_a_block() -> None:
         more()
     quick = more.quick
     quick._known[()] = object()  # whoever asks the cache for it fails
-    quick._program, quick._executor = current_program(), current()
+    of_program = current()
+    quick._program, quick._executor = current_program(), of_program
     log = Log(eager())
     with using(log):
         more()
@@ -140,7 +141,7 @@ def test_calls_that_are_quick_still_go_to_the_executor_of_a_block() -> None:
     more()
     assert log.names == ["more", "more"] and len(recorder.calls) == 1
     with pytest.raises(AttributeError):
-        install(eager()) or more()
+        install(of_program) or more()
     assert x.to_numpy().tolist() == [6.0] * 4
 
 

@@ -1,0 +1,92 @@
+"""Python's accesses to fields: deferred kernels run before them, and a sequence that is recorded takes notice."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .caller_location import fail
+from .following import AbstractFollower
+
+
+class AbstractRecording(ABC):
+    """Sequence that is recorded, as fields see it. It records operations on whole fields as calls; False if it cannot."""
+
+    @property
+    @abstractmethod
+    def has_calls(self) -> bool:
+        """True after the first call."""
+
+    @abstractmethod
+    def note_write(self, label: str, arrays: Iterable[NDArray[Any]]) -> None:
+        """Notes that Python writes to these arrays, which no replay repeats."""
+
+    @abstractmethod
+    def fill(self, field: Any, value: Any) -> bool:
+        """Records that each active element is set to a value."""
+
+    @abstractmethod
+    def copy(self, field: Any, other: Any) -> bool:
+        """Records that a field takes the elements of another one."""
+
+    @abstractmethod
+    def take(self, field: Any, array: Any) -> bool:
+        """Records that the active elements are set from an array of the sequence."""
+
+    @abstractmethod
+    def deactivate_all(self, node: Any) -> bool:
+        """Records that all cells of a sparse node become inactive."""
+
+
+_recording: ContextVar[AbstractRecording | None] = ContextVar("recording", default=None)
+
+
+def recording() -> AbstractRecording | None:
+    """The sequence that is recorded; None where there is none."""
+    return _recording.get()
+
+
+def record_into(made: AbstractRecording) -> Callable[[], None]:
+    """Makes `made` the sequence that is recorded. Returns a function that restores the previous one."""
+    token = _recording.set(made)
+    return lambda: _recording.reset(token)
+
+
+_follower: AbstractFollower | None = None
+
+
+def defer_by(follower: AbstractFollower | None) -> None:
+    """Makes `follower` the executor that defers calls of the current program."""
+    global _follower
+    _follower = follower
+
+
+def settle() -> None:
+    """Runs the deferred kernels, if there are any."""
+    if _follower is not None and _follower.waits:
+        _follower.release()
+
+
+def settle_for_python() -> None:
+    """Runs the deferred kernels before Python reads or writes fields.
+
+    LanguageError in a recorded sequence after its first call.
+    """
+    found = _recording.get()
+    if found is not None and found.has_calls:
+        fail(
+            "a sequence only calls kernels, but Python reads or writes a field after the first call: do that before, or in a kernel"
+        )
+    settle()
+
+
+def settle_for_writing(label: str, arrays: Callable[[], Iterable[NDArray[Any]]]) -> None:
+    """Runs the deferred kernels before Python writes to `arrays`. A recorded sequence notes the write."""
+    settle_for_python()
+    found = _recording.get()
+    if found is not None:
+        found.note_write(label, arrays())

@@ -1,0 +1,156 @@
+"""Operations of Python on whole fields, as kernels: a sequence that is recorded has them among its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fields.caller_location import caller
+from ..fields.field import AbstractLeaf
+from ..fields.host_access import AbstractRecording
+from ..fields.matrix import Matrix
+from ..fields.node_cells import deactivate
+from ..fields.tree import SNode
+from ..ir.kernel import DType, Location
+from .dispatch import Executor, chosen, using
+from .errors import LanguageError
+from .intrinsics import grouped, template, types
+from .kernel import Kernel
+from .symbols import SymbolicArray, SymbolicScalar
+
+
+@dataclass(frozen=True)
+class _Write:
+    """A write of Python to arrays of the program, and its line."""
+
+    label: str
+    arrays: tuple[NDArray[Any], ...]
+    where: Location
+
+
+class RecordedAccesses(AbstractRecording):
+    """Accesses of Python to fields while `recorder` has the calls of a sequence."""
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._writes: list[_Write] = []
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._recorder.has_calls)
+
+    def note_write(self, label: str, arrays: Iterable[NDArray[Any]]) -> None:
+        self._writes.append(_Write(label, tuple(arrays), caller()))
+
+    def refuse_lost_writes(self, used: Iterable[NDArray[Any]]) -> None:
+        """Raises LanguageError if Python has written to an array that kernels of the sequence use."""
+        arrays = tuple(used)
+        for write in self._writes:
+            if any(np.may_share_memory(x, y) for x in write.arrays for y in arrays):
+                raise LanguageError(
+                    f"a sequence only calls kernels, but Python writes {write.label} before the first call, and a kernel of the "
+                    "sequence uses it: no replay would write it again; do that before the sequence, or in a kernel",
+                    write.where,
+                )
+
+    def fill(self, field: AbstractLeaf, value: Any) -> bool:
+        if isinstance(value, SymbolicScalar):
+            return not field.element_shape and self._call(_filling(field), field, value)
+        filling = field.filling(value)
+        if field.element_shape:
+            filling = Matrix(np.broadcast_to(filling, field.element_shape))
+        return self._call(_filling(field), field, filling)
+
+    def copy(self, field: AbstractLeaf, other: AbstractLeaf) -> bool:
+        is_sparse = field.cells is not None
+        is_alike = (field.dtype, field.offset) == (other.dtype, other.offset)
+        if not is_alike or (is_sparse and other.cells is not None):
+            return False  # a kernel cannot make all elements active
+        return self._call(_copying(), field, other, other if is_sparse else field)
+
+    def take(self, field: AbstractLeaf, array: Any) -> bool:
+        if not isinstance(array, SymbolicArray) or field.element_shape or any(field.offset):
+            return False
+        if (array.element, array.shape) != (field.dtype, field.shape) or not field.shape:
+            return False
+        return self._call(_taking(), field, array)
+
+    def deactivate_all(self, node: SNode) -> bool:
+        owner = node.parent() if node.has is not None and node.has.length else node
+        if owner is None or owner.kind == "root":
+            return self._call(_emptying(), node)
+        return self._call(_deactivating(), node, owner)
+
+    def _call(self, kernel: Kernel, *args: Any) -> bool:
+        """Records a call. Returns False within a block whose executor is another one."""
+        executor: Executor | None = chosen()
+        while executor is not None and executor is not self._recorder:
+            executor = executor.behind
+        if executor is None:
+            return False
+        with using(executor):  # in front of tapes: what Python does has no derivative
+            kernel.call_from(caller(), args, {})
+        return True
+
+
+def _typed(fn: Any, **types: Any) -> Kernel:
+    """The kernel of a function with arguments of these types."""
+    fn.__annotations__ = types
+    return Kernel(fn, fast_math=True)
+
+
+def _filling(field: AbstractLeaf) -> Kernel:
+    return _filling_of(field.dtype, field.element_shape)
+
+
+@cache
+def _filling_of(dtype: DType, element_shape: tuple[int, ...]) -> Kernel:
+    def fill(x: Any, value: Any) -> None:
+        for at in grouped(x):
+            x[at] = value
+
+    kind: Any = dtype
+    if element_shape:
+        make: Any = types.vector if len(element_shape) == 1 else types.matrix
+        kind = make(*element_shape, dtype)
+    return _typed(fill, x=template(), value=kind)
+
+
+@cache
+def _copying() -> Kernel:
+    def copy(x: Any, y: Any, over: Any) -> None:
+        for at in grouped(over):
+            x[at] = y[at]
+
+    return _typed(copy, x=template(), y=template(), over=template())
+
+
+@cache
+def _taking() -> Kernel:
+    def take(x: Any, given: Any) -> None:
+        for at in grouped(x):
+            x[at] = given[at]
+
+    return _typed(take, x=template(), given=types.ndarray())
+
+
+@cache
+def _emptying() -> Kernel:
+    def deactivate_all(node: Any) -> None:
+        deactivate(node, [])
+
+    return _typed(deactivate_all, node=template())
+
+
+@cache
+def _deactivating() -> Kernel:
+    def deactivate_all(node: Any, cells: Any) -> None:
+        for at in grouped(cells):
+            deactivate(node, at)
+
+    return _typed(deactivate_all, node=template(), cells=template())

@@ -1,0 +1,154 @@
+"""Window: calls of kernels that wait for their code, in program order.
+
+The first call of a kernel does not stop the program while a compiler runs: it is deferred, with the calls behind it, and kernels of
+the calls that come next are compiled side by side. A deferred call runs as soon as its code is there and a call is made, or when
+Python needs its values. Calls whose errors, prints or results the program could miss are never deferred.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
+from ...kernels.ir.kernel import Assert, KernelIR, Print
+from ...kernels.ir.walk import nested_statements
+from ..by_identity import ByIdentity
+from . import current_engine
+
+if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.frontend.instance import KernelCall
+
+_MOST_HELD = 64  # calls: a loop of Python around them has then met all of its kernels
+
+
+class Window(AbstractDeferringExecutor):
+    """Defers calls on fields of the program while their code, or that of an earlier deferred call, is compiled."""
+
+    def __init__(self) -> None:
+        self._held: deque[KernelCall] = deque()
+        self._is_silent = ByIdentity[KernelIR, bool]()
+        self._lock = threading.RLock()
+        _windows.add(self)
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._held)
+
+    def run(self, call: KernelCall) -> Any:
+        engine, ir = current_engine(), call.instance.ir
+        is_ready = engine.prepare((ir,))
+        if (self.waits or not is_ready) and self._may_wait(call):
+            self._held.append(call)
+            self._run_ready()
+            return None
+        self.release()
+        engine.run(ir, *call.in_order)
+        return call.result()
+
+    def caller(self, call: KernelCall) -> Caller | None:
+        return current_engine().quick(call.instance.ir)
+
+    def deferring(self, call: KernelCall) -> Caller | None:
+        return None
+
+    def again(self, kernel: object, args: tuple[Any, ...]) -> bool:
+        return False
+
+    def give_way(self) -> bool:
+        return False  # a call that could run at once may be deferred behind others
+
+    def outdate(self) -> None:
+        """Does nothing: deferred calls hold the arrays of their own fields."""
+
+    def release(self) -> None:
+        while self.waits:
+            self._run_first()
+
+    def end(self) -> None:
+        """Drops the deferred calls: the fields that they write are gone."""
+        self._held.clear()
+
+    def start(self) -> None:
+        current_engine().start()
+
+    def go_on_in_child(self) -> None:
+        """Makes a new lock in a child of fork(): the thread that held the old one may be gone."""
+        self._lock = threading.RLock()
+
+    def _run_ready(self) -> None:
+        """Runs deferred calls from the first on, as long as their code is there or too many are deferred."""
+        engine = current_engine()
+        while self.waits:
+            first = self._first()
+            if first is None:
+                return
+            if len(self._held) <= _MOST_HELD and not engine.prepare((first.instance.ir,)):
+                return
+            self._run_first()
+
+    def _first(self) -> KernelCall | None:
+        try:
+            return self._held[0]
+        except IndexError:  # another thread has run it
+            return None
+
+    def _run_first(self) -> None:
+        """Runs the first deferred call. It waits for the code without the lock, which a finalizer's call in a compiling thread
+        may need.
+        """
+        engine, call = current_engine(), self._first()
+        try:
+            if call is not None:
+                engine.prepared(call.instance.ir)
+        except Exception:
+            self._drop(call)
+            raise
+        with self._lock:
+            if call is not None and self._drop(call):
+                engine.run(call.instance.ir, *call.in_order)
+
+    def _drop(self, call: KernelCall | None) -> bool:
+        """Removes the first deferred call if it is `call`. Returns True if it was."""
+        with self._lock:
+            is_first = bool(self._held) and self._held[0] is call
+            if is_first:
+                self._held.popleft()
+            return is_first
+
+    def _may_wait(self, call: KernelCall) -> bool:
+        """True if nobody but kernels sees the call's arrays before `release`, and the call neither prints nor fails."""
+        instance = call.instance
+        own = {name for name, x in instance.fields if not x.is_lent}
+        if not all(a.name in own for a in instance.ir.arrays):
+            return False
+        found = self._is_silent.get(instance.ir)
+        if found is None:
+            found = self._is_silent.setdefault(instance.ir, _is_silent(instance.ir))
+        return found
+
+
+def _is_silent(ir: KernelIR) -> bool:
+    """True if a call of the kernel prints nothing and raises no error."""
+    if any(isinstance(s, Print | Assert) for s in nested_statements(ir.body)):
+        return False
+    if not current_engine().options.checks_indices:
+        return True
+    from ...kernels.tasks.bounds_check import first_outside
+    from .building import index_sites
+
+    return first_outside(ir) is None and not index_sites(ir)[1]
+
+
+_windows: weakref.WeakSet[Window] = weakref.WeakSet()
+
+
+def _go_on_in_child() -> None:
+    for window in tuple(_windows):
+        window.go_on_in_child()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)
