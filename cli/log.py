@@ -14,6 +14,9 @@ from ..space.candidate import DeadEnd, Space
 from ..space.decisions import fixed_text
 
 _LEGEND = "Src: U default, W warm start, M tree policy, R rollout, D bound dive, N near the best, F final; * new best"
+_LEGEND_OF_COMPONENTS = (
+    "Src: U default, W warm start, C what each component proposes, together, F final; * new best"
+)
 _HEADER_EVERY = 25
 
 Event = st.Stage | ev.Event
@@ -36,6 +39,7 @@ class TextLog:
         self._verbosity = verbosity
         self._unit = Unit(1e6)
         self._is_fixed = False
+        self._legend = _LEGEND
         self._n_rows = 0
         self._told_s = 0.0
 
@@ -73,6 +77,10 @@ class TextLog:
             self._numpy(event)
         elif isinstance(event, ev.Row):
             self._row(event)
+        elif isinstance(event, ev.Divided):
+            self._legend = _LEGEND_OF_COMPONENTS
+        elif isinstance(event, ev.Components):
+            self._write(_components_text(event))
         elif isinstance(event, ev.AdmissibilityAlarm):
             self._write(
                 f"!     {self._unit.text(event.time_ns)} was measured below its bound"
@@ -135,7 +143,7 @@ class TextLog:
             + (f" | NumPy {self._unit.text(e.numpy_ns)}" if e.numpy_ns is not None else "")
         )
         self._write("")
-        self._write(_LEGEND)
+        self._write(self._legend)
 
     def _rounding(self, e: st.RoundingMeasured) -> None:
         said = "; ".join(e.branches)
@@ -173,6 +181,13 @@ class TextLog:
         if e.is_disturbed:
             verdict = "other work disturbed it, the times of the search stand"
         self._write(f" F    top {len(e.top)} re-measured interleaved: {verdict}")
+
+
+def _components_text(e: ev.Components) -> str:
+    rows = e.components
+    n, n_places = len(rows), sum(row.places for row in rows)
+    n_tried, n_explored = sum(row.tried for row in rows), sum(row.is_explored for row in rows)
+    return f" C    {n_tried} implementations of {n} components at {n_places} places; {n_explored} have nothing left to try"
 
 
 def _unit_of(event: Event, now: Unit) -> Unit:

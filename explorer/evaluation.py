@@ -13,6 +13,7 @@ import msgspec
 
 from ..codegen.by_component import EvaluatedSources
 from ..codegen.text.source import Source
+from ..codegen.write.component_texts import component_keys
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractBuilder
 from ..runtime.api.outcome import Failure, Measurement
@@ -103,6 +104,9 @@ class SearchEvaluator:
         self._doubt = hooks.doubt
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
+        self._component_keys: dict[bytes, bytes | None] = {}
+        self.times_components = False
+        """True if outcomes are to have the times of components."""
         self._reports = hooks.reports
         self._rows = ComponentRows()
         self._place = hooks.place
@@ -140,6 +144,22 @@ class SearchEvaluator:
         source = self.source(candidate)
         return source.key.encode() if isinstance(source, Source) else None
 
+    def component_key(self, candidate: Candidate) -> bytes | None:
+        """Returns a key that is equal for candidates of one component of equal text; None where there is no text.
+
+        The candidate is one of the space of a component.
+        """
+        key = candidate.key
+        if key not in self._component_keys:
+            try:
+                found = component_keys(plan_of(candidate), self._dialect)[0].encode()
+            except (
+                Exception
+            ):  # it fails again, and is recorded, as a part of a candidate of the sequence
+                found = None
+            self._component_keys[key] = found
+        return self._component_keys[key]
+
     def ahead(self, candidate: Candidate, n_to_come: int) -> None:
         """Announces a candidate of the next batch, with at most `n_to_come` more: compilers may begin."""
         source = self.source(candidate)
@@ -165,7 +185,8 @@ class SearchEvaluator:
             assert isinstance(trial.candidate, Candidate)
             source = self.source(trial.candidate)
             if isinstance(source, Source):
-                self._submitted[self._pool.submit(Work(source))] = trial
+                work = Work(source, times_components=self.times_components)
+                self._submitted[self._pool.submit(work)] = trial
             else:
                 self._unwritten.append((trial, source))
         if self._unwritten and not self._is_to_end():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ..search.asking import Ask, answered
 from ..search.asking import Tell as Told
 from ..search.bound.bounder import Bounder
 from ..search.budget import AbstractRule, Budget, Evaluations, Gap, Interrupt, Seconds
+from ..search.components.run import search_components
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.surrogate import KernelRidge
 from ..search.options import Batches, SearchOptions
@@ -38,6 +40,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
+from .division import divided, is_divided
 from .evaluation import BATCH, FIRST_BATCH, Hooks, SearchEvaluator, largest_batch, outcome_of
 from .event_handler import Listener, Tell
 from .finalisation import Ending, LastRounds, end_before_the_run
@@ -210,7 +213,7 @@ class Session:
                 firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
                 evaluator.begin(firsts, known=writer.known())
             preparation.finish(standing, worker, pool.rest)
-            finished = self._search(root, sketched, bounder, registers, standing, evaluator)
+            finished = self._search(root, sketched, bounder, registers, standing, evaluator, worker)
         except BaseException:
             self._is_ended = True
             raise
@@ -228,6 +231,7 @@ class Session:
         registers: Registers,
         standing: Standing,
         evaluator: SearchEvaluator,
+        worker: AbstractWorker,
     ) -> ev.Finished:
         o, deadlines, device = self._options, self._deadlines, standing.device
         writer, claims = standing.writer, standing.claims
@@ -246,26 +250,33 @@ class Session:
             incumbents=firsts[:1],
             warm_starts=chain(warm, shared, firsts[1:], solved_candidates(root.space, sketched)),
         )
-        found = search(
-            registers.widened() or root,
-            Oracle[Candidate](
-                bound=bounder.ns,
-                key=evaluator.implementation_key,
-                scale=claims.scale,
-                ahead=evaluator.ahead,
-            ),
-            _guidance(root, device, registers, predictor, writer),
-            history,
-            self._budget(evaluator),
-            np.random.default_rng([o.seed, len(known)]),
-            SearchOptions(
-                strategy=o.strategy,
-                n_top=o.final_top,
-                batches=Batches(
-                    first=FIRST_BATCH, size=BATCH, largest=largest_batch(device.builder)
-                ),
-            ),
+        oracle = Oracle[Candidate](
+            bound=bounder.ns,
+            key=evaluator.implementation_key,
+            scale=claims.scale,
+            ahead=evaluator.ahead,
         )
+        budget, rng = self._budget(evaluator), np.random.default_rng([o.seed, len(known)])
+        options = SearchOptions(
+            strategy=o.strategy,
+            n_top=o.final_top,
+            batches=Batches(first=FIRST_BATCH, size=BATCH, largest=largest_batch(device.builder)),
+        )
+        if firsts and is_divided(root.space, worker):
+            evaluator.times_components = True
+            division = divided(root, firsts, evaluator, device, claims.scale, _names_of(root.space))
+            few = replace(history, warm_starts=chain(warm, firsts[1:FIRST_BATCH]))
+            found = search_components(root, division, oracle, few, budget, rng, options)
+        else:
+            found = search(
+                registers.widened() or root,
+                oracle,
+                _guidance(root, device, registers, predictor, writer),
+                history,
+                budget,
+                rng,
+                options,
+            )
 
         def answer(ask: Ask) -> Told | None:
             with deadlines.shielded():  # the pool looks at the time itself

@@ -135,6 +135,11 @@ class Budget:
         limits = [rule.limit for rule in self.rules if isinstance(rule, Evaluations)]
         return max(0, min(limits) - evaluations) if limits else None
 
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Returns the seconds that are left; inf without a limit."""
+        limits = (rule.limit_s for rule in self.rules if isinstance(rule, Seconds))
+        return min(limits, default=math.inf) - elapsed_s
+
     @property
     def gap_share(self) -> float:
         """The largest gap that satisfies a rule; 0 without one."""

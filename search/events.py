@@ -3,7 +3,8 @@
 Events that `--json` prints are lines (`line.py`).
 
 All times are ns, all bounds are lower bounds in ns. A source tag names the origin of a candidate: U default of the user, W warm
-start, M tree, R rollout, D bound dive, N neighbour of the best, F final re-measurement.
+start, M tree, R rollout, D bound dive, N neighbour of the best, C combination of what components propose, F final
+re-measurement.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import msgspec
+
 from .candidate import SearchCandidate
 from .line import AbstractLine, Inside
 
-Tag = Literal["U", "W", "M", "R", "D", "N", "F"]
+Tag = Literal["U", "W", "M", "R", "D", "N", "C", "F"]
 Origin = Literal["measured", "duplicate", "history"]
 
 SAYS_NOTHING = 0.01  # of a time: to a bound that is less no gap is shown
@@ -274,6 +277,38 @@ class Row(AbstractLine, frozen=True, tag="row"):
     tally: Inside[Tally]
 
 
+class ComponentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A component of a sequence, or several equal ones: `places` of them. Times are of all places together.
+
+    `tried` counts its measured implementations, failures too. `time_ns` is the best of their times and `decisions` has what this
+    one decides; null and empty before there is one. `share` is the part of this time in the sum over all components. `is_explored`:
+    nothing of it is left to try.
+    """
+
+    name: str
+    places: int
+    time_ns: float | None
+    share: float | None
+    bound_ns: float
+    tried: int
+    is_explored: bool
+    decisions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """Start of a search by components: so many trees, for components at so many places."""
+
+    n_components: int
+    n_places: int
+
+
+class Components(AbstractLine, frozen=True, tag="components"):
+    """Components of a sequence that was searched component by component, in the order of the program."""
+
+    components: tuple[ComponentRow, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """End of a search, the last event. `status`: optimal gap_limit time_limit eval_limit exhausted infeasible interrupted.
@@ -302,5 +337,7 @@ Event = (
     | BoundMoved
     | AdmissibilityAlarm
     | Row
+    | Divided
+    | Components
     | Finished
 )

@@ -55,16 +55,50 @@ def search(
     Raises ValueError for an unknown strategy, policy or focus, or an incumbent that is not complete.
     """
     options = options or SearchOptions()
+    if isinstance(root, DeadEnd):
+        maker_of(options)
+        return _dead_from_the_start(options.strategy, root)
+    return begin(root, oracle, guidance, history, budget, rng, options)[1]
+
+
+def maker_of(options: SearchOptions) -> Callable[[], AbstractStrategy]:
+    """Returns what makes the strategy. Raises ValueError, at once, for an unknown strategy, policy or focus."""
     strategy = options.strategy
     if strategy not in strategies():
         raise ValueError(f"unknown strategy {strategy!r}; strategies are {', '.join(strategies())}")
     own = _MAKERS.get(strategy)
     make = partial(own or load_plugin("strategies", strategy), options)
-    chosen = make()  # an unknown policy is an error of the caller, at once
+    make()
+    return make
+
+
+def begin(
+    root: C,
+    oracle: Oracle[C],
+    guidance: Guidance[C],
+    history: History[C],
+    budget: Budget,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> tuple[Exploration, Search]:
+    """Returns the state of a search, and the search, as `search` does. Raises ValueError likewise."""
+    make = maker_of(options)
+    exploration = opened(root, oracle, guidance, history, budget, rng, options)
+    return exploration, _run(exploration, first_candidates(exploration), make)
+
+
+def opened(
+    root: C,
+    oracle: Oracle[C],
+    guidance: Guidance[C],
+    history: History[C],
+    budget: Budget,
+    rng: np.random.Generator,
+    options: SearchOptions,
+) -> Exploration:
+    """Returns the state of a search that has started: earlier alarms count. Raises ValueError for incomplete incumbents."""
     for candidate in history.incumbents:
         _check_complete(candidate)
-    if isinstance(root, DeadEnd):
-        return _dead_from_the_start(strategy, root)
     exploration = Exploration(
         root,
         # The search returns the caller's own candidates, so their type is preserved.
@@ -78,12 +112,18 @@ def search(
     for key in history.doubted:
         exploration.incumbent.alarm(key)
     exploration.tally.alarms = exploration.incumbent.alarms
-    exploration.events.append(ev.Started(strategy, exploration.bound_ns, len(history.outcomes)))
-    remaining = budget.remaining_evaluations(0)
+    started = ev.Started(options.strategy, exploration.bound_ns, len(history.outcomes))
+    exploration.events.append(started)
+    return exploration
+
+
+def first_candidates(exploration: Exploration) -> Iterator[tuple[ev.Tag, SearchCandidate]]:
+    """Yields incumbents and warm starts of the history, with their tags, in the order of their measurements."""
+    remaining = exploration.budget.remaining_evaluations(0)
     batch = exploration.batch if remaining is None else min(exploration.batch, remaining)
+    history = exploration.history
     room = max(0, min(batch - len(history.incumbents), _BEFORE_INCUMBENTS))
-    firsts = _firsts(exploration.history.incumbents, exploration.history.warm_starts, room)
-    return _run(exploration, chosen, firsts, make)
+    return _firsts(history.incumbents, history.warm_starts, room)
 
 
 def _check_complete(candidate: SearchCandidate) -> None:
@@ -104,23 +144,30 @@ def _firsts(
         yield "W", candidate
 
 
-def _run(
-    exploration: Exploration,
-    strategy: AbstractStrategy,
-    firsts: Iterable[tuple[ev.Tag, SearchCandidate]],
-    make: Callable[[], AbstractStrategy],
+def measure_firsts(
+    exploration: Exploration, firsts: Iterable[tuple[ev.Tag, SearchCandidate]]
 ) -> Search:
+    """Measures the first candidates, and takes over the outcomes of the history."""
     for tag, candidate in firsts:
         if exploration.stop_status() is not None:
             break
         _check_complete(candidate)
         bound_ns = max(exploration.root_bound_ns, float(exploration.oracle.bound(candidate)))
         yield from exploration.submit(candidate, bound_ns, tag, None)
-        yield from _drain(exploration)
+        yield from drain(exploration)
     if exploration.stop_status() is None:
         yield from exploration.flush()
     _adopt_history(exploration)
-    yield from _drain(exploration)
+    yield from drain(exploration)
+
+
+def _run(
+    exploration: Exploration,
+    firsts: Iterable[tuple[ev.Tag, SearchCandidate]],
+    make: Callable[[], AbstractStrategy],
+) -> Search:
+    strategy = make()
+    yield from measure_firsts(exploration, firsts)
     while (status := exploration.stop_status()) is None:
         exploration.pruning.refresh()
         is_done = exploration.tree.is_closed or not (yield from strategy.step(exploration))
@@ -132,11 +179,16 @@ def _run(
             exploration.begin_again(wider)
             strategy = make()
         elif is_done:
-            status = _conclude(exploration)
+            status = conclude(exploration)
             break
         exploration.after_step()
-        yield from _drain(exploration)
-    yield from _drain(exploration)
+        yield from drain(exploration)
+    yield from finish(exploration, status)
+
+
+def finish(exploration: Exploration, status: str) -> Iterator[ev.Event]:
+    """Yields the last events of a search: a row, and its end."""
+    yield from drain(exploration)
     yield exploration.row(
         "F" if exploration.incumbent.best is None else exploration.incumbent.best.tag, False
     )
@@ -151,7 +203,8 @@ def _run(
     )
 
 
-def _drain(exploration: Exploration) -> Iterator[ev.Event]:
+def drain(exploration: Exploration) -> Iterator[ev.Event]:
+    """Yields the events since the last call."""
     told = exploration.events.copy()
     exploration.events.clear()
     yield from told
@@ -169,8 +222,8 @@ def _adopt_history(exploration: Exploration) -> None:
         exploration.rank(outcome, key, "W", None, -1)
 
 
-def _conclude(exploration: Exploration) -> str:
-    """The status of a search that has nothing left to do."""
+def conclude(exploration: Exploration) -> str:
+    """Returns the status of a search that has nothing left to do."""
     is_closed = exploration.tree.is_closed
     best_ns = exploration.incumbent.best_ns
     if best_ns is None:

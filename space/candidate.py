@@ -31,7 +31,7 @@ from .engine.propagate import (
 )
 from .targets.target import Target
 
-__all__ = ["Candidate", "Choice", "DeadEnd", "Space"]
+__all__ = ["Candidate", "Choice", "DeadEnd", "Elsewhere", "Space"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,26 @@ class DeadEnd:
 
     choice: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Arrays that tasks read and write which are in the sequence, but not in the problem of a space."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PartOf:
+    """The space of a sequence of which another space has one component.
+
+    `held` is a fixpoint in which all choices but those of the component are decided.
+    """
+
+    sequence: Space
+    held: npt.NDArray[np.uint32]
+    elsewhere: Elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +79,7 @@ class Space:
     profile: Profile | None = (
         None  # what bodies did on the arguments that are measured: bounds are for these
     )
+    part_of: PartOf | None = None  # of a space of one component (component_space.py)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -91,7 +112,12 @@ class Space:
 
     @cached_property
     def scratch(self) -> PropagationScratch:
-        return make_scratch(self.model)
+        return make_scratch(self.model) if self.part_of is None else self.part_of.sequence.scratch
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """Arrays that other tasks of the sequence use."""
+        return Elsewhere() if self.part_of is None else self.part_of.elsewhere
 
     @cached_property
     def _root(self) -> Candidate | DeadEnd:
@@ -116,6 +142,8 @@ class Space:
 
         Shaving takes tens of milliseconds. It pays only here, where every descent starts.
         """
+        if self.part_of is not None:
+            return Candidate(self, self.part_of.held)
         root = self._fixpoint(self.model.initial.copy())
         if isinstance(root, DeadEnd):
             return root

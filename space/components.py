@@ -32,6 +32,12 @@ def components_of(space: Space) -> tuple[Component, ...]:
     )
 
 
+def coupling_of(space: Space) -> frozenset[int]:
+    """Returns the positions of the choices that concern all components: those about parts of trees. No constraint has them."""
+    tables = space.variables.of_trees.values()
+    return frozenset(position for table in tables for position in table.values())
+
+
 def _other_choices(space: Space) -> Iterator[tuple[int, int]]:
     """Yields the position of each choice other than an order, with one of its tasks."""
     for field in fields(space.variables):

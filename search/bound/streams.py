@@ -15,6 +15,7 @@ import numpy as np
 
 from ...kernels.analysis.effects import task_reads, task_writes
 from ...kernels.ir.task import Problem, Task, extents
+from ...space.candidate import Elsewhere
 from ...space.engine.jit import jit_flat, jit_flat_internal
 from ...space.targets.target import StreamCurve, Target
 from .columns import Floats, Ints, Table, table
@@ -34,13 +35,15 @@ READ, WRITTEN = range(2)  # rows of rates, in bytes a ns
 _UNKNOWN = 1e30  # bytes a ns where nothing as small was measured
 
 
-def passes(problem: Problem) -> Ints:
-    """[n_arrays] the way in which a sequence passes through each array."""
+def passes(problem: Problem, elsewhere: Elsewhere) -> Ints:
+    """[n_arrays] the way in which a sequence passes through each array. Arrays that are used elsewhere have none."""
     found = []
+    used = elsewhere.reads | elsewhere.writes
     for array in problem.arrays:
         touching = [t for t in problem.tasks if _touches(t, array.name)]
         is_once = all(_goes_through(t, array.name) for t in touching)
-        found.append((ONCE if len(touching) == 1 else BY_EACH) if touching and is_once else ANYHOW)
+        is_once = bool(touching) and array.name not in used and is_once
+        found.append((ONCE if len(touching) == 1 else BY_EACH) if is_once else ANYHOW)
     return np.array(found, np.int64)
 
 

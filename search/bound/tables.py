@@ -106,7 +106,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     return BoundTables(
         **_machine(space.target),
         **stream_tables(space.target),
-        passes=passes(space.problem),
+        passes=passes(space.problem, space.elsewhere),
         after=_after(space),
         runs=np.array([t.n_runs for t in space.problem.tasks], np.float64),
         step=_steps(space),
@@ -225,7 +225,8 @@ def _touches(space: Space) -> dict[str, Any]:
     start, flows, reused = [0], list[tuple[int, int]](), 0
     for array in problem.arrays:
         is_temp = array.role == "temp"
-        readers = writers = False
+        readers = array.name in space.elsewhere.reads
+        writers = array.name in space.elsewhere.writes
         for t, task in enumerate(problem.tasks):
             reads, writes = array.name in arrays_read(task), array.name in arrays_written(task)
             readers, writers = readers or reads, writers or writes

@@ -46,7 +46,13 @@ class Neighbourhood:
                 candidate = candidate.decide(var, 1 << self._near(centre.value(var), others, rng))
         if not isinstance(candidate, Candidate):
             return candidate
-        return candidate.complete(self.preference(centre), self._order, MAX_BACKTRACKS)
+        return self.completed(candidate, centre, MAX_BACKTRACKS)
+
+    def completed(
+        self, candidate: Candidate, centre: Candidate, max_backtracks: int
+    ) -> Candidate | DeadEnd:
+        """Returns the completion of a candidate that retains the decisions of `centre` as far as possible, or a dead end."""
+        return candidate.complete(self.preference(centre), self._order, max_backtracks)
 
     @staticmethod
     def _near(value: int, others: list[int], rng: np.random.Generator) -> int:

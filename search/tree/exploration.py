@@ -63,6 +63,7 @@ class Exploration:
         )
         self._plant(root)
         self.is_interrupted = False
+        self.n_open_below = 0  # nodes of the trees of components
         self._last_bound_ns = self.bound_ns  # that an event said
         self.last_tag: ev.Tag = "M"  # of what was done last
         self._start_s = budget.clock()
@@ -126,7 +127,7 @@ class Exploration:
             source=tag,
             new_best=is_new_best,
             explored=t.explored,
-            open=self.tree.n_open,
+            open=self.tree.n_open + self.n_open_below,
             pruned_bound=t.pruned_bound + t.rollout_bound,
             pruned_csp=t.pruned_csp + t.rollout_csp,
             bound_ns=self.claimed_bound_ns(),

@@ -111,7 +111,7 @@ def _group_of_order(a: tuple[int, int], b: tuple[int, int]) -> str:
 
 
 def _group_of_variable(kind: str, objects: Sequence[str], dims: dict[str, Dim]) -> str:
-    if kind not in ("dim_kind", "size"):
+    if kind not in ("dim_kind", "size") or objects[0] not in dims:  # of another component
         return kind
     level = {OUTER: "outer", MID: "mid", INNER: "inner"}[dims[objects[0]].level]
     return f"{level} {'kind' if kind == 'dim_kind' else kind}"

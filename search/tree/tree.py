@@ -123,6 +123,12 @@ class SearchTree:
             heapq.heappush(self._heap, entry)
         return found
 
+    def rebound_root(self, bound_ns: float) -> None:
+        """Set the bound of a root that is never expanded: what is below it is explored elsewhere."""
+        if self.root.state == OPEN:
+            self.root.bound_ns = bound_ns
+            self._heap = [(bound_ns, 0, self.root)]
+
     def open_bound_ns(self) -> float:
         """Least bound of the frontier, leaves in flight included; inf when the tree is closed."""
         while self._heap and self._heap[0][2].state not in (OPEN, IN_FLIGHT):

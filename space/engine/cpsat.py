@@ -245,3 +245,41 @@ def complete(
         solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(encoding.cp)
     return encoding.solved(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
+
+
+def fewest_classes(
+    n: int,
+    may: Sequence[tuple[int, int]],
+    must: Sequence[tuple[int, int]],
+    refused: Sequence[Sequence[tuple[int, int]]],
+) -> list[tuple[int, int]] | None:
+    """Returns the pairs of equal class in a partition of `n` items with the fewest classes; None if there is none.
+
+    Only pairs of `may` are in one class, all of `must` are, and of no entry of `refused` are all. The smaller item is first.
+    """
+    cp = cp_model.CpModel()
+    same: dict[tuple[int, int], Any] = {p: cp.new_bool_var(f"same{p}") for p in sorted(may)}
+    for a, b, c in combinations(range(n), 3):
+        for x, y, z in (
+            ((a, b), (b, c), (a, c)),
+            ((a, b), (a, c), (b, c)),
+            ((a, c), (b, c), (a, b)),
+        ):
+            if x in same and y in same:
+                cp.add_bool_or([~same[x], ~same[y], *([same[z]] if z in same else [])])
+    for pair in must:
+        cp.add(same[pair] == 1)
+    for pairs in refused:
+        cp.add_bool_or([~same[pair] for pair in pairs])
+    begins = [cp.new_bool_var(f"begins{t}") for t in range(n)]
+    for t in range(n):
+        cp.add_bool_or([begins[t], *(x for (_, b), x in same.items() if b == t)])
+    cp.minimize(sum(begins))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    # Its handler of Ctrl-C would stay behind and replace ours.
+    solver.parameters.catch_sigint_signal = False
+    solver.parameters.random_seed = 0
+    if solver.solve(cp) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    return [pair for pair, x in same.items() if solver.value(x)]

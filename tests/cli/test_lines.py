@@ -74,6 +74,20 @@ def told() -> Iterator[Any]:
     )
     yield ev.AdmissibilityAlarm(90.0, 100.5, b"89ab")
     yield ev.Widened(80.0)
+    yield ev.Components(
+        (
+            ev.ComponentRow(
+                name="smooth0 to smooth1",
+                places=4,
+                time_ns=150.0,
+                share=0.75,
+                bound_ns=60.0,
+                tried=9,
+                is_explored=False,
+                decisions={"fused smooth0 smooth1": "SAME_LAUNCH"},
+            ),
+        )
+    )
     yield st.Ended(status="time_limit", run_dir="runs/one", elapsed_s=2.5)
     yield st.Ended(
         status="optimal_open",

@@ -25,7 +25,7 @@ from kernelscape.search.bound.streams import (
 from kernelscape.search.starts.complete import complete_sketch
 from kernelscape.search.starts.sketches import Sketch, TileSizes
 from kernelscape.space.build import build_space
-from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.candidate import Candidate, Elsewhere, Space
 from kernelscape.space.engine.order import forest
 from kernelscape.space.targets.target import CacheLevel, StreamCurve, Target
 from kernelscape.testing.machines import (
@@ -164,12 +164,12 @@ def test_calls_of_fewer_threads_count_memory_at_its_best_too(n_threads: int) -> 
 def test_how_arrays_are_gone_through() -> None:
     problem = library_space("axpydot", n=2**16).problem
     names = [a.name for a in problem.arrays]
-    found = dict(zip(names, passes(problem).tolist(), strict=True))
+    found = dict(zip(names, passes(problem, Elsewhere()).tolist(), strict=True))
     assert (found["w"], found["v"], found["u"]) == (ONCE, ONCE, ONCE)
     assert found["z"] == BY_EACH
     assert is_fresh(problem, 0, "z")
     product = library_space("matmul", m=64, n=64, k=64).problem
-    assert set(passes(product).tolist()) == {ANYHOW}
+    assert set(passes(product, Elsewhere()).tolist()) == {ANYHOW}
     in_place = library_space("sscal", n=2**16).problem
     assert not is_fresh(in_place, 0, "x")
 

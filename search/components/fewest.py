@@ -1,0 +1,66 @@
+"""First candidate of fewest launches: CP-SAT chooses which tasks share one, propagation says which choices are legal.
+
+The solver knows the pairs of tasks alone, a master problem of about a dozen tasks. A partition that propagation refuses comes back
+to it as a clause: not all of these pairs together. So the first one that is not refused has the fewest launches of all legal ones,
+as far as propagation and guided completion can tell (logic-based Benders decomposition, Hooker and Ottosson 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...space import choices as ch
+from ...space.candidate import Candidate, Space
+from ..learn.neighbourhood import MAX_BACKTRACKS, Neighbourhood
+
+_MOST_PARTITIONS = 64
+
+Pair = tuple[int, int]
+
+
+def fewest_launches(space: Space, near: Candidate) -> Candidate | None:
+    """Returns the implementation of fewest launches that is found, otherwise as near as possible to a complete candidate.
+
+    None where no two tasks may choose to share a launch, or none is found.
+    """
+    root, fused = space.root(), space.variables.fused
+    if not isinstance(root, Candidate) or not any(root.is_open(v) for v in fused.values()):
+        return None
+    from ...space.engine.cpsat import (
+        fewest_classes,  # imported here, since OR-tools are slow to load
+    )
+
+    same = 1 << ch.SAME_LAUNCH
+    may = [pair for pair, v in fused.items() if int(root.domains[v]) & same]
+    must = [pair for pair, v in fused.items() if int(root.domains[v]) == same]
+    refused: list[tuple[Pair, ...]] = []
+    neighbourhood = Neighbourhood(space)
+    for _ in range(_MOST_PARTITIONS):
+        together = fewest_classes(len(space.problem.tasks), may, must, refused)
+        if together is None:
+            return None
+        begun = _decided(root, together)
+        if isinstance(begun, Candidate):
+            made = neighbourhood.completed(begun, near, MAX_BACKTRACKS)
+            if isinstance(made, Candidate):
+                return made
+            begun = together
+        refused.append(tuple(begun))
+    return None
+
+
+def _decided(root: Candidate, together: Sequence[Pair]) -> Candidate | list[Pair]:
+    """Returns the candidate in which these pairs, and no others, share a launch; else pairs that cannot all share one."""
+    at, fused = root, root.space.variables.fused
+    for k, pair in enumerate(together):
+        made = at.decide(fused[pair], 1 << ch.SAME_LAUNCH)
+        if not isinstance(made, Candidate):
+            return list(together[: k + 1])
+        at = made
+    for pair, v in fused.items():
+        if pair not in together and at.is_open(v):
+            made = at.decide(v, 1 << ch.SEPARATE)
+            if not isinstance(made, Candidate):
+                return list(together)
+            at = made
+    return at

@@ -1,0 +1,246 @@
+"""Search by components: one tree a component, of which each combination that is measured tries a candidate.
+
+Times of components are taken within a program, so one measurement is an outcome for every tree. Trees know nothing of each other:
+no constraint spans two components. What is slower or faster beside another neighbour shows in the times of whole combinations, and
+these alone are ranked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+
+from .. import events as ev
+from ..asking import Asking, Search, Tell, Trial
+from ..budget import Budget
+from ..candidate import SearchCandidate
+from ..inputs import C, Guidance, History, Oracle
+from ..options import Batches, SearchOptions
+from ..run import conclude, drain, finish, first_candidates, measure_firsts, opened
+from ..tree.exploration import Exploration
+from .inputs import Division
+from .tree import LEAST_NS, ComponentTree, Elsewhere
+
+# Counts of the trees; all others are of whole combinations.
+_OF_TREES = (
+    *("explored", "pruned_bound", "pruned_csp", "rollouts", "rollout_bound", "rollout_csp"),
+    *("dead_ends", "near_bound", "near_dead", "near_known", "near_worse"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """A candidate of the sequence: with these trials, by number of the tree, and with the best of all other components."""
+
+    candidate: SearchCandidate
+    trials: dict[int, Trial] = field(default_factory=dict)
+
+
+def search_components(
+    root: C,
+    division: Division[C],
+    oracle: Oracle[C],
+    history: History[C],
+    budget: Budget,
+    rng: np.random.Generator,
+    options: SearchOptions | None = None,
+) -> Search:
+    """Search the completions of `root`, which is a sequence of several components; as `search` of search/run.py does.
+
+    Incumbents and warm starts of `history` are measured first, as they are. Outcomes have the times of components. Where one fails,
+    or lacks these times, halves of its trials are measured apart until it is known whose outcome it is.
+
+    Equal seeds, inputs and outcomes give equal events. Nothing is proved but by bounds: a search that ends because all trees are
+    explored is `exhausted`.
+    """
+    options = options or SearchOptions()
+    whole = opened(root, oracle, Guidance(next_choice=lambda c: 0), history, budget, rng, options)
+    return _Combining(whole, cast(Division[SearchCandidate], division), rng).run()
+
+
+class _Combining:
+    """One running search by components."""
+
+    def __init__(
+        self, whole: Exploration, division: Division[SearchCandidate], rng: np.random.Generator
+    ) -> None:
+        self._whole = whole
+        self._division = division
+        self._rng = rng
+        self._trees: list[ComponentTree] = []
+        self._seen: dict[bytes, ev.Evaluated] = {}  # by key of the candidate
+        self._each_s = 0.0  # that a combination took in the last round
+        self._beside_ns = 0.0  # of a program, in none of its components
+
+    def run(self) -> Search:
+        """Yields the events of the search and its questions."""
+        whole, components = self._whole, self._division.components
+        yield ev.Divided(len(components), sum(len(x.places) for x in components))
+        yield from self._watched(measure_firsts(whole, first_candidates(whole)))
+        try:
+            if whole.stop_status() is None:
+                self._plant()
+            while (status := whole.stop_status()) is None:
+                self._account()
+                if whole.tree.is_closed or not (yield from self._round()):
+                    status = conclude(whole)
+                    break
+                whole.after_step()
+                yield from drain(whole)
+            self._account()
+        finally:
+            for tree in self._trees:
+                tree.close()
+        yield from drain(whole)
+        yield self._table()
+        yield from finish(whole, status)
+
+    def _watched(self, search: Search) -> Search:
+        """Passes a search on, and notes what it has evaluated."""
+        tell: Tell | None = None
+        while True:
+            try:
+                said = search.send(tell)
+            except StopIteration:
+                return
+            if isinstance(said, ev.Evaluated):
+                self._seen[said.candidate.key] = said
+            tell = yield said
+
+    def _plant(self) -> None:
+        """Begins the trees, with what the first candidates have shown of each component."""
+        whole, batches = self._whole, self._whole.options.batches
+        size = max(1, batches.size - 1)  # one of a batch has the best of all components
+        options = replace(
+            whole.options,
+            batches=Batches(size=size, largest=batches.largest and max(size, batches.largest - 1)),
+        )
+        budget = Budget(
+            Elsewhere(lambda: whole.stop_status() is not None), clock=whole.budget.clock
+        )
+        for k, inputs in enumerate(self._division.components):
+            known: dict[bytes, ev.Outcome] = {}
+            for seen in self._seen.values():
+                part = self._division.part(seen.candidate, k)
+                if part is not None and seen.outcome.component_ns:
+                    key = inputs.oracle.key(part) or part.key
+                    known.setdefault(key, _share(seen.outcome, inputs.places))
+            rng = np.random.default_rng(int(self._rng.integers(2**62)))
+            self._trees.append(ComponentTree(inputs, known, budget, rng, options))
+
+    def _round(self) -> Asking[bool]:
+        """Measures what all trees propose, and tells them. Returns False if they have nothing left to try."""
+        whole, begun_s = self._whole, self._whole.elapsed_s
+        combinations, n_measured = self._proposed(), 0
+        told: list[tuple[int, Tell]] = []
+        if not combinations:
+            return False
+        while combinations and whole.stop_status() is None:
+            yield from self._measure(combinations)
+            n_measured += len(combinations)
+            combinations = [half for c in combinations for half in self._judge(c, told)]
+        for k, tell in told:
+            self._trees[k].tell(tell)
+        self._each_s = (whole.elapsed_s - begun_s) / n_measured
+        return True
+
+    def _proposed(self) -> list[Combination]:
+        """Returns the combination of the best, unless it was measured, and then one for each trial of the tree with most.
+
+        There are not more than can be measured, and the combination of what is the best then.
+        """
+        whole, best = self._whole, self._combination({})
+        is_new = best.candidate.key not in self._seen
+        n_trials = max((len(tree.trials) for tree in self._trees), default=0)
+        left = whole.budget.remaining_evaluations(whole.tally.evaluations)
+        room = n_trials if left is None else left - 1 - is_new
+        if self._each_s:
+            left_s = whole.budget.remaining_s(whole.elapsed_s)
+            room = int(min(room, left_s / self._each_s - 1 - is_new))
+        combinations = [best] if is_new else []
+        for j in range(min(n_trials, max(room, 1 - is_new))):
+            trials = {k: t.trials[j] for k, t in enumerate(self._trees) if j < len(t.trials)}
+            combinations.append(self._combination(trials))
+        return combinations
+
+    def _combination(self, trials: dict[int, Trial]) -> Combination:
+        chosen = [
+            trials[k].candidate if k in trials else tree.best for k, tree in enumerate(self._trees)
+        ]
+        return Combination(self._division.join(chosen), trials)
+
+    def _measure(self, combinations: Sequence[Combination]) -> Asking[None]:
+        whole = self._whole
+        for c in combinations:
+            if whole.stop_status() is not None:
+                return
+            yield from whole.submit(c.candidate, whole.root_bound_ns, "C", None)
+        if whole.stop_status() is None:
+            yield from whole.flush()
+        for event in whole.events:
+            if isinstance(event, ev.Evaluated):
+                self._seen[event.candidate.key] = event
+
+    def _judge(self, combination: Combination, told: list[tuple[int, Tell]]) -> list[Combination]:
+        """Notes the outcomes of a combination's trials. Returns its halves where they do not follow from its own outcome."""
+        seen, trials = self._seen.get(combination.candidate.key), combination.trials
+        if seen is None:  # nothing more is measured
+            return []
+        outcome = seen.outcome
+        if outcome.time_ns is not None and outcome.component_ns:
+            self._beside_ns = outcome.time_ns - sum(outcome.component_ns)
+        if not outcome.component_ns and len(trials) > 1 and self._whole.incumbent.best is not None:
+            numbers = sorted(trials)
+            middle = len(numbers) // 2
+            halves = numbers[:middle], numbers[middle:]
+            return [self._combination({k: trials[k] for k in half}) for half in halves]
+        for k, trial in trials.items():
+            told.append((k, Tell(trial.key, self._outcome_of(k, outcome))))
+        return []
+
+    def _outcome_of(self, k: int, outcome: ev.Outcome) -> ev.Outcome:
+        """Returns the outcome of one component of a combination."""
+        if outcome.component_ns:
+            return _share(outcome, self._trees[k].inputs.places)
+        alone = replace(outcome, key="", bound_ns=0.0)
+        if outcome.time_ns is None:
+            return alone
+        # Its times were not taken: it takes what the best of all others leave.
+        others = [t.ranked for t in self._trees if t is not self._trees[k]]
+        others_ns = self._beside_ns + sum(r.time_ns for r in others if r is not None)
+        return replace(alone, time_ns=max(LEAST_NS, outcome.time_ns - others_ns))
+
+    def _account(self) -> None:
+        """Brings bound and counts of the sequence up to date with those of the trees."""
+        whole, trees = self._whole, [tree.exploration for tree in self._trees]
+        if not trees:
+            return
+        bound_ns = self._division.bound_ns([t.bound_ns for t in self._trees])
+        whole.tree.rebound_root(max(whole.root_bound_ns, bound_ns / whole.pruning.factor))
+        whole.pruning.refresh()
+        whole.n_open_below = sum(e.tree.n_open for e in trees)
+        for name in _OF_TREES:
+            setattr(whole.tally, name, sum(getattr(e.tally, name) for e in trees))
+        whole.tally.refused = sum((e.tally.refused for e in trees), Counter())
+
+    def _table(self) -> ev.Components:
+        best = [tree.ranked for tree in self._trees]
+        sum_ns = sum(r.time_ns for r in best if r is not None)
+        return ev.Components(tuple(tree.row(sum_ns) for tree in self._trees))
+
+
+def _share(outcome: ev.Outcome, places: Sequence[int]) -> ev.Outcome:
+    """Returns the outcome of the component at these places, from that of a combination with times of components."""
+    every_ns, own_ns = sum(outcome.component_ns), sum(outcome.component_ns[k] for k in places)
+    return ev.Outcome(
+        "ok",
+        max(LEAST_NS, own_ns),
+        outcome.spread,
+        spent_s=outcome.spent_s * own_ns / every_ns if every_ns > 0 else 0.0,
+        slowness=outcome.slowness,
+        is_by_ratio=outcome.is_by_ratio,
+    )

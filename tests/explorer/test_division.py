@@ -1,0 +1,88 @@
+"""Sessions of sequences of several components, on the fake device: its times of components add up to that of a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.search import events as ev
+from kernelscape.space.candidate import Candidate
+
+
+@ks.kernel
+def scale(x: ks.types.ndarray(), y: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i] = 0.5 * x[i] + 1.0
+
+
+@ks.kernel
+def add_up(x: ks.types.ndarray(), s: ks.types.ndarray()):
+    for i in range(x.shape[0]):
+        s[0] += x[i]
+
+
+def runs(u, v, w, x, y, a, b, c, d, e):
+    """Maps and a sum of one length after another: five components, of which two are equal."""
+    for array, total in ((u, a), (v, b), (w, c), (x, d), (y, e)):
+        scale(array, array)
+        scale(array, array)
+        add_up(array, total)
+
+
+LENGTHS = (67, 41, 67, 33, 1024)
+
+
+def searched(folder: Path, **changes: Any) -> tuple[Any, list[Any]]:
+    arrays = [np.ones(n, np.float32) for n in (*LENGTHS, *(1 for _ in LENGTHS))]
+    told: list[Any] = []
+    given = {"max_evals": 24, "target": "fake", "time_limit": None} | changes
+    run = ks.explore(runs, *arrays, directory=folder, on_event=told.append, **given)
+    return run, told
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
+    return searched(tmp_path_factory.mktemp("run"))
+
+
+def table(told: list[Any]) -> tuple[ev.ComponentRow, ...]:
+    (rows,) = (e.components for e in told if isinstance(e, ev.Components))
+    return rows
+
+
+def test_the_best_has_the_best_of_each_component(found: tuple[Any, list[Any]]) -> None:
+    run, told = found
+    assert run.best.time_ns == pytest.approx(
+        sum(row.time_ns or 0.0 for row in table(told)), rel=1e-3
+    )
+    assert [row.places for row in table(told)] == [2, 1, 1, 1]
+    assert min(row.tried for row in table(told)) >= 12
+    assert run.ended.evaluations == 24
+
+
+def test_equal_components_have_equal_decisions(found: tuple[Any, list[Any]]) -> None:
+    """The kind: one tree of many places whose decisions arrive at one of them alone."""
+    _, told = found
+    measured = [e.candidate for e in told if isinstance(e, ev.Evaluated) and e.tag == "C"]
+    assert measured
+    for candidate in measured:
+        assert isinstance(candidate, Candidate)
+        space = candidate.space
+        kinds = {}
+        for k in (0, 2):
+            tasks = [space.problem.tasks[t].name for t in space.backbone.components[k]]
+            kinds[k] = [
+                (c.kind, c.values[candidate.value(v)])
+                for v, c in enumerate(space.choices)
+                if any(o.split(".")[0] in tasks for o in c.objects)
+            ]
+        assert kinds[0] == kinds[2]
+
+
+def test_equal_seeds_measure_equal_candidates(found: tuple[Any, list[Any]], tmp_path: Path) -> None:
+    _, again = searched(tmp_path)
+    keys = [[e.key for e in told if isinstance(e, ev.Evaluated)] for told in (found[1], again)]
+    assert keys[0] == keys[1]
