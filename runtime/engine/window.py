@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
+from ...kernels.frontend.lowering import lowered, lowered_call
 from ...kernels.ir.kernel import Assert, KernelIR, Print
 from ...kernels.ir.walk import nested_statements
 from ..by_identity import ByIdentity
@@ -39,18 +40,19 @@ class Window(AbstractDeferringExecutor):
         return bool(self._held)
 
     def run(self, call: KernelCall) -> Any:
-        engine, ir = current_engine(), call.instance.ir
+        engine, plain = current_engine(), lowered_call(call)
+        ir = plain.instance.ir
         is_ready = engine.prepare((ir,))
-        if (self.waits or not is_ready) and self._may_wait(call):
-            self._held.append(call)
+        if (self.waits or not is_ready) and self._may_wait(plain):
+            self._held.append(plain)
             self._run_ready()
             return None
         self.release()
-        engine.run(ir, *call.in_order)
+        engine.run(ir, *plain.in_order)
         return call.result()
 
     def caller(self, call: KernelCall) -> Caller | None:
-        return current_engine().quick(call.instance.ir)
+        return current_engine().quick(lowered(call.instance).ir)
 
     def deferring(self, call: KernelCall) -> Caller | None:
         return None
