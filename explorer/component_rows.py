@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -21,15 +22,25 @@ class ComponentRows:
         self._n = 0
 
     def rows(
-        self, space: Space, decisions: Decisions, found: Measurement | Failure
+        self,
+        space: Space,
+        decisions: Decisions,
+        texts: Sequence[str],
+        found: Measurement | Failure,
     ) -> tuple[ComponentRecord, ...] | UnsetType:
-        """Returns the rows of an evaluation with these decisions on open choices; UNSET where no component was timed."""
+        """Returns the rows of an evaluation with these decisions on open choices, and these keys of texts; UNSET where no component
+        was timed.
+        """
         if isinstance(found, Failure) or not found.component_ns:
             return UNSET
         times = zip(
-            self.keys(space, decisions), found.component_ns, found.component_spread, strict=True
+            self.keys(space, decisions),
+            texts,
+            found.component_ns,
+            found.component_spread,
+            strict=True,
         )
-        return tuple(ComponentRecord(key=k, time_ns=t, spread=s) for k, t, s in times)
+        return tuple(ComponentRecord(key=k, text=x, time_ns=t, spread=s) for k, x, t, s in times)
 
     def keys(self, space: Space, decisions: Decisions) -> list[str]:
         """Returns the key of the decisions about each component, equal where the decisions are."""

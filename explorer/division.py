@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
 
 from ..runtime.api.backend import AbstractDevice
-from ..runtime.worker.worker import AbstractWorker
+from ..runtime.records.record import Decisions, EvaluationRecord
+from ..runtime.records.replay import restore_complete
 from ..search.bound.bounder import Bounder
 from ..search.components.fewest import fewest_launches
 from ..search.components.inputs import ComponentInputs, Division
+from ..search.events import Outcome
 from ..search.incumbent import BoundScale
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.neighbourhood import Neighbourhood
@@ -25,9 +28,28 @@ from .evaluation import SearchEvaluator
 from .predicting import predictor_of
 
 
-def is_divided(space: Space, worker: AbstractWorker) -> bool:
-    """True if a search goes by components: there are several, and the worker times each."""
-    return worker.times_components and len(space.backbone.components) > 1
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier sessions have measured of a component: outcomes by key of its text, and decisions of the sequence with times."""
+
+    outcomes: dict[bytes, Outcome]
+    times_ns: tuple[tuple[Decisions, float], ...]
+
+    @staticmethod
+    def of(places: Sequence[int], evaluations: Sequence[EvaluationRecord]) -> Earlier:
+        """Returns what these evaluations tell of the component at these places. The first outcome of a text counts."""
+        outcomes: dict[bytes, Outcome] = {}
+        times_ns: dict[str, tuple[Decisions, float]] = {}
+        for r in evaluations:
+            if r.components is UNSET:
+                continue
+            rows = [r.components[k] for k in places]
+            ns = sum(row.time_ns for row in rows)
+            is_by_ratio = r.ratio is not UNSET
+            told = Outcome("ok", ns, r.spread, is_by_ratio=is_by_ratio)
+            outcomes.setdefault(rows[0].text.encode(), told)
+            times_ns.setdefault(rows[0].key, (r.decisions, ns / r.slowness))
+        return Earlier(outcomes, tuple(times_ns.values()))
 
 
 @dataclass(frozen=True)
@@ -75,12 +97,15 @@ def divided(
     device: AbstractDevice,
     scale: BoundScale,
     names: Callable[[int, int], tuple[str, str]],
+    evaluations: Sequence[EvaluationRecord],
 ) -> Division[Candidate]:
-    """Returns the division of a sequence. `firsts` are candidates of it, the default first."""
+    """Returns the division of a sequence. `firsts` are candidates of it, the default first; `evaluations` those of earlier
+    sessions.
+    """
     tied = np.array(sorted(coupling_of(root.space)), np.int64)
     parts = Parts(firsts[0], component_spaces(root, firsts[0]), tied)
     components = [
-        _inputs(same, parts.distinct(firsts, k), evaluator, device, scale, names)
+        _inputs(same, parts.distinct(firsts, k), evaluator, device, scale, names, evaluations)
         for k, same in enumerate(parts.alike)
     ]
     return Division(components=components, join=parts.join, part=parts.part, bound_ns=sum)
@@ -93,8 +118,10 @@ def _inputs(
     device: AbstractDevice,
     scale: BoundScale,
     names: Callable[[int, int], tuple[str, str]],
+    evaluations: Sequence[EvaluationRecord],
 ) -> ComponentInputs[Candidate]:
     space, n = same.space, len(same.places)
+    earlier = Earlier.of(same.places, evaluations)
     root, (default, *others) = space.root(), firsts
     assert isinstance(root, Candidate)
     bounder = Bounder(space)
@@ -108,20 +135,49 @@ def _inputs(
         assert predicted is not None
         return n * predicted(candidate)
 
+    def key(candidate: Candidate) -> bytes | None:
+        assert space.part_of is not None
+        whole = Candidate(space.part_of.sequence, candidate.domains)
+        return evaluator.component_key(whole, same.places[0])
+
     return ComponentInputs(
         name=name_of(space),
         places=same.places,
         root=root,
-        oracle=Oracle(bound=bound_ns, key=evaluator.component_key, scale=scale),
+        oracle=Oracle(bound=bound_ns, key=key, scale=scale),
         guidance=Guidance(
             next_choice=NextChoice(space),
             neighbour=Neighbourhood(space),
             expected=None if predicted is None else expected_ns,
-            surrogate=KernelRidge(space, predicted),
+            surrogate=_surrogate(root, earlier, predicted),
             names=names,
         ),
-        history=History(incumbents=[default], warm_starts=_with_fewest(space, default, others)),
+        history=History(
+            outcomes=earlier.outcomes,
+            incumbents=[default],
+            warm_starts=_with_fewest(space, default, others),
+        ),
     )
+
+
+def best_of_components(space: Space, evaluations: Sequence[EvaluationRecord]) -> list[Candidate]:
+    """Returns the candidates of earlier sessions in which some component took the least time."""
+    timed = [r for r in evaluations if r.components is not UNSET]
+    n = len(space.backbone.components)
+    best = [min(timed, key=lambda r: r.components[k].time_ns) for k in range(n if timed else 0)]
+    fastest = {r.source_key: r for r in best}
+    return [restore_complete(space, r.decisions) for r in fastest.values()]
+
+
+def _surrogate(
+    root: Candidate, earlier: Earlier, predicted: Callable[[Candidate], float] | None
+) -> KernelRidge:
+    """Returns a surrogate that has learned from earlier sessions."""
+    surrogate = KernelRidge(root.space, predicted)
+    own = {root.space.choices[int(v)].name for v in root.space.searchable}
+    for decisions, ns in earlier.times_ns:
+        surrogate.recall(root, [(name, value) for name, value in decisions if name in own], ns)
+    return surrogate
 
 
 def name_of(space: Space) -> str:

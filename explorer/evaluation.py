@@ -13,7 +13,6 @@ import msgspec
 
 from ..codegen.by_component import EvaluatedSources
 from ..codegen.text.source import Source
-from ..codegen.write.component_texts import component_keys
 from ..runtime.api.artifact import Artifact
 from ..runtime.api.backend import AbstractBuilder
 from ..runtime.api.outcome import Failure, Measurement
@@ -104,9 +103,7 @@ class SearchEvaluator:
         self._doubt = hooks.doubt
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
-        self._component_keys: dict[bytes, bytes | None] = {}
-        self.times_components = False
-        """True if outcomes are to have the times of components."""
+        self._times_components = False
         self._reports = hooks.reports
         self._rows = ComponentRows()
         self._place = hooks.place
@@ -144,21 +141,19 @@ class SearchEvaluator:
         source = self.source(candidate)
         return source.key.encode() if isinstance(source, Source) else None
 
-    def component_key(self, candidate: Candidate) -> bytes | None:
-        """Returns a key that is equal for candidates of one component of equal text; None where there is no text.
+    def component_key(self, candidate: Candidate, component: int) -> bytes | None:
+        """Returns a key that is equal for candidates of equal text of one component; None where there is no such text."""
+        try:
+            found = self._lowering.component_key(candidate, component)
+        except Exception:  # it is recorded as that of the candidate
+            return None
+        return None if found is None else found.encode()
 
-        The candidate is one of the space of a component.
-        """
-        key = candidate.key
-        if key not in self._component_keys:
-            try:
-                found = component_keys(plan_of(candidate), self._dialect)[0].encode()
-            except (
-                Exception
-            ):  # it fails again, and is recorded, as a part of a candidate of the sequence
-                found = None
-            self._component_keys[key] = found
-        return self._component_keys[key]
+    def time_components(self, candidate: Candidate) -> bool:
+        """Takes the times of components from now on, if programs have them: as that of this candidate. Returns True if so."""
+        source = self.source(candidate)
+        self._times_components = isinstance(source, Source) and bool(source.components)
+        return self._times_components
 
     def ahead(self, candidate: Candidate, n_to_come: int) -> None:
         """Announces a candidate of the next batch, with at most `n_to_come` more: compilers may begin."""
@@ -185,7 +180,7 @@ class SearchEvaluator:
             assert isinstance(trial.candidate, Candidate)
             source = self.source(trial.candidate)
             if isinstance(source, Source):
-                work = Work(source, times_components=self.times_components)
+                work = Work(source, times_components=self._times_components)
                 self._submitted[self._pool.submit(work)] = trial
             else:
                 self._unwritten.append((trial, source))
@@ -317,6 +312,7 @@ class SearchEvaluator:
         if outcome.time_ns is None and isinstance(source, Source):
             self._keep_failed(source, outcome)
         decisions = open_decisions(candidate)
+        texts = source.components if isinstance(source, Source) else ()
         self._journal.append(
             EvaluationRecord(
                 at_s=self._at_s(),
@@ -332,7 +328,7 @@ class SearchEvaluator:
                 is_partly_verified=isinstance(found, Measurement) and found.is_partly_verified,
                 slowness=done.slowness,
                 launches=reported.launches or msgspec.UNSET,
-                components=self._rows.rows(candidate.space, decisions, found),
+                components=self._rows.rows(candidate.space, decisions, texts, found),
                 ratio=_ratio_record(done),
                 origin=_origin(trial),
                 place=self._place(done.worker),

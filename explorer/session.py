@@ -40,7 +40,7 @@ from ..space.candidate import Candidate, DeadEnd, Space
 from . import stages as st
 from .bound_validity import Claims
 from .deadlines import Deadlines
-from .division import divided, is_divided
+from .division import best_of_components, divided
 from .evaluation import BATCH, FIRST_BATCH, Hooks, SearchEvaluator, largest_batch, outcome_of
 from .event_handler import Listener, Tell
 from .finalisation import Ending, LastRounds, end_before_the_run
@@ -213,7 +213,7 @@ class Session:
                 firsts = [candidate for _, candidate in sketched[:FIRST_BATCH]]
                 evaluator.begin(firsts, known=writer.known())
             preparation.finish(standing, worker, pool.rest)
-            finished = self._search(root, sketched, bounder, registers, standing, evaluator, worker)
+            finished = self._search(root, sketched, bounder, registers, standing, evaluator)
         except BaseException:
             self._is_ended = True
             raise
@@ -231,7 +231,6 @@ class Session:
         registers: Registers,
         standing: Standing,
         evaluator: SearchEvaluator,
-        worker: AbstractWorker,
     ) -> ev.Finished:
         o, deadlines, device = self._options, self._deadlines, standing.device
         writer, claims = standing.writer, standing.claims
@@ -262,9 +261,17 @@ class Session:
             n_top=o.final_top,
             batches=Batches(first=FIRST_BATCH, size=BATCH, largest=largest_batch(device.builder)),
         )
-        if firsts and is_divided(root.space, worker):
-            evaluator.times_components = True
-            division = divided(root, firsts, evaluator, device, claims.scale, _names_of(root.space))
+        if firsts and evaluator.time_components(firsts[0]):
+            fastest = best_of_components(root.space, writer.evaluations)
+            division = divided(
+                root,
+                [firsts[0], *fastest, *firsts[1:]],
+                evaluator,
+                device,
+                claims.scale,
+                _names_of(root.space),
+                writer.evaluations,
+            )
             few = replace(history, warm_starts=chain(warm, firsts[1:FIRST_BATCH]))
             found = search_components(root, division, oracle, few, budget, rng, options)
         else:

@@ -316,10 +316,9 @@ class _Reader:
             if d.order_id >= 0
         }
         bodies = {body: t for t, body in enumerate(backbone.body_ids)}
-        objects = [
-            [*(d.order_id for d in backbone.dims_of(t) if d.order_id >= 0), body]
-            for t, body in enumerate(backbone.body_ids)
-        ]
+        objects: list[list[int]] = [[] for _ in tasks]
+        for x, t in enumerate(backbone.order_tasks):
+            objects[t].append(x)
 
         def convert(node: OrderNode) -> list[PlannedNode]:
             if node.objects[0] in bodies:

@@ -239,8 +239,6 @@ class FakeDevice(AbstractDevice):
 class FakeWorker(AbstractWorker):
     """Evaluates on the fake device, in this process."""
 
-    times_components = True
-
     def __init__(self, device: FakeDevice) -> None:
         super().__init__()
         self._device = device

@@ -128,9 +128,10 @@ class AbstractEvent(
 
 
 class ComponentRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The time of one component of a candidate. `key` is that of its decisions on open choices."""
+    """The time of one component of a candidate. `key` is that of its decisions on open choices, `text` that of its text."""
 
     key: str
+    text: str = ""
     time_ns: PositiveNs
     spread: Share
 

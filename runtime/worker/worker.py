@@ -66,7 +66,6 @@ class AbstractWorker(ABC):
     """Evaluates artifacts on prepared inputs. `n_restarts` counts the children that replaced a dead one."""
 
     n_restarts: int = 0
-    times_components: bool = False  # can take the time of each component
 
     def __init__(self) -> None:
         self.branches: dict[int, tuple[str, ...]] = {}

@@ -54,7 +54,7 @@ RECORDS = (
         origin=Origin(tag="N", node=-1, parent="key0"),
         place=MeasurementOrigin(session=1, tree=0, worker=0, device="cpu-1"),
         components=(
-            ComponentRecord(key="a", time_ns=60.0, spread=0.01),
+            ComponentRecord(key="a", text="0", time_ns=60.0, spread=0.01),
             ComponentRecord(key="b", time_ns=42.0, spread=0.0),
         ),
         timing=Timing(

@@ -8,6 +8,9 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.explorer.entry import resume
+from kernelscape.runtime.records.journal import read_journal
+from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search import events as ev
 from kernelscape.space.candidate import Candidate
 
@@ -86,3 +89,19 @@ def test_equal_seeds_measure_equal_candidates(found: tuple[Any, list[Any]], tmp_
     _, again = searched(tmp_path)
     keys = [[e.key for e in told if isinstance(e, ev.Evaluated)] for told in (found[1], again)]
     assert keys[0] == keys[1]
+
+
+def test_a_resumed_session_knows_each_component(tmp_path: Path) -> None:
+    """The kind: a session that measures again what another has, since only whole programs are known."""
+    _, before = searched(tmp_path, max_evals=12)
+    after: list[Any] = []
+    run = resume(tmp_path, max_evals=8, on_event=after.append)
+    assert run.ended.evaluations == 20
+    pairs = zip(table(before), table(after), strict=True)
+    assert all((b.time_ns or 0.0) <= (a.time_ns or 0.0) and b.tried > a.tried for a, b in pairs)
+    rows = [
+        r.components[3].text
+        for r in read_journal(tmp_path / "journal.jsonl")
+        if isinstance(r, EvaluationRecord)
+    ]
+    assert sum(text in rows[:12] for text in rows[12:]) <= 2  # those of the best of all
