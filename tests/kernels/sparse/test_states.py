@@ -18,14 +18,14 @@ from kernelscape.testing.sparse_programs import World
 
 Drawn = list[tuple[Recording, Problem, StateFlowGraph]]
 TASKS = """\
-  task   fill0.tree0_0_counters    the settling of pools: reads allocator(tree0_0.0) \
+  task   fill0.tree0_0_counters    the reclamation of pools: reads allocator(tree0_0.0) \
 writes allocator(tree0_0.0), tree0_0_field0, tree0_0_field1
   task   fill0.tree0_0_counters_2  reads allocator(tree0_0.0), mask(tree0_0.0) \
 writes allocator(tree0_0), allocator(tree0_0.0), mask(tree0_0.0), tree0_0_field0
     for i<16:i64:
       activate tree0_0.1[i64(i)]
       tree0_0_field0[i] = 1.0
-  task   add0.tree0_0_list0        the making of a list of cells: reads mask(tree0_0.0) writes list(tree0_0.0)
+  task   add0.tree0_0_list0        the generation of a list of cells: reads mask(tree0_0.0) writes list(tree0_0.0)
   task   add0.tree0_0_field1       reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
     for i in active tree0_0.1:
       tree0_0_field1[i] += tree0_0_field0[i]
