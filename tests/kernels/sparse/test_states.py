@@ -9,7 +9,7 @@ from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.access import State
 from kernelscape.kernels.ir.task import Problem, Task
 from kernelscape.kernels.tasks.dependence import dependences
-from kernelscape.kernels.tasks.non_affine import SETTLING
+from kernelscape.kernels.tasks.non_affine import LISTING, SETTLING
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.state_flow import StateFlowGraph, build_graph, show_graph
 from kernelscape.kernels.tasks.task_text import stated_tasks
@@ -17,15 +17,15 @@ from kernelscape.testing.sparse_drawn import drawn_parts, drawn_tree
 from kernelscape.testing.sparse_programs import World
 
 Drawn = list[tuple[Recording, Problem, StateFlowGraph]]
-TASKS = """\
-  task   fill0.tree0_0_counters    the reclamation of pools: reads allocator(tree0_0.0) \
+TASKS = f"""\
+  task   fill0.tree0_0_counters    {SETTLING}: reads allocator(tree0_0.0) \
 writes allocator(tree0_0.0), tree0_0_field0, tree0_0_field1
   task   fill0.tree0_0_counters_2  reads allocator(tree0_0.0), mask(tree0_0.0) \
 writes allocator(tree0_0), allocator(tree0_0.0), mask(tree0_0.0), tree0_0_field0
     for i<16:i64:
       activate tree0_0.1[i64(i)]
       tree0_0_field0[i] = 1.0
-  task   add0.tree0_0_list0        the generation of a list of cells: reads mask(tree0_0.0) writes list(tree0_0.0)
+  task   add0.tree0_0_list0        {LISTING}: reads mask(tree0_0.0) writes list(tree0_0.0)
   task   add0.tree0_0_field1       reads list(tree0_0.0), tree0_0_field0, tree0_0_field1 writes tree0_0_field1
     for i in active tree0_0.1:
       tree0_0_field1[i] += tree0_0_field0[i]
