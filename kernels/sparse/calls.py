@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..ir.kernel import Stmt
+from ..ir.kernel import KernelIR, Stmt
 from ..ir.logical import LogicalCall, LogicalKernel
 from ..ir.walk import identified
-from .layout import layout_of
+from .layout import TreeLayout, layout_of
 from .lower import lower_trees
 from .lowered import Lowered
 from .recorded import Logical, UsedTree
@@ -30,20 +30,25 @@ class LoweredCall:
     body: tuple[Stmt, ...]
 
 
-class Kernels:
-    """Kernels of a sequence before sparse lowering: one object for all calls of a kernel, whose lowered forms they share."""
+_kernels: dict[int, tuple[KernelIR, LogicalKernel]] = {}  # by identity of the kernel as it is given
 
-    def __init__(self, trees: Iterable[UsedTree]) -> None:
-        self._trees = tuple((t.tree, t.fields) for t in trees)
-        self._found: dict[int, tuple[Logical, LogicalKernel]] = {}  # by identity of the kernel
 
-    def of(self, logical: Logical) -> LogicalKernel:
-        """Returns a recorded kernel, with identities of its statements."""
-        if id(logical.ir) not in self._found:
-            ir = replace(logical.ir, body=identified(logical.ir.body))
-            made = LogicalKernel(ir, logical.numbers, self._trees)
-            self._found[id(logical.ir)] = logical, made
-        return self._found[id(logical.ir)][1]
+def logical_kernel(logical: Logical, trees: Iterable[TreeLayout | UsedTree]) -> LogicalKernel:
+    """Returns a kernel on some of these trees, with identities of its statements.
+
+    It is one object for all who lower the kernel, standalone or in sequences: they share its lowered forms.
+    """
+    ir, fields, used = logical.ir, logical.numbers, {t.name for t in logical.ir.trees}
+    known = tuple((t.tree, t.fields) for t in trees if t.tree.name in used)
+    given, found = _kernels.get(id(ir), (None, None))
+    if given is ir and found is not None and (found.fields, found.trees) == (fields, known):
+        return found
+    made = LogicalKernel(replace(ir, body=identified(ir.body)), fields, known)
+    _kernels.pop(id(ir), None)
+    for oldest in tuple(_kernels)[: len(_kernels) - _MOST_KEPT + 1]:
+        _kernels.pop(oldest, None)
+    _kernels[id(ir)] = ir, made
+    return made
 
 
 def lower_call(
@@ -69,7 +74,6 @@ def lower_call(
     )
 
 
-@lru_cache(maxsize=_MOST_KEPT)
 def lower_kernel(
     kernel: LogicalKernel,
     demoted: frozenset[int] = frozenset(),
@@ -77,5 +81,15 @@ def lower_kernel(
     once: frozenset[int] = frozenset(),
 ) -> Lowered:
     """Lowers a kernel with decisions about its loops: see `lower_trees`."""
+    return _lowered(kernel, demoted, staged, once)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _lowered(
+    kernel: LogicalKernel,
+    demoted: frozenset[int],
+    staged: frozenset[tuple[int, str]],
+    once: frozenset[int],
+) -> Lowered:
     layouts = {tree.name: layout_of(tree, fields) for tree, fields in kernel.trees}
     return lower_trees(kernel.ir, layouts, kernel.fields, demoted, staged, once)

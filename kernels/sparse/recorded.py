@@ -22,7 +22,7 @@ class Logical:
 
     ir: KernelIR
     fields: tuple[int, ...]
-    sections: tuple[tuple[str, str, str], ...]
+    sections: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -24,7 +24,7 @@ from ..ir.repeats import Repeat, are_nested, times
 from ..ir.structure import StructureTree, TreeNode
 from ..ir.verify import IRError, check
 from ..ir.walk import Renaming, children, local_changed, nested_statements, walk
-from ..sparse.calls import Kernels
+from ..sparse.calls import logical_kernel
 from ..sparse.layout import wrong_tree
 from ..sparse.lowered import Lowered
 from ..sparse.recorded import Logical, UsedTree, appended_to
@@ -123,11 +123,9 @@ def _on_trees(recording: Recording) -> Recording:
             wanted = sections.get(key)
             if wanted is None or shapes.get(name) != (wanted.dtype, wanted.shape):
                 raise ArchiveError(f"the array {name} is no {key:.20} of its tree")
-    calls, known_kernels = [], Kernels(recording.trees)
+    calls = []
     for call in recording.calls:
-        lowered = None
-        if call.logical is not None:
-            lowered = _lowered(call, call.logical, trees, known_kernels)
+        lowered = None if call.logical is None else _lowered(call, call.logical, trees)
         calls.append(call if lowered is None else replace(call, ir=lowered))
     kernels = [call.logical.ir for call in calls if call.logical is not None]
     appended = {
@@ -137,9 +135,7 @@ def _on_trees(recording: Recording) -> Recording:
     return replace(recording, calls=tuple(calls), trees=known)
 
 
-def _lowered(
-    call: Call, logical: Logical, trees: dict[str, UsedTree], kernels: Kernels
-) -> KernelIR:
+def _lowered(call: Call, logical: Logical, trees: dict[str, UsedTree]) -> KernelIR:
     """Returns the lowered IR of a kernel on sparse fields, after a check of its trees and fields.
 
     Raises ArchiveError unless the called kernel equals a lowering by this version. Activation in each cell is accepted, too:
@@ -161,8 +157,9 @@ def _lowered(
     given = dict(zip((p.name for p in call.ir.arrays), call.arrays, strict=True))
     try:
         check_loops(logical.ir)
+        kernel = logical_kernel(logical, trees.values())
         forms = [
-            lower_by_default(kernels.of(logical), activates_once=once)
+            lower_by_default(kernel, activates_once=once)
             for once in (True, False)  # earlier versions made cells active one by one
         ]
     except LanguageError as e:

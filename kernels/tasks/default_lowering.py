@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..frontend.instance import Instance
 from ..ir.logical import LogicalKernel
 from ..ir.verify import LOCAL_ARRAY_BYTES
-from ..sparse.calls import lower_kernel
+from ..sparse.calls import logical_kernel, lower_kernel
 from ..sparse.hoisted_activation import once_a_leaf
 from ..sparse.lowered import HaloWindow, Lowered
 from ..sparse.recorded import Logical
@@ -17,10 +17,10 @@ from ..sparse.recorded import Logical
 def lower_instance(x: Instance) -> Instance:
     """Returns an instance on sparse fields, lowered to the arrays of their trees. Raises LanguageError."""
     structures = dict(x.structures)
-    trees = tuple((s.layout.tree, s.layout.fields) for s in structures.values())
-    found = lower_by_default(LogicalKernel(x.ir, x.numbers, trees))
-    sections = [(name, structures[tree].section(key)) for name, tree, key in found.sections]
+    trees = [s.layout for s in structures.values()]
     numbers = tuple(x.numbers[p.array] for p in x.ir.placed)
+    found = lower_by_default(logical_kernel(Logical(x.ir, numbers), trees))
+    sections = [(name, structures[tree].section(key)) for name, tree, key in found.sections]
     return replace(
         x,
         ir=found.ir,

@@ -16,7 +16,7 @@ from ..ir.logical import LogicalCall, LogicalLoop
 from ..ir.on_trees import EACH, NEEDED, ONCE, OnTrees, TileSite
 from ..ir.structure import StructureTree
 from ..ir.walk import nested_statements
-from ..sparse.calls import Kernels, lower_call
+from ..sparse.calls import logical_kernel, lower_call
 from ..sparse.current_cell import active_cells, without_own_activations
 from ..sparse.disjoint import activated, fields_apart
 from ..sparse.hoisted_activation import once_a_leaf
@@ -63,15 +63,13 @@ class Parts:
     loops: Mapping[int, TreeLoop] = field(default_factory=dict)
 
 
-def parts_of(
-    call: Call, label: str, recording: Recording, derived: Derived | None, kernels: Kernels
-) -> Parts:
+def parts_of(call: Call, label: str, recording: Recording, derived: Derived | None) -> Parts:
     """The pieces of a call. `label`: its name in the sequence. `derived`: the redundant operations of a kernel on sparse fields."""
     arrays = {p.name: name for p, name in zip(call.ir.arrays, call.arrays, strict=True)}
     scalars = {p.name: x for p, x in zip(call.ir.scalars, call.scalars, strict=True)}
     if call.logical is None or derived is None:
         return Parts(call, call.ir, arrays, scalars, (), call.ir.body)
-    kernel = kernels.of(call.logical)
+    kernel = logical_kernel(call.logical, recording.trees)
     ir, trees = kernel.ir, {t.tree.name: t.tree for t in recording.trees}
     logical = LogicalCall(
         kernel,

@@ -27,7 +27,6 @@ from ..ir.walk import (
     rewrite,
     written_in,
 )
-from ..sparse.calls import Kernels
 from ..sparse.leaves import leaves_of
 from ..sparse.list_records import lists_of
 from ..sparse.naming import shared_parts
@@ -77,17 +76,17 @@ def normalise(recording: Recording, formula: str = "") -> Problem:
     made: list[ArrayParam] = []
     tasks: list[Task] = []
     facts = Facts({t.tree.name: t.tree for t in recording.trees})
-    taken, kernels = TakenLists(), Kernels(recording.trees)
+    taken = TakenLists()
     around, begins = _loops_around(recording), {r.first for r in recording.repeats}
     normalised: dict[_Key, _Normalised] = {}
     for k, (call, label) in enumerate(zip(recording.calls, _labels(recording), strict=True)):
         if k in begins:  # facts before the first step may not hold before the second
             facts = Facts(facts.trees)
-        derived = None if call.logical is None else facts.after(kernels.of(call.logical).ir)
+        derived = None if call.logical is None else facts.after(call.logical.ir)
         key = id(call.ir), id(call.logical), call.arrays, call.scalars, derived, around[k]
         same = normalised.get(key)
         if same is None or not same.is_movable:
-            parts = parts_of(call, label, recording, derived, kernels)
+            parts = parts_of(call, label, recording, derived)
             new, temps = _call_tasks(parts, label, known, around[k])
             is_movable = not temps and all(t.repeats == around[k] for t in new)
             same = normalised[key] = _Normalised(label, new, temps, parts.lists, is_movable)

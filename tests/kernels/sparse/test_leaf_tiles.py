@@ -157,8 +157,6 @@ def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
         double()
         gather()
 
-    recording, before = record_program(step, ())
-    ks.reset()
     lowered: list[str] = []
 
     def counted(ir: KernelIR, *decisions: Any) -> Lowered:
@@ -166,6 +164,8 @@ def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
         return lower_trees(ir, *decisions)
 
     monkeypatch.setattr(calls, "lower_trees", counted)
+    recording, before = record_program(step, ())
+    ks.reset()
     problem = normalise(recording)
     assert lowered == ["gather", "double"]  # each once, however often it is called
     space = build_space(problem, checking.target(2, 32))

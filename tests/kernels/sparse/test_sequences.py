@@ -17,6 +17,7 @@ from kernelscape.kernels.sparse.naming import in_terms_of_trees
 from kernelscape.kernels.tasks import pipeline
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.dependence import dependences
+from kernelscape.kernels.tasks.non_affine import SETTLING
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.worker.inputs import Arguments, make_input_sets
 from kernelscape.testing.interpreted import run_reference
@@ -71,7 +72,7 @@ def lists_made(problem: Problem) -> list[str]:
 
 
 def settlings(problem: Problem) -> int:
-    return sum(t.body is not None and "settling" in t.body.reason.text for t in problem.tasks)
+    return sum(t.body is not None and t.body.reason.text == SETTLING for t in problem.tasks)
 
 
 def test_loops_over_one_list_share_it_and_may_be_one() -> None:
