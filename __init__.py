@@ -183,6 +183,7 @@ if TYPE_CHECKING:
     from .kernels.static_types import u32 as u32
     from .kernels.static_types import u64 as u64
     from .report import plot as plot
+    from .runtime import engine as engine
     from .runtime.cpu.guarded_arrays import empty as empty
 
 _PUBLIC = {
@@ -348,6 +349,7 @@ _PUBLIC = {
 
 _MODULES = {
     "ad": "program",
+    "engine": "runtime.engine",
     "math": "kernels.math",
     "errors": "errors",
     "compat": "compat",
@@ -386,10 +388,14 @@ def _make_eager() -> Executor:
     return Eager()
 
 
-def _make_window() -> AbstractDeferringExecutor:
+def _make_window(limit: int) -> AbstractDeferringExecutor:
     from .runtime.engine.window import Window
 
-    return Window()
+    if not limit:
+        return Window()
+    from .runtime.engine.planned_window import PlannedWindow
+
+    return PlannedWindow(Window(), limit)
 
 
 def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:

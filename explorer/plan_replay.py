@@ -238,8 +238,10 @@ class Follower(AbstractDeferringExecutor):
     checked.
     """
 
+    behind: Executor
+
     def __init__(self, sequences: Sequence[_Sequence], behind: Executor) -> None:
-        self._sequences, self._behind = list(sequences), behind
+        self._sequences, self.behind = list(sequences), behind
         self._known = {text for s in sequences for text in s.kernels}
         self._first = {s.kernels[0] for s in sequences}
         # None: of a kernel that no sequence calls
@@ -257,13 +259,13 @@ class Follower(AbstractDeferringExecutor):
         take = self.deferring(call)
         if take is None:
             self._release_own()
-            return self._behind.run(call)
+            return self.behind.run(call)
         arrays, scalars = lowered_call(call).in_order
         take(*arrays, *scalars)
         return None
 
     def caller(self, call: KernelCall) -> Caller | None:
-        return self._behind.caller(call)
+        return self.behind.caller(call)
 
     def deferring(self, call: KernelCall) -> Caller | None:
         instance = lowered(call.instance)
@@ -274,7 +276,7 @@ class Follower(AbstractDeferringExecutor):
         found = self._callers.get(ir)
         if found is None:
             text = _text(ir)
-            kernel = _Kernel(instance, text, call.where, self._behind)
+            kernel = _Kernel(instance, text, call.where, self.behind)
             caller = partial(self._take, kernel) if text in self._known else None
             found = self._callers.setdefault(ir, (caller,))
         return found[0]
@@ -342,7 +344,7 @@ class Follower(AbstractDeferringExecutor):
 
     def _run(self, whole: _Run) -> None:
         self._forget()  # however the run ends: what it has begun must not run again
-        self._behind.release()
+        self.behind.release()
         try:
             whole.run()
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
@@ -353,15 +355,15 @@ class Follower(AbstractDeferringExecutor):
 
     @property
     def waits(self) -> bool:
-        return bool(self._held) or self._behind.waits
+        return bool(self._held) or self.behind.waits
 
     def give_way(self) -> bool:
         self._release_own()
-        return not self._behind.waits or self._behind.give_way()
+        return not self.behind.waits or self.behind.give_way()
 
     def release(self) -> None:
         self._release_own()
-        self._behind.release()
+        self.behind.release()
 
     def _release_own(self) -> None:
         """Hands the deferred calls on to the executor behind."""

@@ -19,6 +19,7 @@ _OURS = (
     str(_PACKAGE / "kernels"),
     str(_PACKAGE / "program"),
     str(_PACKAGE / "compat"),
+    str(_PACKAGE / "runtime"),
     str(Path(np.__file__).parent),
     "<frozen importlib",
 )

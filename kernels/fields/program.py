@@ -72,7 +72,7 @@ class Config:
     """Options of a program with a meaning here; the others are in `Program.ignored`.
 
     `cpu_max_num_threads` 0: one thread for each core. `ad_stack_size` 0: that of kernels/transforms/derivatives/adjoint.py.
-    `deterministic`: sums of floats keep their order, as without `fast_math`.
+    `deterministic`: sums of floats keep their order, as without `fast_math`. `async_mode`: calls wait, at most `async_flush_every`.
     """
 
     arch: Arch = cpu
@@ -85,6 +85,8 @@ class Config:
     offline_cache: bool = True
     ad_stack_size: int = 0
     deterministic: bool = False
+    async_mode: bool = False
+    async_flush_every: int = 50
 
     @property
     def reorders_sums(self) -> bool:

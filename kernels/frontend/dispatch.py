@@ -83,7 +83,7 @@ class AbstractDeferringExecutor(Executor):
 
 
 MakeEager = Callable[[], Executor]
-MakeWindow = Callable[[], AbstractDeferringExecutor]
+MakeWindow = Callable[[int], AbstractDeferringExecutor]
 MakeFollower = Callable[[object, Executor], AbstractDeferringExecutor | None]
 
 _make_eager: MakeEager
@@ -108,9 +108,12 @@ def eager() -> Executor:
     return _eager
 
 
-def window() -> AbstractDeferringExecutor:
-    """Returns an executor for the calls of a program: they wait for their code, not the program."""
-    return _make_window()
+def window(limit: int) -> AbstractDeferringExecutor:
+    """Returns an executor for the calls of a program: they wait for their code, not the program.
+
+    With a limit so many of them wait until Python needs their values, and run by a plan for all.
+    """
+    return _make_window(limit)
 
 
 def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:

@@ -48,6 +48,10 @@ def init(
     processes. With False none is stored, and none stored by an earlier process is used. `ad_stack_size` (1,024) is the most
     iterations of a loop of unknown length whose locals an adjoint keeps.
 
+    `async_mode` (False): calls on fields wait until Python reads or writes a field, or `async_flush_every` (50) of them wait. Calls
+    that come again run by a plan for all of them, built in the background. Values are the same; an error of a kernel on a full tree
+    is raised when it runs.
+
     `decisions` names results of `explore run program.py:function`: a best.json or the directory of its run, or several. With True
     they are those of the tuned store for this file on this machine. Wherever the program then calls these kernels on fields in that
     order, the found implementation runs in their place. Calls are deferred until the sequence is whole, or something else happens.
@@ -72,7 +76,7 @@ def init(
     reset()
     program = Program(config, {name: given[name] for name in given.keys() - names})
     if not config.debug:  # that names the kernel and the line of what is wrong
-        window = dispatch.window()
+        window = dispatch.window(config.async_flush_every if config.async_mode else 0)
         follower = dispatch.follower(decisions, window) if decisions else None
         program.follower = deferring = window if follower is None else follower
         dispatch.install(deferring)
@@ -109,7 +113,7 @@ def _checked(name: str, x: Any) -> Any:
                     ProgramTypeError,
                 )
             return dtype
-        case "debug" | "fast_math" | "offline_cache" | "deterministic":
+        case "debug" | "fast_math" | "offline_cache" | "deterministic" | "async_mode":
             return bool(x)
     is_negative = isinstance(x, (int, np.integer)) and name != "random_seed" and x < 0
     if not isinstance(x, (int, np.integer)) or is_negative:

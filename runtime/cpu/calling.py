@@ -118,12 +118,14 @@ class CallerParameter:
 
     def held(self, value: Any) -> NDArray[Any] | None:
         """The number as stored in memory; None where the value has another type or does not fit."""
+        return in_memory(self.dtype, value) if self.takes(value) else None
+
+    def takes(self, value: Any) -> bool:
+        """True if the value has the Python type of this parameter, and fits."""
         kind, least, most = self._limits
-        if type(value) is not kind:
-            return None
-        if (value < least or value > most) and abs(value) != math.inf:
-            return None
-        return in_memory(self.dtype, value)
+        return type(value) is kind and not (
+            (value < least or value > most) and abs(value) != math.inf
+        )
 
     @cached_property
     def _limits(self) -> tuple[Any, float, float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .engine import Engine, EngineOptions
+    from .window_stats import Stats
 
 _engine: Engine | None = None
 
@@ -18,6 +19,22 @@ def current_engine() -> Engine:
 
         _engine = Engine()
     return _engine
+
+
+def stats() -> Stats:
+    """Returns the statistics of the program's windows, with `ks.init(async_mode=True)`; zeros without it."""
+    from dataclasses import replace
+
+    from ...kernels.fields.program import current_program
+    from .window_stats import Stats
+
+    program = current_program()
+    executor: Any = None if program is None else program.follower
+    while executor is not None and not hasattr(executor, "stats"):
+        executor = executor.behind
+    found = Stats() if executor is None else executor.stats
+    n_compiled = 0 if _engine is None else _engine.n_compiled
+    return replace(found, ends=dict(found.ends), n_compiled=n_compiled)
 
 
 def use(options: EngineOptions) -> Engine:

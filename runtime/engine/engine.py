@@ -12,13 +12,13 @@ import shutil
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from errno import ENOSPC
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -42,6 +42,7 @@ from .spelling import code_version, spelled
 from .toolchain import engine_compiler, is_remembered
 
 Array = NDArray[Any]
+T = TypeVar("T")
 Team = Future[ctypes.CDLL]
 _TEAM_FLAGS = (
     "-O1",
@@ -73,6 +74,7 @@ class Engine:
         self._kernels = KnownKernels()
         self._toolchain: tuple[Compiler | None, str] | None = None
         self._team: Team | None = None
+        self.n_compiled = 0  # kernels
         self._begin()
         _engines.add(self)
 
@@ -131,6 +133,10 @@ class Engine:
         except NoFolderError as e:
             self._do_without(e)
             return True
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Begins work beside the program, in the threads that compile."""
+        return self._pool.submit(work)
 
     def prepared(self, ir: KernelIR) -> AbstractCaller | None:
         """Returns the caller of a kernel. It takes the arrays of `ir.arrays` and then the numbers of `ir.scalars`, by position.
@@ -283,6 +289,8 @@ class Engine:
         assert compiler is not None
         failed = build_kernel(ir, cores, o.checks_indices, compiler, path, o.compile_timeout_s)
         if failed is None:
+            with self._lock:
+                self.n_compiled += 1
             return self._loaded(path, team)
         if shutil.disk_usage(path.parent).free < _LEAST_BYTES:
             raise OSError(ENOSPC, os.strerror(ENOSPC))

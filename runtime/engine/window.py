@@ -31,7 +31,7 @@ class Window(AbstractDeferringExecutor):
 
     def __init__(self) -> None:
         self._held: deque[KernelCall] = deque()
-        self._is_silent = ByIdentity[KernelIR, bool]()
+        self._said = ByIdentity[KernelIR, frozenset[type]]()
         self._lock = threading.RLock()
         _windows.add(self)
 
@@ -43,7 +43,7 @@ class Window(AbstractDeferringExecutor):
         engine, plain = current_engine(), lowered_call(call)
         ir = plain.instance.ir
         is_ready = engine.prepare((ir,))
-        if (self.waits or not is_ready) and self._may_wait(plain):
+        if (self.waits or not is_ready) and self.may_wait(plain):
             self._held.append(plain)
             self._run_ready()
             return None
@@ -121,28 +121,33 @@ class Window(AbstractDeferringExecutor):
                 self._held.popleft()
             return is_first
 
-    def _may_wait(self, call: KernelCall) -> bool:
-        """True if nobody but kernels sees the call's arrays before `release`, and the call neither prints nor fails."""
+    def may_wait(self, call: KernelCall, *, fails: bool = False) -> bool:
+        """True if nobody but kernels sees the call's arrays before `release`, and the call neither prints nor fails.
+
+        With `fails` it may fail with an assertion, which `release` then raises.
+        """
         instance = call.instance
         own = {name for name, x in instance.fields if not x.is_lent}
         if not all(a.name in own for a in instance.ir.arrays):
             return False
-        found = self._is_silent.get(instance.ir)
+        found = self._said.get(instance.ir)
         if found is None:
-            found = self._is_silent.setdefault(instance.ir, _is_silent(instance.ir))
-        return found
+            found = self._said.setdefault(instance.ir, _said(instance.ir))
+        return not found or (fails and found == {Assert})
 
 
-def _is_silent(ir: KernelIR) -> bool:
-    """True if a call of the kernel prints nothing and raises no error."""
-    if any(isinstance(s, Print | Assert) for s in nested_statements(ir.body)):
-        return False
-    if not current_engine().options.checks_indices:
-        return True
-    from ...kernels.tasks.bounds_check import first_outside
-    from .building import index_sites
+def _said(ir: KernelIR) -> frozenset[type]:
+    """What the program hears of a call: prints, failed assertions, errors of indices."""
+    found: set[type] = {
+        type(s) for s in nested_statements(ir.body) if isinstance(s, Print | Assert)
+    }
+    if Print not in found and current_engine().options.checks_indices:
+        from ...kernels.tasks.bounds_check import first_outside
+        from .building import index_sites
 
-    return first_outside(ir) is None and not index_sites(ir)[1]
+        if first_outside(ir) is not None or index_sites(ir)[1]:
+            found.add(IndexError)
+    return frozenset(found)
 
 
 _windows: weakref.WeakSet[Window] = weakref.WeakSet()

@@ -260,6 +260,7 @@ def test_the_canonical_form_sees_what_is_not_sound() -> None:
     name = recording.trees[0].tree.name
     where = recording.trees[0].arrays
     step()
+    ks.sync()
     assert not canonical(recording.trees, arrays)[f"{name}.sound"].any()
     twice = {n: a.copy() for n, a in arrays.items()}
     twice[where["list0"]][0, 0] = twice[where["list0"]][0, 1]
@@ -271,6 +272,7 @@ def test_the_canonical_form_sees_what_is_not_sound() -> None:
     assert not without_inactive(recording.trees, inactive)[where["field0"]][3]
     growing, arrays, _ = recorded(lambda: fill(y, 30))
     fill(y, 30)
+    ks.sync()
     assert unsound(growing.trees, arrays) == ""
     lost = {n: a.copy() for n, a in arrays.items()}
     lost[growing.trees[0].arrays["counters"]][0, FRESH] += 1
@@ -287,6 +289,7 @@ def test_lists_are_compared_as_sets() -> None:
     recording, arrays, _ = recorded(step)
     (used,) = recording.trees
     step()
+    ks.sync()
     kept = arrays[used.arrays["list0"]]
     n = int(arrays[used.arrays["counters"]][0, COUNT])
     assert n > 1

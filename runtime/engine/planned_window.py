@@ -1,0 +1,333 @@
+"""Planned window, `ks.init(async_mode=True)`: calls wait until Python needs their values, and run by a plan for all of them.
+
+A window ends at a read of Python, at `ks.sync`, at a call that cannot wait, at a limit, or where it is what ran before: programs
+repeat themselves. Calls that repeat within a window are windows of their own. A window that is met again gets a plan
+(plan_bank.py); until it is there, and where there is none, the calls run one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import is_
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.fields.caller_location import caller
+from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
+from ...kernels.ir.kernel import For, KernelIR
+from ..by_identity import ByIdentity
+from .loaded import rows_of_kernel
+from .plan_bank import PlanBank, WindowPlan
+from .window import Window
+from .window_stats import Stats
+
+if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.frontend.instance import Instance, KernelCall
+    from ...kernels.ir.kernel import Location
+
+Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
+_MOST_WINDOWS = 256
+_SHORT = 8  # calls: shorter periods are taken several times
+
+
+class WaitingKernel:
+    """A kernel whose calls wait; `where` is the line of its first call."""
+
+    def __init__(self, instance: Instance, where: Location, behind: Window) -> None:
+        self.ir, self._instance, self._where, self._behind = instance.ir, instance, where, behind
+        self.n_arrays = len(self.ir.arrays)
+        self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
+        self.n_loops = sum(isinstance(s, For) for s in self.ir.body)
+        self._quick: Caller | None = None
+
+    def fits(self, values: Values) -> bool:
+        """True if the numbers of a call need no conversion; errors of others are raised by the call itself."""
+        n = self.n_arrays
+        return all(row.takes(values[n + k]) for k, row in enumerate(self._scalars))
+
+    def run(self, values: Values) -> None:
+        """Runs one call."""
+        if self._quick is not None and not self._behind.waits and self._quick(*values):
+            return
+        from ...kernels.frontend.instance import KernelCall
+
+        ir, n = self.ir, self.n_arrays
+        arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
+        scalars = {p.name: x for p, x in zip(ir.scalars, values[n:], strict=True)}
+        call = KernelCall(self._instance, arrays, scalars, self._where)
+        self._behind.run(call)
+        self._quick = self._behind.caller(call)
+
+
+_Held = tuple[WaitingKernel, Values]
+_Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their arrays
+
+
+@dataclass(eq=False)
+class _Ran:
+    """A window that has run: its calls, its plan with the arrays in their order, and the window that ran behind it."""
+
+    shape: _Shape
+    plan: WindowPlan | None
+    arrays: Values
+    called: list[
+        tuple[object, Values, _Held] | None
+    ]  # kernels and arguments as the program gave them
+    n_loops: int
+    has_numbers: bool
+    behind: _Ran | None = None
+
+
+class PlannedWindow(AbstractDeferringExecutor):
+    """Defers calls on fields of the program; `behind` runs those that are not planned. `limit`: calls of a window at most."""
+
+    behind: Window
+
+    def __init__(self, behind: Window, limit: int) -> None:
+        self.behind, self._limit = behind, limit
+        self._held: list[_Held] = []
+        self._expected: _Ran | None = None
+        self._follows = True  # the held calls are the first ones of `_expected`
+        self._before: _Ran | None = None
+        self._ran: dict[tuple[int, ...], _Ran] = {}
+        self._kernels = ByIdentity[KernelIR, tuple[Caller | None]]()
+        self.plans = PlanBank()
+        self.stats = Stats()
+        self._lock = threading.RLock()
+        _windows.add(self)
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._held) or self.behind.waits
+
+    def run(self, call: KernelCall) -> Any:
+        take = self.deferring(call)
+        if take is not None:
+            arrays, scalars = call.in_order
+            if take(*arrays, *scalars):
+                return None
+        self._end("a call that cannot wait")
+        self.stats.n_at_once += 1
+        return self.behind.run(call)
+
+    def caller(self, call: KernelCall) -> Caller | None:
+        return self.behind.caller(call)
+
+    def deferring(self, call: KernelCall) -> Caller | None:
+        if not self.behind.may_wait(call, fails=True):
+            return None
+        ir = call.instance.ir
+        found = self._kernels.get(ir)
+        if found is None:
+            kernel = WaitingKernel(call.instance, call.where, self.behind)
+            found = self._kernels.setdefault(ir, (partial(self._take, kernel),))
+        return found[0]
+
+    def again(self, kernel: object, args: Values) -> bool:
+        with self._lock:
+            expected, held = self._expected, self._held
+            if expected is None or not self._follows:
+                return False
+            known = expected.called[len(held)]
+            if known is None or kernel is not known[0] or not all(map(is_, args, known[1])):
+                return False
+            held.append(known[2])
+            if len(held) == len(expected.shape):
+                self._run_expected(expected)
+            return True
+
+    def _take(
+        self, held_as: WaitingKernel, *values: Any, kernel: object = None, args: Values = ()
+    ) -> bool:
+        """Defers a call. False if its numbers do not fit."""
+        if not held_as.fits(values):
+            return False
+        with self._lock:
+            expected, held = self._expected, self._held
+            call = (held_as, values)
+            if self._follows and expected is not None:
+                wanted, arrays = expected.shape[len(held)]
+                self._follows = held_as is wanted and all(map(is_, values, arrays))
+                if self._follows and kernel is not None:
+                    expected.called[len(held)] = kernel, args, call
+            held.append(call)
+            if self._follows and expected is not None:
+                if len(held) == len(expected.shape):
+                    self._run_expected(expected)
+            elif len(held) >= self._limit:
+                self._end("the limit", keeps_rest=True)
+            return True
+
+    def give_way(self) -> bool:
+        self._end("a call that cannot wait")
+        return not self.behind.waits
+
+    def release(self) -> None:
+        if self._held:
+            self._end(f"Python, {caller()}")
+        self.behind.release()
+
+    def outdate(self) -> None:
+        with self._lock:
+            self._forget()
+
+    def end(self) -> None:
+        """Drops the deferred calls: the fields that they write are gone."""
+        with self._lock:
+            self._held = []
+            self._forget()
+            self.plans.clear()
+        self.behind.end()
+
+    def start(self) -> None:
+        self.behind.start()
+
+    def go_on_in_child(self) -> None:
+        """Makes a new lock in a child of fork(), and forgets plans: the threads that built them are gone."""
+        self._lock = threading.RLock()
+        self._forget()
+        self.plans = PlanBank()
+
+    def _forget(self) -> None:
+        self._expected, self._before, self._follows = None, None, True
+        self._ran.clear()
+
+    # --- windows
+
+    def _end(self, why: str, *, keeps_rest: bool = False) -> None:
+        """Ends the window: runs the deferred calls, but for an unfinished period at their end if it `keeps_rest`."""
+        with self._lock:
+            held = self._held
+            if not held:
+                return
+            begin = perf_counter()
+            self.stats.note_end(why)
+            unit = _period(held)
+            n_whole = len(held) // unit * unit
+            ends = [*range(unit, n_whole + 1, unit)]
+            if n_whole < len(held) and not keeps_rest:
+                ends.append(len(held))
+            try:
+                for first, stop in zip([0, *ends], ends, strict=False):
+                    self._held = held[stop:]  # what has begun must not run again
+                    calls = held[first:stop]
+                    self._run(self._window(calls), calls)
+            except Exception:
+                self._held = []  # the program had not made them
+                raise
+            finally:
+                self._follows = self._is_begun()
+                self.stats.wall_s += perf_counter() - begin
+
+    def _run_expected(self, expected: _Ran) -> None:
+        """Runs the deferred calls, which are those of the expected window."""
+        begin = perf_counter()
+        self.stats.note_end("a window that ran before")
+        held, self._held = self._held, []
+        try:
+            self._run(expected, held)
+        except Exception:
+            self._held = []
+            raise
+        finally:
+            self._follows = self._is_begun()
+            self.stats.wall_s += perf_counter() - begin
+
+    def _is_begun(self) -> bool:
+        """True if the held calls are the first ones of the expected window."""
+        expected, held = self._expected, self._held
+        if expected is None or len(held) >= len(expected.shape):
+            return not held
+        pairs = zip(held, expected.shape, strict=False)
+        return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
+
+    def _run(self, ran: _Ran, calls: list[_Held]) -> None:
+        """Runs the calls of one window. An interrupt leaves those that have not begun to a later one."""
+        if self._before is not None:
+            self._before.behind = ran
+        self._before, self._expected = ran, ran.behind or ran
+        stats = self.stats
+        stats.n_windows += 1
+        stats.n_calls += len(calls)
+        stats.n_launches_without += ran.n_loops
+        caller = None if ran.plan is None else ran.plan.caller()
+        if caller is not None and ran.plan is not None:
+            numbers = (
+                [x for kernel, values in calls for x in values[kernel.n_arrays :]]
+                if ran.has_numbers
+                else ()
+            )
+            begin = perf_counter()
+            is_made = caller(*ran.arrays, *numbers)
+            stats.backend_s += perf_counter() - begin
+            if is_made:
+                stats.n_planned += len(calls)
+                stats.n_launches += ran.plan.n_loops
+                return
+            ran.plan.refuse()  # arrays that share memory
+        stats.n_launches += ran.n_loops
+        begin = perf_counter()
+        self._held[:0] = calls
+        for kernel, values in calls:
+            del self._held[0]
+            kernel.run(values)
+        stats.backend_s += perf_counter() - begin
+
+    def _window(self, calls: list[_Held]) -> _Ran:
+        """Returns the window of these kernels and arrays."""
+        shape = tuple((kernel, values[: kernel.n_arrays]) for kernel, values in calls)
+        key = tuple(id(x) for kernel, arrays in shape for x in (kernel, *arrays))
+        found = self._ran.get(key)
+        if found is None:
+            if len(self._ran) >= _MOST_WINDOWS:
+                self._forget()
+            found = self._ran[key] = self._made(shape)
+        return found
+
+    def _made(self, shape: _Shape) -> _Ran:
+        numbers: dict[int, int] = {}
+        unique: list[Any] = []
+        pattern = []
+        for _, arrays in shape:
+            for x in arrays:
+                if numbers.setdefault(id(x), len(unique)) == len(unique):
+                    unique.append(x)
+            pattern.append(tuple(numbers[id(x)] for x in arrays))
+        kernels = tuple(kernel.ir for kernel, _ in shape)
+        plan = self.plans.plan(kernels, tuple(pattern)) if len(shape) > 1 else None
+        n_loops = sum(kernel.n_loops for kernel, _ in shape)
+        has_numbers = any(ir.scalars for ir in kernels)
+        return _Ran(shape, plan, tuple(unique), [None] * len(shape), n_loops, has_numbers)
+
+
+def _period(calls: Sequence[_Held]) -> int:
+    """The length of the shortest sequence of calls that is repeated from the first call on; short ones are taken several times."""
+
+    def is_repeated(n: int) -> bool:
+        return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))
+
+    found = next((n for n in range(1, len(calls) // 2 + 1) if is_repeated(n)), len(calls))
+    n_times = min(max(1, _SHORT // found), len(calls) // found)
+    return found * n_times
+
+
+def _is_same(a: _Held, b: _Held) -> bool:
+    """True if two calls are of one kernel on the same arrays."""
+    n = a[0].n_arrays
+    return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))
+
+
+_windows: weakref.WeakSet[PlannedWindow] = weakref.WeakSet()
+
+
+def _go_on_in_child() -> None:
+    for window in tuple(_windows):
+        window.go_on_in_child()
+
+
+os.register_at_fork(after_in_child=_go_on_in_child)

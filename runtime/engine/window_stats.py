@@ -1,0 +1,32 @@
+"""Statistics of a program whose calls wait, `ks.engine.stats()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Stats:
+    """Numbers since `ks.init(async_mode=True)`; a launch is an outermost loop of a kernel.
+
+    `wall_s`: time in which windows ran, of which `backend_s` in compiled code.
+    `n_calls`: calls that waited, in `n_windows`; `n_planned` of them ran by plans, `n_at_once` further calls could not wait.
+    `n_launches`: launches made for calls that waited; without plans there would have been `n_launches_without`.
+    `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
+    `ends`: the number of windows by what ended them.
+    """
+
+    wall_s: float = 0.0
+    backend_s: float = 0.0
+    n_windows: int = 0
+    n_calls: int = 0
+    n_planned: int = 0
+    n_at_once: int = 0
+    n_launches: int = 0
+    n_launches_without: int = 0
+    n_compiled: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+
+    def note_end(self, why: str) -> None:
+        """Counts the end of a window."""
+        self.ends[why] = self.ends.get(why, 0) + 1

@@ -1,0 +1,318 @@
+"""Programs whose calls wait compute what the interpreter does, whatever the limit of a window."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.fields.program import current_program
+from kernelscape.runtime import engine as engine_room
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planned_window import PlannedWindow
+
+pytestmark = pytest.mark.compiler
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(autouse=True)
+def engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    made = Engine(EngineOptions(folder=folder, cores=2))
+    monkeypatch.setattr(engine_room, "_engine", made)
+    yield made
+    ks.reset()
+    made.close()
+
+
+def program() -> SimpleNamespace:
+    """Dense and sparse fields of whole numbers, and kernels with all kinds of accesses to them."""
+    x, y, z, at = (ks.field(ks.i32, 16) for _ in range(4))
+    m, n, v = ks.field(ks.i32, (16, 4)), ks.field(ks.i32, ()), ks.Vector.field(2, ks.i32, 16)
+    s, t, d = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32)
+    block = ks.root.pointer(ks.i, 8)
+    block.dense(ks.i, 4).place(s)
+    ks.root.bitmasked(ks.i, 16).place(t)
+    cells = ks.root.dynamic(ks.i, 64, chunk_size=8)
+    cells.place(d)
+
+    @ks.kernel
+    def add(a: ks.i32):
+        for i in x:
+            x[i] += a
+
+    @ks.kernel
+    def mix():
+        for i in x:
+            y[i] = 2 * x[i] - y[i]
+
+    @ks.kernel
+    def shift():
+        for i in range(1, 15):
+            z[i] = x[i - 1] + x[i + 1]
+
+    @ks.kernel
+    def turn():
+        for i in x:
+            x[i] = y[15 - i] + i
+
+    @ks.kernel
+    def count():
+        for i in x:
+            n[None] += x[i]
+
+    @ks.kernel
+    def spread():
+        for i in x:
+            if z[i] % 2 == 0:
+                y[i] += n[None] % 7
+            v[i] += [1, y[i]]
+
+    @ks.kernel
+    def rows():
+        for i, j in m:
+            m[i, j] += x[i] - v[j][0]
+
+    @ks.kernel
+    def sums():
+        for i in x:
+            for j in range(4):
+                x[i] += m[i, j] % 5
+
+    @ks.kernel
+    def swap(a: ks.template(), b: ks.template()):
+        for i in a:
+            old = a[i]
+            a[i] = b[i]
+            b[i] = old
+
+    @ks.kernel
+    def grow(k: ks.i32):
+        for i in range(4):
+            s[3 * i + k] = i + k
+
+    @ks.kernel
+    def loop():
+        for i in s:
+            s[i] += 1
+
+    @ks.kernel
+    def down():
+        for i in s:
+            t[i // 2] += s[i]
+
+    @ks.kernel
+    def shrink():
+        for i in range(2):
+            ks.deactivate(block, 2 * i)
+
+    @ks.kernel
+    def list_up():
+        for i in range(2):
+            d.append(i)
+
+    @ks.kernel
+    def gather():
+        for i in x:
+            y[i] += x[at[i]]
+
+    @ks.kernel
+    def total() -> ks.i32:
+        r = 0
+        for i in y:
+            r += y[i]
+        return r
+
+    at.from_numpy(np.arange(16, dtype=np.int32)[::-1].copy())
+    return SimpleNamespace(**locals())
+
+
+STEPS: tuple[Callable[[Any], Any], ...] = (
+    lambda p: p.add(3),
+    lambda p: p.mix(),
+    lambda p: p.shift(),
+    lambda p: p.turn(),
+    lambda p: p.count(),
+    lambda p: p.spread(),
+    lambda p: p.rows(),
+    lambda p: p.sums(),
+    lambda p: p.swap(p.x, p.y),
+    lambda p: p.swap(p.y, p.x),
+    lambda p: p.grow(1),
+    lambda p: p.grow(9),
+    lambda p: p.loop(),
+    lambda p: p.down(),
+    lambda p: p.shrink(),
+    lambda p: p.list_up(),
+    lambda p: p.gather(),
+    lambda p: p.total(),
+    lambda p: p.x[3],
+    lambda p: p.s[4],
+    lambda p: ks.length(p.cells, []),
+    lambda p: p.y.__setitem__(2, 5),
+    lambda p: p.z.fill(2),
+    lambda p: p.x.copy_from(p.y),
+    lambda p: p.block.deactivate_all(),
+)
+N_OF_KERNELS = 16  # of the steps, from the first
+
+
+def drawn(seed: int) -> list[Callable[[Any], Any]]:
+    """5 to 40 steps, some of them several times."""
+    rng = random.Random(seed)
+    found: list[Callable[[Any], Any]] = []
+    n = rng.randint(5, 40)
+    while len(found) < n:
+        steps = STEPS[:N_OF_KERNELS] if rng.random() < 0.85 else STEPS
+        some = [rng.choice(steps) for _ in range(rng.randint(1, 4))]
+        found += some * rng.choice((1, 1, 1, 2, 5))
+    return found[:n]
+
+
+def seen(p: SimpleNamespace) -> dict[str, Any]:
+    fields = {name: getattr(p, name).to_numpy().tolist() for name in "xyzmnvst"}
+    return {**fields, "d": sorted(p.d.to_numpy().tolist())}
+
+
+def told(steps: list[Callable[[Any], Any]], limit: int, n_periods: int = 3) -> list[Any]:
+    """What Python sees of each step and after each period; `limit` 0: by the interpreter."""
+    ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
+    p = program()
+    found: list[Any] = []
+    for _ in range(n_periods):
+        if limit:
+            found += [step(p) for step in steps]
+            ks.sync()
+            window().plans.complete()
+        else:
+            with ks.interpret():
+                found += [step(p) for step in steps]
+        found.append(seen(p))
+    return found
+
+
+def window() -> PlannedWindow:
+    follower = current_program().follower
+    assert isinstance(follower, PlannedWindow)
+    return follower
+
+
+@pytest.mark.parametrize(("seed", "limits"), [(0, (1, 20)), (1, (5,)), (2, (50,))])
+def test_values_are_those_of_the_interpreter(seed: int, limits: tuple[int, ...]) -> None:
+    steps = drawn(seed)
+    wanted = told(steps, 0)
+    for limit in limits:
+        assert told(steps, limit) == wanted, limit
+
+
+def pipeline() -> SimpleNamespace:
+    ks.init(cpu_max_num_threads=1, async_mode=True)
+    x, y, z = (ks.field(ks.i32, 8) for _ in range(3))
+
+    @ks.kernel
+    def first():
+        for i in x:
+            x[i] += 1
+
+    @ks.kernel
+    def second():
+        for i in x:
+            y[i] += 2 * x[i]
+
+    @ks.kernel
+    def third():
+        for i in x:
+            z[i] = y[i] - x[i]
+
+    def period():
+        first()
+        second()
+        third()
+
+    return SimpleNamespace(**locals())
+
+
+def reached(n: int) -> tuple[int, int, int]:
+    """The elements of x, y and z after so many periods."""
+    y = n * (n + 1)
+    return n, y, y - n
+
+
+def test_a_period_that_is_known_is_one_launch_of_its_plan() -> None:
+    """Loops of equal elements are one launch; a plan that is there is used with no further look at the calls."""
+    p = pipeline()
+    for _ in range(40):
+        p.period()
+    ks.sync()
+    window().plans.complete()
+    before = ks.engine.stats()
+    for _ in range(40):
+        p.period()
+    assert (p.x[7], p.y[7], p.z[7]) == reached(80)
+    now = ks.engine.stats()
+    assert now.n_calls - before.n_calls == now.n_planned - before.n_planned == 120
+    assert now.n_launches_without - before.n_launches_without == 120
+    assert now.n_launches - before.n_launches == now.n_windows - before.n_windows == 20
+    p.first()
+    assert p.x[0] == 81
+    assert any(end.startswith(f"Python, {__file__}:") for end in ks.engine.stats().ends)
+
+
+def test_threads_children_and_interrupts_run_each_call_once() -> None:
+    p = pipeline()
+    threads = [threading.Thread(target=lambda: [p.first() for _ in range(99)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert p.x[0] == 198
+    p.x.fill(0)
+    p.period()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends the child where it waits for a thread that is not there
+        p.period()
+        os._exit((p.x[7], p.y[7], p.z[7]) != reached(2))
+    assert os.waitpid(child, 0)[1] == 0
+    kernel = window()._held[1][0]
+    run = kernel.run
+    kernel.run = lambda values: (run(values), signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        ks.sync()
+    kernel.run = run
+    assert (p.x[7], p.y[7], p.z[7]) == reached(1)
+
+
+def test_an_error_of_a_call_that_waited_ends_its_window() -> None:
+    p = pipeline()
+    s = ks.field(ks.i32)
+    ks.root.pointer(ks.i, 2).place(s)
+
+    @ks.kernel
+    def outside():
+        for i in range(1):
+            s[i + 7] = 1
+
+    p.first()
+    outside()
+    p.first()
+    with pytest.raises(AssertionError, match="outside"):
+        ks.sync()
+    p.second()
+    assert (p.x[0], p.y[0]) == (1, 2)
+
+
+def test_programs_without_the_option_have_no_statistics() -> None:
+    ks.init()
+    assert ks.engine.stats().n_calls == 0
