@@ -25,7 +25,7 @@ from ..ir.kernel import DType
 from . import field_memory
 from .caller_location import assigned_name, caller, fail
 from .conversion import element_values, number
-from .host_access import recording, settle_for_python, settle_for_writing
+from .host_access import host_kernels, settle_for_python, settle_for_writing
 from .matrix import Matrix
 from .program import current_program, needed_program
 from .sparse_cells import SparseCells
@@ -309,8 +309,8 @@ class AbstractLeaf(AbstractField):
 
         The arrays of vector and matrix fields may have other axes of length 1.
         """
-        recorded = recording()
-        if recorded is not None and recorded.take(self, arr):
+        kernels = host_kernels()
+        if kernels is not None and kernels.take(self, arr):
             return
         if not isinstance(arr, np.ndarray):
             fail(
@@ -379,8 +379,8 @@ class AbstractLeaf(AbstractField):
         return number(value, self.dtype, label)
 
     def fill(self, value: Any) -> None:
-        recorded = recording()
-        if recorded is not None and recorded.fill(self, value):
+        kernels = host_kernels()
+        if kernels is not None and kernels.fill(self, value):
             return
         filling = self.filling(value)
         if self.cells is not None:
@@ -399,8 +399,8 @@ class AbstractLeaf(AbstractField):
                 f"{self.label}.copy_from: {other.label} has another shape, {other.shape} and not {self.shape}",
                 ProgramValueError,
             )
-        recorded = recording()
-        if recorded is not None and recorded.copy(self, other):
+        kernels = host_kernels()
+        if kernels is not None and kernels.copy(self, other):
             return
         with np.errstate(all="ignore"):
             if self.cells is not None or other.cells is not None:

@@ -13,8 +13,28 @@ from .caller_location import fail
 from .following import AbstractFollower
 
 
-class AbstractRecording(ABC):
-    """Sequence that is recorded, as fields see it. It records operations on whole fields as calls; False if it cannot."""
+class AbstractHostKernels(ABC):
+    """Operations of Python on whole fields as calls of kernels; False where an operation is none, and Python does it itself."""
+
+    @abstractmethod
+    def fill(self, field: Any, value: Any) -> bool:
+        """Calls a kernel that sets each active element to a value."""
+
+    @abstractmethod
+    def copy(self, field: Any, other: Any) -> bool:
+        """Calls a kernel by which a field takes the elements of another one."""
+
+    @abstractmethod
+    def take(self, field: Any, array: Any) -> bool:
+        """Calls a kernel that sets the active elements from an array of the sequence."""
+
+    @abstractmethod
+    def deactivate_all(self, node: Any) -> bool:
+        """Calls a kernel that makes all cells of a sparse node inactive."""
+
+
+class AbstractRecording(AbstractHostKernels):
+    """Sequence that is recorded, as fields see it."""
 
     @property
     @abstractmethod
@@ -25,29 +45,13 @@ class AbstractRecording(ABC):
     def note_write(self, label: str, arrays: Iterable[NDArray[Any]]) -> None:
         """Notes that Python writes to these arrays, which no replay repeats."""
 
-    @abstractmethod
-    def fill(self, field: Any, value: Any) -> bool:
-        """Records that each active element is set to a value."""
-
-    @abstractmethod
-    def copy(self, field: Any, other: Any) -> bool:
-        """Records that a field takes the elements of another one."""
-
-    @abstractmethod
-    def take(self, field: Any, array: Any) -> bool:
-        """Records that the active elements are set from an array of the sequence."""
-
-    @abstractmethod
-    def deactivate_all(self, node: Any) -> bool:
-        """Records that all cells of a sparse node become inactive."""
-
 
 _recording: ContextVar[AbstractRecording | None] = ContextVar("recording", default=None)
 
 
-def recording() -> AbstractRecording | None:
-    """The sequence that is recorded; None where there is none."""
-    return _recording.get()
+def host_kernels() -> AbstractHostKernels | None:
+    """The kernels for operations on whole fields: in a recorded sequence, and where calls of the program wait; else None."""
+    return _recording.get() or _host_kernels
 
 
 def record_into(made: AbstractRecording) -> Callable[[], None]:
@@ -57,12 +61,13 @@ def record_into(made: AbstractRecording) -> Callable[[], None]:
 
 
 _follower: AbstractFollower | None = None
+_host_kernels: AbstractHostKernels | None = None
 
 
-def defer_by(follower: AbstractFollower | None) -> None:
-    """Makes `follower` the executor that defers calls of the current program."""
-    global _follower
-    _follower = follower
+def defer_by(follower: AbstractFollower | None, kernels: AbstractHostKernels | None) -> None:
+    """Makes `follower` the executor that defers calls of the current program, with kernels for operations on whole fields."""
+    global _follower, _host_kernels
+    _follower, _host_kernels = follower, kernels
 
 
 def settle() -> None:

@@ -17,7 +17,7 @@ from ..ir.errors import ProgramRuntimeError, ProgramValueError
 from ..ir.kernel import DType
 from .caller_location import fail
 from .following import AbstractFollower
-from .host_access import defer_by
+from .host_access import AbstractHostKernels, defer_by
 from .tree import NodeTree, SNode
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Program:
         self.builders: list[NodeTree] = []
         self.draws = itertools.count()  # calls of kernels that draw random numbers
         self.follower: AbstractFollower | None = None
+        self.host_kernels: AbstractHostKernels | None = None  # where calls wait
         self.n_destroyed = (
             0  # trees of fields: what was prepared with arrays before is not right any more
         )
@@ -149,7 +150,7 @@ def begin(program: Program) -> None:
     """Makes `program` the current one."""
     global _current
     _current = program
-    defer_by(program.follower)
+    defer_by(program.follower, program.host_kernels)
 
 
 def end() -> None:
@@ -158,7 +159,7 @@ def end() -> None:
     if _current is not None:
         _current.end()
     _current = None
-    defer_by(None)
+    defer_by(None, None)
 
 
 def needed_program(what: str) -> Program:

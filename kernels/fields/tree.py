@@ -19,7 +19,7 @@ from ..ir.logical import FieldPlace
 from ..ir.structure import KINDS, Kind, NodeKind, StructureTree, TreeNode
 from ..sparse.layout import layout_of
 from .caller_location import fail
-from .host_access import recording, settle_for_python, settle_for_writing
+from .host_access import host_kernels, settle_for_python, settle_for_writing
 from .statistics import TreeStatistics, statistics_of
 from .storage import TreeStorage
 
@@ -169,9 +169,9 @@ class SNode:
         """Makes all cells inactive; for a dense node, the cells of the nodes below."""
         is_split = self.has is not None and not self.has.is_sparse
         if self.kind != "place" and self.is_sparse and not is_split:
-            recorded, structure = recording(), self.structure
+            kernels, structure = host_kernels(), self.structure
             assert structure is not None
-            if recorded is None or not recorded.deactivate_all(self):
+            if kernels is None or not kernels.deactivate_all(self):
                 structure.writable.deactivate_all(structure.numbers[id(self)])
         else:
             for node in self.below:

@@ -81,7 +81,7 @@ class QuickCalls:
         if current() is not self._executor:
             return SLOW
         deferring = self._deferring
-        if deferring is not None and deferring.again(self, args):
+        if deferring is not None and deferring.repeats and deferring.again(self, args):
             return None
         key = tuple([kind(x) for kind, x in zip(kinds, args, strict=True)])
         known = self._known.get(key)

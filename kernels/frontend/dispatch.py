@@ -57,7 +57,12 @@ class Executor(ABC):
 
 
 class AbstractDeferringExecutor(Executor):
-    """Executor that may defer calls: until their code is there, or until they form a whole sequence."""
+    """Executor that may defer calls: until their code is there, or until they form a whole sequence.
+
+    `repeats`: it has a sequence that ran last, so `again` may be True.
+    """
+
+    repeats = True
 
     @abstractmethod
     def deferring(self, call: KernelCall) -> Caller | None:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from ..fields.caller_location import caller
 from ..fields.field import AbstractLeaf
-from ..fields.host_access import AbstractRecording
+from ..fields.host_access import AbstractHostKernels, AbstractRecording
 from ..fields.matrix import Matrix
 from ..fields.node_cells import deactivate
 from ..fields.tree import SNode
 from ..ir.kernel import DType, Location
+from .call_cache import SLOW
 from .dispatch import Executor, chosen, using
 from .errors import LanguageError
 from .intrinsics import grouped, template, types
@@ -31,6 +32,38 @@ class _Write:
     label: str
     arrays: tuple[NDArray[Any], ...]
     where: Location
+
+
+class WaitingAccesses(AbstractHostKernels):
+    """Fills and copies of a program whose calls wait. Those that come again and again are kernels, which wait like others."""
+
+    def __init__(self) -> None:
+        self._n_made: dict[tuple[int, ...], int] = {}
+
+    def fill(self, field: AbstractLeaf, value: Any) -> bool:
+        return self._is_usual(field) and _call(_filling(field), field, _filled(field, value))
+
+    def copy(self, field: AbstractLeaf, other: AbstractLeaf) -> bool:
+        if not _is_copied(field, other) or not self._is_usual(field, other):
+            return False
+        return _call(_copying(), field, other, other if field.cells is not None else field)
+
+    def take(self, field: AbstractLeaf, array: Any) -> bool:
+        return False  # NumPy's arrays may change before the call runs
+
+    def deactivate_all(self, node: SNode) -> bool:
+        return False  # Python empties pools faster than a kernel does
+
+    def _is_usual(self, *fields: AbstractLeaf) -> bool:
+        """True from the third time on, unless calls go to the executor of a block: a kernel is not worth its compilation before."""
+        if chosen() is not None:
+            return False
+        key = tuple(map(id, fields))
+        n = self._n_made[key] = self._n_made.get(key, 0) + 1
+        return n > _SELDOM
+
+
+_SELDOM = 2  # times
 
 
 class RecordedAccesses(AbstractRecording):
@@ -61,17 +94,11 @@ class RecordedAccesses(AbstractRecording):
     def fill(self, field: AbstractLeaf, value: Any) -> bool:
         if isinstance(value, SymbolicScalar):
             return not field.element_shape and self._call(_filling(field), field, value)
-        filling = field.filling(value)
-        if field.element_shape:
-            filling = Matrix(np.broadcast_to(filling, field.element_shape))
-        return self._call(_filling(field), field, filling)
+        return self._call(_filling(field), field, _filled(field, value))
 
     def copy(self, field: AbstractLeaf, other: AbstractLeaf) -> bool:
-        is_sparse = field.cells is not None
-        is_alike = (field.dtype, field.offset) == (other.dtype, other.offset)
-        if not is_alike or (is_sparse and other.cells is not None):
-            return False  # a kernel cannot make all elements active
-        return self._call(_copying(), field, other, other if is_sparse else field)
+        over = other if field.cells is not None else field
+        return _is_copied(field, other) and self._call(_copying(), field, other, over)
 
     def take(self, field: AbstractLeaf, array: Any) -> bool:
         if not isinstance(array, SymbolicArray) or field.element_shape or any(field.offset):
@@ -94,8 +121,25 @@ class RecordedAccesses(AbstractRecording):
         if executor is None:
             return False
         with using(executor):  # in front of tapes: what Python does has no derivative
-            kernel.call_from(caller(), args, {})
-        return True
+            return _call(kernel, *args)
+
+
+def _call(kernel: Kernel, *args: Any) -> bool:
+    if kernel.quick.call(args) is SLOW:
+        kernel.call_from(caller(), args, {})
+    return True
+
+
+def _filled(field: AbstractLeaf, value: Any) -> Any:
+    """The argument of the kernel that fills a field."""
+    filling = field.filling(value)
+    return Matrix(np.broadcast_to(filling, field.element_shape)) if field.element_shape else filling
+
+
+def _is_copied(field: AbstractLeaf, other: AbstractLeaf) -> bool:
+    """True if a kernel can copy: it converts no values, and cannot make all elements active."""
+    is_alike = (field.dtype, field.offset) == (other.dtype, other.offset)
+    return is_alike and (field.cells is None or other.cells is None)
 
 
 def _typed(fn: Any, **types: Any) -> Kernel:

@@ -80,6 +80,10 @@ def init(
         follower = dispatch.follower(decisions, window) if decisions else None
         program.follower = deferring = window if follower is None else follower
         dispatch.install(deferring)
+        if config.async_mode:
+            from .host_kernels import WaitingAccesses  # which imports the frontend
+
+            program.host_kernels = WaitingAccesses()
     begin(program)
     dispatch.eager().start()  # beside the fields that come next
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
+from ...kernels.frontend.lowering import lowered_call
 from ...kernels.ir.kernel import For, KernelIR
 from ..by_identity import ByIdentity
 from .loaded import rows_of_kernel
@@ -108,7 +109,7 @@ class PlannedWindow(AbstractDeferringExecutor):
     def run(self, call: KernelCall) -> Any:
         take = self.deferring(call)
         if take is not None:
-            arrays, scalars = call.in_order
+            arrays, scalars = lowered_call(call).in_order
             if take(*arrays, *scalars):
                 return None
         self._end("a call that cannot wait")
@@ -119,12 +120,13 @@ class PlannedWindow(AbstractDeferringExecutor):
         return self.behind.caller(call)
 
     def deferring(self, call: KernelCall) -> Caller | None:
-        if not self.behind.may_wait(call, fails=True):
+        plain = lowered_call(call)
+        if not self.behind.may_wait(plain, fails=True):
             return None
-        ir = call.instance.ir
+        ir = plain.instance.ir
         found = self._kernels.get(ir)
         if found is None:
-            kernel = WaitingKernel(call.instance, call.where, self.behind)
+            kernel = WaitingKernel(plain.instance, call.where, self.behind)
             found = self._kernels.setdefault(ir, (partial(self._take, kernel),))
         return found[0]
 

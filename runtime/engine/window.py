@@ -18,6 +18,7 @@ from ...kernels.frontend.lowering import lowered, lowered_call
 from ...kernels.ir.kernel import Assert, KernelIR, Print
 from ...kernels.ir.walk import nested_statements
 from ..by_identity import ByIdentity
+from ..records.signature import number
 from . import current_engine
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
@@ -28,6 +29,8 @@ _MOST_HELD = 64  # calls: a loop of Python around them has then met all of its k
 
 class Window(AbstractDeferringExecutor):
     """Defers calls on fields of the program while their code, or that of an earlier deferred call, is compiled."""
+
+    repeats = False
 
     def __init__(self) -> None:
         self._held: deque[KernelCall] = deque()
@@ -44,6 +47,8 @@ class Window(AbstractDeferringExecutor):
         ir = plain.instance.ir
         is_ready = engine.prepare((ir,))
         if (self.waits or not is_ready) and self.may_wait(plain):
+            for p, x in zip(ir.scalars, plain.scalars.values(), strict=True):
+                number(p, x)  # its error is that of this call
             self._held.append(plain)
             self._run_ready()
             return None

@@ -50,7 +50,7 @@ def test_a_cpu_is_silent(arch, capsys):
     [
         (
             {"nonsense": 3},
-            "ks.init has no option nonsense: it has ad_stack_size, arch, cpu_max_num_threads",
+            "ks.init has no option nonsense: it has ad_stack_size, arch, async_flush_every, async_mode, cpu_max_num_threads",
         ),
         ({"gdb_triger": 3}, r"ks.init has no option gdb_triger: did you mean gdb_trigger\?"),
         ({"arch": "cpu"}, "'cpu' is nothing that programs run on"),
