@@ -3,14 +3,19 @@ after the other, against the kernels as they were written, for three periods.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.fields.canonical_state import canonical
+from kernelscape.kernels.fields.program import current_program
 from kernelscape.kernels.frontend.recorder import record_program
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime import engine as engine_room
+from kernelscape.runtime.engine import toolchain
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
 from kernelscape.testing.run_tasks import run_tasks
 
 PERIODS = 3
@@ -270,3 +275,40 @@ def test_what_is_needless_is_left_out_of_the_probes() -> None:
     assert len(lists(args_differ)) == 1
     assert len(lists(dse_sparse_grow)) == 2
     assert len(lists(deact_demote)) == 1
+
+
+def _seen(probe: Callable[[Fields], None], limit: int) -> list[Any]:
+    """Values after each period; `limit`: calls of a window at most, 0: by the interpreter."""
+    ks.init(async_mode=limit > 0, async_flush_every=limit or 1)
+    fields, found = Fields(), list[Any]()
+    for _ in range(PERIODS):
+        if limit:
+            probe(fields)
+            ks.sync()
+            current_program().follower.plans.complete()  # type: ignore[union-attr]
+        else:
+            with ks.interpret():
+                probe(fields)
+        values = [getattr(fields, name).to_numpy().tolist() for name in "xuvyzst"]
+        found.append((*values, sorted(fields.n.to_numpy().tolist())))
+    return found
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("probes", [PROBES[::2], PROBES[1::2]], ids=["even", "odd"])
+def test_windows_of_any_limit_do_what_the_kernels_say(
+    probes: tuple[Callable[[Fields], None], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = tuple(flag for flag in toolchain._FLAGS if flag != "-O3")
+    monkeypatch.setattr(toolchain, "_FLAGS", flags)
+    engine = Engine(EngineOptions(folder=tmp_path, cores=2))
+    monkeypatch.setattr(engine_room, "_engine", engine)
+    n_planned = 0
+    for probe in probes:
+        wanted = _seen(probe, 0)
+        for limit in (1, 20):
+            assert _seen(probe, limit) == wanted, (probe.__name__, limit)
+            n_planned += ks.engine.stats().n_planned
+    assert n_planned > 20
+    ks.reset()
+    engine.close()
