@@ -1,0 +1,162 @@
+"""Merged calls do what the calls do one after the other, and loops are one where they meet in equal iterations only."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.interpret.kernel import run_kernel
+from kernelscape.kernels.ir.kernel import For, KernelIR
+from kernelscape.kernels.ir.verify import check
+from kernelscape.kernels.transforms.merged_calls import MOST_STATEMENTS, merged
+
+nd = ks.types.ndarray()
+
+
+@ks.kernel
+def add(x: nd, y: nd, m: nd):
+    for i in range(6):
+        y[i] += 2 * x[i]
+
+
+@ks.kernel
+def own(x: nd, y: nd, m: nd):
+    for i in range(6):
+        t = x[i] + 1
+        x[i] = t * t
+        if y[i] > 3:
+            y[i] = 1
+
+
+@ks.kernel
+def ahead(x: nd, y: nd, m: nd):
+    for i in range(5):
+        y[i] = x[i + 1]
+
+
+@ks.kernel
+def turn(x: nd, y: nd, m: nd):
+    for i in range(6):
+        x[i] = y[5 - i]
+
+
+@ks.kernel
+def sums(x: nd, y: nd, m: nd):
+    for i in range(6):
+        for j in range(3):
+            x[i] += m[i, j]
+
+
+@ks.kernel
+def rows(x: nd, y: nd, m: nd):
+    for i in range(6):
+        for j in range(3):
+            m[i, j] += x[i] - y[j]
+
+
+@ks.kernel
+def squares(x: nd, y: nd, m: nd):
+    for i in range(6):
+        for j in range(3):
+            m[i, j] = m[i, j] * m[i, j]
+
+
+@ks.kernel
+def columns(x: nd, y: nd, m: nd):
+    for j in range(3):
+        for i in range(6):
+            m[i, j] -= x[i]
+
+
+@ks.kernel
+def fold(x: nd, y: nd, m: nd):
+    s = 0
+    for i in range(6):
+        s += x[i]
+    y[0] = s
+
+
+@ks.kernel
+def onto(x: nd, y: nd, m: nd):
+    for i in range(6):
+        m[0, 0] += x[i]
+
+
+@ks.kernel
+def some(x: nd, y: nd, m: nd):
+    n = 3
+    for i in range(6):
+        while x[i] > n:
+            x[i] -= n
+
+
+KERNELS = (add, own, ahead, turn, sums, rows, squares, columns, fold, onto, some)
+
+
+def drawn() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    shapes = {"x": 6, "y": 6, "m": (6, 3)}
+    return {name: rng.integers(-4, 5, shape).astype(np.int32) for name, shape in shapes.items()}
+
+
+def of(*kernels: Any) -> tuple[list[KernelIR], KernelIR]:
+    """The instances, and their merged kernel on x, y and m, which are a0, a1 and a2."""
+    arrays = drawn()
+    parts = [k.instantiate(*arrays.values()) for k in kernels]
+    ir = merged(parts, [tuple("xym".index(p.name) for p in part.arrays) for part in parts])
+    assert ir is not None
+    return parts, ir
+
+
+def n_loops(ir: KernelIR) -> int:
+    return sum(isinstance(s, For) for s in ir.body)
+
+
+def test_merged_calls_do_what_the_calls_do() -> None:
+    for kernels in itertools.product(KERNELS, KERNELS, (own, rows)):
+        parts, ir = of(*kernels)
+        check(ir)
+        wanted, found = drawn(), drawn()
+        for part in parts:
+            run_kernel(part, {p.name: wanted[p.name] for p in part.arrays}, {})
+        run_kernel(ir, {p.name: found["xym"[int(p.name[1:])]] for p in ir.arrays}, {})
+        for name in found:
+            assert np.array_equal(found[name], wanted[name]), [k.name for k in kernels]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "n"),
+    [
+        ((add, add, add), 1),
+        ((add, own, add), 1),
+        ((rows, squares), 1),
+        ((sums, own), 1),
+        ((add, rows), 2),  # whose rows read other elements of y
+        ((add, ahead), 2),
+        ((ahead, add), 2),
+        ((own, turn), 2),
+        ((rows, columns), 2),
+        ((own, onto), 2),  # sums of threads
+        ((own, fold, own), 3),
+        ((own, some), 1),
+    ],
+)
+def test_loops_are_one_where_iterations_meet_in_their_own_elements(
+    kernels: tuple[Any, ...], n: int
+) -> None:
+    assert n_loops(of(*kernels)[1]) == n
+
+
+def test_inner_loops_at_the_seam_are_one() -> None:
+    (loop,) = of(rows, squares, rows)[1].body
+    assert isinstance(loop, For)
+    assert n_loops(KernelIR("", (), (), loop.body, loop.where)) == 1
+
+
+def test_windows_that_are_too_large_have_no_kernel() -> None:
+    parts, _ = of(own)
+    many = [parts[0]] * MOST_STATEMENTS
+    assert merged(many, [(0, 1)] * len(many)) is None
