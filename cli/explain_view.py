@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ..explorer.component_accounts import ComponentAccount
 from ..explorer.explanation import Account, Explanation, Fruitless, PruningSummary, Untried
 from ..explorer.result_text import Unit
 from ..runtime.records.record import LaunchRecord
@@ -14,6 +15,7 @@ from ..search.bound.explain import ResourceUse, size_text
 from ..search.line import line_fields
 
 _REFUSALS = 12  # constraints named; -v shows all
+_COMPONENTS = 10  # named, those that take most; -v shows all, with decisions
 _CHOICES = 8  # choices of a kind named; -v shows all
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RESOURCES = {
@@ -34,6 +36,9 @@ def explain_lines(e: Explanation, verbosity: int) -> Iterator[str]:
         yield f"note: {note}"
     yield from ("", "Where the time goes")
     yield from (f"  {line}" for line in _account_lines(e, unit))
+    if e.components:
+        yield from ("", "Components")
+        yield from (f"  {line}" for line in _component_lines(e.components, unit, verbosity))
     yield from ("", "Why the best differs from the default")
     yield from (f"  {line}" for line in _difference_lines(e, unit, verbosity))
     yield from ("", "What was pruned, and by what")
@@ -129,6 +134,22 @@ def _amount(use: ResourceUse) -> str:
         return size_text(use.amount)
     scale, prefix = next((x for x in _PREFIXES if use.amount >= x[0]), (1.0, ""))
     return f"{use.amount / scale:.1f} {prefix}{'flop' if use.unit == 'flop' else ''}".rstrip()
+
+
+def _component_lines(
+    components: tuple[ComponentAccount, ...], unit: Unit, verbosity: int
+) -> Iterator[str]:
+    yield f"{unit.name + ', all places':>14}  share  least seen  tried  places"
+    shown = components if verbosity > 1 else components[:_COMPONENTS]
+    for x in shown:
+        yield (
+            f"{unit.number(x.time_ns):>14} {x.share:>6.1%} {unit.number(x.least_ns):>11} {x.tried:>6}"
+            f" {x.places:>7}  {x.name}"
+        )
+        if verbosity > 1 and x.decisions:
+            yield f"{'':<16}{', '.join(f'{name}={value}' for name, value in x.decisions.items())}"
+    if len(shown) < len(components):
+        yield f"and {_count(len(components) - len(shown), 'more', 'more')} (-v lists them, with decisions)"
 
 
 # --- why it differs ------------------------------------------------------------------------------

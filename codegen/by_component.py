@@ -57,7 +57,7 @@ class EvaluatedSources:
     def component_key(self, candidate: Candidate, component: int) -> str | None:
         """Returns the key of the text of one component of a complete candidate; None where it has no text of its own."""
         unit = self._unit(self._plans_of(candidate.space), candidate, component)
-        return None if unit is None else unit.source.key
+        return None if unit is None else unit.text.key
 
     def _by_component(self, candidate: Candidate) -> Source | None:
         """Returns the source in units; None where a body may end the call of the whole sequence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,17 @@ from ..runtime.records.record import Decisions, EvaluationRecord
 from ..runtime.records.replay import restore_complete
 from ..search.bound.bounder import Bounder
 from ..search.components.fewest import fewest_launches
-from ..search.components.inputs import ComponentInputs, Division
+from ..search.components.inputs import UNIT_NS, ComponentInputs, Coupling, Division
 from ..search.events import Outcome
 from ..search.incumbent import BoundScale
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.neighbourhood import Neighbourhood
 from ..search.learn.surrogate import KernelRidge
 from ..search.tree.ordering import NextChoice
-from ..space.candidate import Candidate, Space
+from ..space.candidate import Candidate, Elsewhere, PartOf, Space
 from ..space.component_space import Alike, component_spaces
 from ..space.components import coupling_of
+from .component_rows import name_of
 from .evaluation import SearchEvaluator
 from .predicting import predictor_of
 
@@ -44,6 +45,8 @@ class Earlier:
             if r.components is UNSET:
                 continue
             rows = [r.components[k] for k in places]
+            if len({row.text for row in rows}) > 1:  # equal components, of which each was another
+                continue
             ns = sum(row.time_ns for row in rows)
             is_by_ratio = r.ratio is not UNSET
             told = Outcome("ok", ns, r.spread, is_by_ratio=is_by_ratio)
@@ -78,16 +81,29 @@ class Parts:
             return None
         if any((candidate.domains[place] != own).any() for place in same.choices[1:]):
             return None
+        return self._at_first(candidate, k)
+
+    def distinct(self, candidates: Iterable[Candidate], k: int) -> list[Candidate]:
+        """Returns the different parts of these candidates, whatever their other choices are."""
+        parts = (self._at_first(candidate, k) for candidate in candidates)
+        return list({part.key: part for part in parts}.values())
+
+    def _at_first(self, candidate: Candidate, k: int) -> Candidate:
+        """Returns the candidate of a component with the decisions at its first place."""
+        same = self.alike[k]
         root = same.space.root()
         assert isinstance(root, Candidate)
         domains = root.domains.copy()
-        domains[same.choices[0]] = own
+        domains[same.choices[0]] = candidate.domains[same.choices[0]]
         return Candidate(same.space, domains)
 
-    def distinct(self, candidates: Iterable[Candidate], k: int) -> list[Candidate]:
-        """Returns the different parts of these candidates."""
-        parts = (self.part(candidate, k) for candidate in candidates)
-        return list({part.key: part for part in parts if part is not None}.values())
+    def applied(self, candidate: Candidate, other: Candidate) -> Candidate:
+        """Returns a candidate of the sequence with the choices that no component has as in another."""
+        domains = candidate.domains.copy()
+        domains[self.tied] = other.domains[self.tied]
+        made = candidate.space.candidate(domains)
+        assert isinstance(made, Candidate), f"layouts and components exclude each other: {made}"
+        return made
 
 
 def divided(
@@ -108,7 +124,56 @@ def divided(
         _inputs(same, parts.distinct(firsts, k), evaluator, device, scale, names, evaluations)
         for k, same in enumerate(parts.alike)
     ]
-    return Division(components=components, join=parts.join, part=parts.part, bound_ns=sum)
+
+    def under(candidate: Candidate) -> Division[Candidate]:
+        return divided(root, [candidate, *firsts], evaluator, device, scale, names, evaluations)
+
+    tied_root = _tied_root(root, firsts[0], tied)
+    return Division(
+        components=components,
+        join=parts.join,
+        part=parts.part,
+        bound_ns=sum,  # times of components are of CPUs, whose launches follow one another
+        coupling=None
+        if tied_root is None
+        else Coupling(
+            inputs=_inputs_of_ties(tied_root, firsts[0], names), applied=parts.applied, under=under
+        ),
+    )
+
+
+def _tied_root(
+    root: Candidate, default: Candidate, tied: npt.NDArray[np.int64]
+) -> Candidate | None:
+    """Returns the default with the choices open that no component has; None where they have one value each."""
+    space, held = root.space, default.domains.copy()
+    held[tied] = root.domains[tied]
+    if not (held & (held - np.uint32(1))).any():
+        return None
+    searchable = space.searchable[np.isin(space.searchable, tied)]
+    arrays = space.model.arrays._replace(searchable=searchable)
+    part_of = PartOf(space, held, Elsewhere())
+    return Candidate(
+        replace(space, model=replace(space.model, arrays=arrays), part_of=part_of), held
+    )
+
+
+def _inputs_of_ties(
+    root: Candidate, default: Candidate, names: Callable[[int, int], tuple[str, str]]
+) -> ComponentInputs[Candidate]:
+    return ComponentInputs(
+        name="all components",
+        places=(),
+        root=root,
+        oracle=Oracle(bound=lambda candidate: 0.0),
+        guidance=Guidance(
+            next_choice=NextChoice(root.space), neighbour=Neighbourhood(root.space), names=names
+        ),
+        history=History(
+            outcomes={default.key: Outcome("ok", UNIT_NS)},
+            incumbents=[Candidate(root.space, default.domains)],
+        ),
+    )
 
 
 def _inputs(
@@ -125,8 +190,7 @@ def _inputs(
     root, (default, *others) = space.root(), firsts
     assert isinstance(root, Candidate)
     bounder = Bounder(space)
-    predictor = predictor_of(bounder, device)
-    predicted = None if predictor is None else predictor.ns
+    predicted = _predicted(bounder, device)
 
     def bound_ns(candidate: Candidate) -> float:
         return n * bounder.ns(candidate)
@@ -141,7 +205,7 @@ def _inputs(
         return evaluator.component_key(whole, same.places[0])
 
     return ComponentInputs(
-        name=name_of(space),
+        name=name_of(space.problem.tasks),
         places=same.places,
         root=root,
         oracle=Oracle(bound=bound_ns, key=key, scale=scale),
@@ -160,13 +224,21 @@ def _inputs(
     )
 
 
+def _predicted(bounder: Bounder, device: AbstractDevice) -> Callable[[Candidate], float] | None:
+    """Returns the predicted ns of a component's candidates, at least one: its terms may all be zero."""
+    predictor = predictor_of(bounder, device)
+    return None if predictor is None else lambda candidate: max(1.0, predictor.ns(candidate))
+
+
 def best_of_components(space: Space, evaluations: Sequence[EvaluationRecord]) -> list[Candidate]:
     """Returns the candidates of earlier sessions in which some component took the least time."""
-    timed = [r for r in evaluations if r.components is not UNSET]
-    n = len(space.backbone.components)
-    best = [min(timed, key=lambda r: r.components[k].time_ns) for k in range(n if timed else 0)]
-    fastest = {r.source_key: r for r in best}
-    return [restore_complete(space, r.decisions) for r in fastest.values()]
+    fastest: dict[int, tuple[float, EvaluationRecord]] = {}
+    for r in evaluations:
+        for k, row in enumerate(() if r.components is UNSET else r.components):
+            if k not in fastest or row.time_ns < fastest[k][0]:
+                fastest[k] = row.time_ns, r
+    found = {r.source_key: r for _, r in fastest.values()}
+    return [restore_complete(space, r.decisions) for r in found.values()]
 
 
 def _surrogate(
@@ -178,12 +250,6 @@ def _surrogate(
     for decisions, ns in earlier.times_ns:
         surrogate.recall(root, [(name, value) for name, value in decisions if name in own], ns)
     return surrogate
-
-
-def name_of(space: Space) -> str:
-    """Returns the names of the first and the last task of a component."""
-    first, last = (space.problem.tasks[k].name for k in (0, -1))
-    return first if first == last else f"{first} to {last}"
 
 
 def _with_fewest(

@@ -47,6 +47,8 @@ class Listener:
                 with self._deadlines.shielded():
                     if isinstance(event, ev.Finished):
                         finished = event
+                    elif isinstance(event, ev.Divided):  # what rows are of is told before them
+                        self._tell(event)
                     elif self._standing.default is None and has_default:
                         held.append(event)
                         if isinstance(event, ev.Evaluated) and event.tag == "U":

@@ -47,6 +47,7 @@ from ..search.starts.complete import complete_sketch
 from ..search.starts.proposals import default_sketch
 from ..space.candidate import Candidate, DeadEnd, Space
 from ..space.decisions import fixed_text
+from .component_accounts import ComponentAccount, component_accounts
 from .registers import Launches, registers_of_tasks, reported_launches
 from .results import stored_best
 from .stages import NonAffineRow, non_affine_rows
@@ -118,6 +119,7 @@ class Explanation(AbstractLine, frozen=True, tag="explanation", kw_only=True):
     non_affine: tuple[NonAffineRow, ...]
     rates: dict[str, str]
     best: Account
+    components: tuple[ComponentAccount, ...]  # of the best; empty where there is one, or no journal
     default: Account | None
     changed: tuple[Changed, ...]
     pruned: PruningSummary | None
@@ -238,6 +240,9 @@ def explain_run(path: str | Path) -> Explanation:
         non_affine=non_affine_rows(non_affine),
         rates=rate_texts(space),
         best=_account(best, bounder, scale, file.time_ns, launches),
+        components=component_accounts(
+            space, file.source_key, file.decisions, standing_evaluations(records or ())
+        ),
         default=None if default is None else _account(default, bounder, scale, file.baseline_ns),
         changed=() if default is None else _changed(space, default, best),
         pruned=None if records is None else _pruned(records),

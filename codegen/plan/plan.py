@@ -261,6 +261,12 @@ class Plan:
             if isinstance(site, TreePart):
                 yield site, value
 
+    def component_of(self, task: int) -> int:
+        """Returns the component of a task, where there are several; -1 for a conversion, and where there is one."""
+        if len(self.components) < 2:
+            return -1
+        return next((k for k, tasks in enumerate(self.components) if task in tasks), -1)
+
     @property
     def repeats(self) -> tuple[Repeat, ...]:
         """The runs of launches that are repeated, outer ones first."""

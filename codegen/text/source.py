@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ...kernels.ir.repeats import Repeat
 
@@ -40,6 +41,7 @@ class KernelLaunch:
     tasks: tuple[int, ...] = field(default=(), repr=False)
     # Numbers of steps of repeats, its last arguments: none in the keys of texts before there were any.
     steps: tuple[int, ...] = field(default=(), repr=False)
+    component: int = field(default=-1, repr=False)  # that it is of; -1: of none, or of the only one
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,34 @@ class Slot:
 
     argument: int  # its number; -1: a step
     offset: int = 0  # bytes; the number of the repeat
+
+
+@dataclass(frozen=True)
+class UnitText:
+    """C text of a unit, exporting `void run_unit(void **args)`. `names` and `team` are as in `Source`."""
+
+    text: str
+    n_threads: int
+    suffix: str
+    names: tuple[str, ...]
+    team: str = field(default="", repr=False)
+
+    @cached_property
+    def source(self) -> Source:
+        """The unit as a compiler gets it."""
+        return Source(
+            self.text,
+            UNIT_ENTRY,
+            (),
+            self.n_threads,
+            suffix=self.suffix,
+            names=self.names,
+            team=self.team,
+        )
+
+    @cached_property
+    def key(self) -> str:
+        return self.source.key
 
 
 @dataclass(frozen=True)
@@ -97,7 +127,7 @@ class Source:
     team: str = field(default="", compare=False, repr=False)
     """The definition of the team of threads that runs its launches; "": it has no parallel ones, or threads of another kind."""
 
-    units: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    units: tuple[UnitText, ...] = field(default=(), compare=False, repr=False)
     table: UnitTable | None = field(default=None, compare=False, repr=False)
     known_as: str = field(default="", compare=False, repr=False)
     """The key of the source in units that computes the same; "": there is none."""

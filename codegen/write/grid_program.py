@@ -51,6 +51,7 @@ class _Kernels:
         self.functions: list[c.Function] = []
         self.configured: list[tuple[str, GridKernel, tuple[str, ...], tuple[int, ...]]] = []
         self.around: list[tuple[Loop, ...]] = []  # of each kernel the loops that repeat it
+        self.owners: list[int] = []  # and the component
 
     def program(self) -> LoweredProgram:
         for roots in self.plan.launches:
@@ -69,7 +70,9 @@ class _Kernels:
                 if task.is_split and not writer.kernel.adds_to_result(task):
                     combined = self.writer(launch).combining(task, writer.kernel)
                     self.add(combined, f"{task.task.name}: combines what the blocks left")
-            self.around += [tasks[0].task.repeats] * (len(self.functions) - n_before)
+            n_added = len(self.functions) - n_before
+            self.around += [tasks[0].task.repeats] * n_added
+            self.owners += [self.plan.component_of(tasks[0].index)] * n_added
         return LoweredProgram(
             problem=self.plan.problem,
             functions=tuple(self.functions),
@@ -143,8 +146,11 @@ class _Kernels:
                 shared_bytes=kernel.shared_bytes,
                 arguments=tuple(place[p] for p in names if p in place),
                 tasks=tasks,
+                component=owner,
             )
-            for name, kernel, names, tasks in self.configured
+            for (name, kernel, names, tasks), owner in zip(
+                self.configured, self.owners, strict=True
+            )
         )
 
 

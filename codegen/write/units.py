@@ -19,7 +19,7 @@ from ..text import csyntax as c
 from ..text.cprint import Printer
 from ..text.dialect import Dialect
 from ..text.names import own_names
-from ..text.source import UNIT_ENTRY, Slot, Source, UnitCall, UnitTable
+from ..text.source import UNIT_ENTRY, Slot, Source, UnitCall, UnitTable, UnitText
 from .program_text import LoweredProgram, arguments_of, function_lines, print_body, title
 
 _WORKSPACE = "workspace"  # its parameter in functions
@@ -32,7 +32,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
 class Unit:
     """A unit, and the names in the sequence of its arguments, in their order."""
 
-    source: Source
+    text: UnitText
     arguments: tuple[str, ...]
     workspace_bytes: int
 
@@ -51,18 +51,16 @@ def unit_of(program: LoweredProgram, dialect: Dialect) -> Unit | None:
     own = frozenset((*_declared(functions), *parameters)) - {_WORKSPACE}
     p = Printer(dialect)
     print_body(p, program, dialect, _renamed(lines, own))
-    source = Source(
+    text = UnitText(
         "\n".join(p.lines) + "\n",
-        UNIT_ENTRY,
-        (),
         program.n_threads,
-        suffix=dialect.suffix,
-        names=own_names(program.prelude, program.defined),
-        team=dialect.team if program.has_team else "",
+        dialect.suffix,
+        own_names(program.prelude, program.defined),
+        dialect.team if program.has_team else "",
     )
     named = {identifier: name for name, identifier in program.names.items()}
     arguments = tuple(named.get(x, _MEMORY) for x in parameters)
-    return Unit(source, arguments, program.workspace_bytes)
+    return Unit(text, arguments, program.workspace_bytes)
 
 
 def _declared(functions: Sequence[c.Function]) -> Iterator[str]:
@@ -145,16 +143,16 @@ def linked(
     places[_MEMORY] = Slot(last, memory.size_bytes + apart)
     places |= {r.index: Slot(-1, k) for k, r in enumerate(repeats)}
     most = max((unit.workspace_bytes for _, unit in units), default=0)
-    distinct = {unit.source.key: unit.source for _, unit in units}
+    distinct = {unit.text.key: unit.text for _, unit in units}
     numbers = {key: k for k, key in enumerate(distinct)}
     table = UnitTable(
         tuple(
-            UnitCall(numbers[unit.source.key], component, tuple(places[x] for x in unit.arguments))
+            UnitCall(numbers[unit.text.key], component, tuple(places[x] for x in unit.arguments))
             for component, unit in units
         ),
         repeats,
     )
-    components = {component: unit.source.key for component, unit in units}
+    components = {component: unit.text.key for component, unit in units}
     return Source(
         "\n".join((*title(problem, ()), *_table_lines(table, tuple(distinct)))) + "\n",
         UNIT_ENTRY,

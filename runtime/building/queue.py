@@ -106,7 +106,8 @@ class BuildQueue:
         found: dict[str, Source] = {}
         for s in sources:
             if self._builder.builds_units and s.units:
-                found |= {unit.key: unit for unit in s.units if unit.key not in self._known}
+                new = (unit for unit in s.units if unit.key not in self._known)
+                found |= {unit.key: unit.source for unit in new}
             else:
                 found[s.key] = s
         return found

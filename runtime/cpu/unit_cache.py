@@ -42,7 +42,7 @@ class UnitCache:
 
     def assembled(self, compiler: Compiler, source: Source) -> Artifact | Failure:
         """Returns the artifact of a source in units. Builds those of them that are new."""
-        built = self.build(compiler, source.units)
+        built = self.build(compiler, [unit.source for unit in source.units])
         units = [one for one in built if isinstance(one, Artifact)]
         if len(units) < len(built):
             return next(one for one in built if isinstance(one, Failure))

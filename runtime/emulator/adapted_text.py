@@ -79,7 +79,7 @@ def _launch(source: Source, launch: KernelLaunch) -> str:
     grid, block = (", ".join(f"{n}u" for n in sizes) for sizes in (launch.grid, launch.block))
     shape = f"{{{grid}}}, {{{block}}}, {launch.shared_bytes}"
     call = f"[=]() EMULATOR_OWN {{ {launch.kernel}({values}); }}"
-    return f'  emulator::launch("{launch.kernel}", {shape}, {call});'
+    return f'  emulator::launch("{launch.kernel}", {shape}, {call});\n  emulator::took({launch.component});'
 
 
 def _value(argument: Argument, k: int) -> str:

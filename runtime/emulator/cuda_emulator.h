@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -68,7 +69,7 @@ namespace emulator {
 
 /* ---- the state of one launch ------------------------------------------------------------------------------------------ */
 
-enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8, MAX_KEPT = 256 };
+enum { MAX_THREADS = 1024, MAX_THREADS_ALONG_Z = 64, WARP = 32, MAX_REGIONS = 256, MAX_MASKS = 8, MAX_KEPT = 256, MAX_COMPONENTS = 512 };
 enum { STATIC_SHARED_BYTES = 48 << 10, SHARED_BYTES = 227 << 10, ARENA_BYTES = 1 << 20, GAP_BYTES = 256 };
 enum { STACK_BYTES = 64 << 10, PAGE_BYTES = 4096 };
 enum State : unsigned char { READY, AT_BARRIER, AT_WARP, DONE };
@@ -561,9 +562,27 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
   interval++;
 }
 
+/* Nanoseconds of each component in the last call. */
+static int64_t component_ns[MAX_COMPONENTS], from_ns;
+
+EMULATOR_OWN static int64_t clock_ns() {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Adds the time since the last launch to that of a component; -1: of none. */
+EMULATOR_OWN static inline void took(int component) {
+  int64_t now_ns = clock_ns();
+  if (component >= 0 && component < MAX_COMPONENTS) component_ns[component] += now_ns - from_ns;
+  from_ns = now_ns;
+}
+
 /* The arrays of a call, before its launches. */
 EMULATOR_OWN static void begin() {
   message[0] = 0;
+  memset(component_ns, 0, sizeof component_ns);
+  from_ns = clock_ns();
   kernel_name = "the call";
   drop_regions(0);
   n_arrays = 0;
@@ -762,6 +781,11 @@ EMULATOR_OWN void __ubsan_handle_type_mismatch_v1(void *place, void *) {
 
 /* Of the last call: what went wrong, or null. */
 EMULATOR_OWN const char *emulator_error() { return emulator::message[0] ? emulator::message : nullptr; }
+
+/* And the nanoseconds of a component in it; -1: this many are not timed. */
+EMULATOR_OWN int64_t emulator_component_ns(int component) {
+  return component < emulator::MAX_COMPONENTS ? emulator::component_ns[component] : -1;
+}
 
 /* From the next call on, nobody may write the first bytes of each row of the array that begins here; null: all may be written. */
 EMULATOR_OWN void emulator_keep(void *begin, size_t row_bytes, size_t n_bytes) {

@@ -64,6 +64,9 @@ class EmulatorModule(AbstractModule):
         self._library = library
         library.emulator_error.restype = ctypes.c_char_p
         library.emulator_set_order.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        library.emulator_component_ns.restype = ctypes.c_int64
+        launches = bound.artifact.launches
+        self._n_components = 1 + max((x.component for x in launches), default=-1)
         library.emulator_keep.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
         self._order = order
         self._n_runs = 0
@@ -72,6 +75,11 @@ class EmulatorModule(AbstractModule):
     @property
     def artifact(self) -> Artifact:
         return self._bound.artifact
+
+    @property
+    def component_ns(self) -> tuple[float, ...]:
+        found = [self._library.emulator_component_ns(k) for k in range(self._n_components)]
+        return () if -1 in found else tuple(float(max(x, 1)) for x in found)
 
     def run(
         self,

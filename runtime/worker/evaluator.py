@@ -171,16 +171,18 @@ class Evaluator:
         if not found.stopped_early:
             n_runs = int(_SHARE_OF_COMPONENTS * protocol.budget_ns / found.time_ns)
             n_runs = min(max(n_runs, _LEAST_RUNS), _MOST_RUNS)
-        taken = []
+        taken: list[tuple[int, tuple[float, ...]]] = []  # with what threads waited for a core
         for k in range(n_runs):
             if k % found.n_calls == 0:
                 for array, contents in args.restore:
                     array.upload(contents)
                 if args.restore:
                     module.run(args.values)
+            before_ns = waited_ns()
             module.run(args.values)
-            taken.append(module.component_ns)
-        columns = list(zip(*taken, strict=True))
+            taken.append((waited_ns() - before_ns, module.component_ns))
+        taken.sort(key=lambda x: x[0])
+        columns = list(zip(*(x for _, x in taken[: max(_LEAST_RUNS, n_runs // 2)]), strict=True))
         times = [median(x) for x in columns]
         # Relative to a control the whole is as on an idle machine, and its parts are no longer.
         scale = 1.0 if found.ratio is None else min(1.0, found.time_ns / sum(times))

@@ -8,6 +8,8 @@ from typing import Generic
 
 from ..inputs import C, Guidance, History, Oracle
 
+UNIT_NS = 1e6  # the time of the sequence under the present coupling, as the tree of coupling choices has it
+
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentInputs(Generic[C]):
@@ -27,6 +29,19 @@ class ComponentInputs(Generic[C]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Coupling(Generic[C]):
+    """Choices that concern all components, such as layouts: a tree above theirs, whose candidates are timed as whole sequences.
+
+    `inputs` are those of its tree, with no places. `applied` returns its first argument, a candidate of the sequence, with these
+    choices as in its second, one of the tree. `under` returns the division with these choices as in a candidate of the sequence.
+    """
+
+    inputs: ComponentInputs[C]
+    applied: Callable[[C, C], C]
+    under: Callable[[C], Division[C]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Division(Generic[C]):
     """Division of a sequence into components, in the order of the program.
 
@@ -39,3 +54,4 @@ class Division(Generic[C]):
     join: Callable[[Sequence[C]], C]
     part: Callable[[C, int], C | None]
     bound_ns: Callable[[Sequence[float]], float]
+    coupling: Coupling[C] | None = None

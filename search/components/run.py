@@ -22,8 +22,12 @@ from ..inputs import C, Guidance, History, Oracle
 from ..options import Batches, SearchOptions
 from ..run import conclude, drain, finish, first_candidates, measure_firsts, opened
 from ..tree.exploration import Exploration
-from .inputs import Division
+from .inputs import UNIT_NS, Division
 from .tree import LEAST_NS, ComponentTree, Elsewhere
+
+_COUPLING_EVERY = 3  # rounds there is one of choices that concern all components
+_COUPLED = 2  # candidates of it
+_BETTER = 0.99  # of the time of the best: another coupling is adopted
 
 # Counts of the trees; all others are of whole combinations.
 _OF_TREES = (
@@ -73,6 +77,12 @@ class _Combining:
         self._rng = rng
         self._trees: list[ComponentTree] = []
         self._seen: dict[bytes, ev.Evaluated] = {}  # by key of the candidate
+        self._told: list[dict[bytes, ev.Outcome]] = [
+            {} for _ in division.components
+        ]  # by key of text
+        self._ties: ComponentTree | None = None  # of the choices that concern all components
+        self._n_rounds = 0
+        self._unit_ns = UNIT_NS  # of the tree above, what the best takes under the present choices
         self._each_s = 0.0  # that a combination took in the last round
         self._beside_ns = 0.0  # of a program, in none of its components
 
@@ -86,15 +96,14 @@ class _Combining:
                 self._plant()
             while (status := whole.stop_status()) is None:
                 self._account()
-                if whole.tree.is_closed or not (yield from self._round()):
+                if whole.tree.is_closed or not (yield from self._step()):
                     status = conclude(whole)
                     break
                 whole.after_step()
                 yield from drain(whole)
             self._account()
         finally:
-            for tree in self._trees:
-                tree.close()
+            self._close()
         yield from drain(whole)
         yield self._table()
         yield from finish(whole, status)
@@ -111,8 +120,20 @@ class _Combining:
                 self._seen[said.candidate.key] = said
             tell = yield said
 
+    def _close(self) -> None:
+        for tree in (*self._trees, *([] if self._ties is None else [self._ties])):
+            tree.close()
+
+    def _step(self) -> Asking[bool]:
+        """Measures what the trees propose, and now and then what is above them. Returns False if nothing is left to try."""
+        self._n_rounds += 1
+        has_more = yield from self._round()
+        if has_more and self._n_rounds % _COUPLING_EVERY:
+            return True
+        return (yield from self._couple()) or has_more
+
     def _plant(self) -> None:
-        """Begins the trees, with what the first candidates have shown of each component."""
+        """Begins the trees, with what is known of each component: outcomes of whole candidates, and those of equal text."""
         whole, batches = self._whole, self._whole.options.batches
         size = max(1, batches.size - 1)  # one of a batch has the best of all components
         options = replace(
@@ -123,7 +144,7 @@ class _Combining:
             Elsewhere(lambda: whole.stop_status() is not None), clock=whole.budget.clock
         )
         for k, inputs in enumerate(self._division.components):
-            known: dict[bytes, ev.Outcome] = {}
+            known = self._told[k]
             for seen in self._seen.values():
                 part = self._division.part(seen.candidate, k)
                 if part is not None and seen.outcome.component_ns:
@@ -131,6 +152,11 @@ class _Combining:
                     known.setdefault(key, _share(seen.outcome, inputs.places))
             rng = np.random.default_rng(int(self._rng.integers(2**62)))
             self._trees.append(ComponentTree(inputs, known, budget, rng, options))
+        coupling = self._division.coupling
+        if coupling is not None and self._ties is None:
+            options = replace(options, prune=False, batches=Batches(size=_COUPLED))
+            rng = np.random.default_rng(int(self._rng.integers(2**62)))
+            self._ties = ComponentTree(coupling.inputs, {}, budget, rng, options)
 
     def _round(self) -> Asking[bool]:
         """Measures what all trees propose, and tells them. Returns False if they have nothing left to try."""
@@ -144,9 +170,50 @@ class _Combining:
             n_measured += len(combinations)
             combinations = [half for c in combinations for half in self._judge(c, told)]
         for k, tell in told:
+            self._told[k][tell.key] = tell.outcome
             self._trees[k].tell(tell)
         self._each_s = (whole.elapsed_s - begun_s) / n_measured
         return True
+
+    def _couple(self) -> Asking[bool]:
+        """Measures the best of all components under other choices that concern them all. Returns False if there are none to try.
+
+        The tree of these choices is told times relative to the best under the present ones, since components improve meanwhile.
+        """
+        whole, ties, coupling = self._whole, self._ties, self._division.coupling
+        if ties is None or coupling is None or not ties.trials:
+            return False
+        base = self._combination({}).candidate
+        if base.key not in self._seen:
+            yield from self._measure([Combination(base)])
+        seen = self._seen.get(base.key)
+        base_ns = None if seen is None else seen.outcome.time_ns
+        if base_ns is None:
+            return False
+        trials = ties.trials[:_COUPLED]
+        coupled = [Combination(coupling.applied(base, trial.candidate)) for trial in trials]
+        yield from self._measure(coupled)
+        best, best_ns = None, base_ns * _BETTER
+        for trial, c in zip(trials, coupled, strict=True):
+            if c.candidate.key not in self._seen:  # nothing more is measured
+                return True
+            outcome = replace(self._seen[c.candidate.key].outcome, component_ns=(), bound_ns=0.0)
+            ns = outcome.time_ns
+            if ns is not None:
+                outcome = replace(outcome, time_ns=self._unit_ns * ns / base_ns)
+                best, best_ns = (c.candidate, ns) if ns < best_ns else (best, best_ns)
+            ties.tell(Tell(trial.key, outcome))
+        if best is not None and whole.stop_status() is None:
+            self._unit_ns *= best_ns / base_ns
+            self._adopt(coupling.under(best))
+        return True
+
+    def _adopt(self, division: Division[SearchCandidate]) -> None:
+        """Begins the trees again under other choices that concern all components. Outcomes of equal text are known."""
+        for tree in self._trees:
+            tree.close()
+        self._division, self._trees = division, []
+        self._plant()
 
     def _proposed(self) -> list[Combination]:
         """Returns the combination of the best, unless it was measured, and then one for each trial of the tree with most.

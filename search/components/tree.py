@@ -133,7 +133,12 @@ class ComponentTree:
             time_ns=None if best is None else best.time_ns,
             share=None if best is None or not sum_ns else best.time_ns / sum_ns,
             bound_ns=self.bound_ns,
-            tried=tally.ok + tally.bad + tally.crash + tally.timeout + tally.unbuilt,
+            tried=tally.ok
+            + tally.bad
+            + tally.crash
+            + tally.timeout
+            + tally.unbuilt
+            + len(self._told),
             is_explored=self.is_explored,
             decisions={} if best is None else self._decisions(self.best),
         )

@@ -142,7 +142,7 @@ def test_units_are_those_of_the_whole_plan(drawn: list[Candidate]) -> None:
         for tasks, unit in zip(plan.components, units, strict=True):
             launches = [x for x in plan.launches if tasks_of(x[0])[0] in tasks]
             found = unit_of(lower_unit(plan, launches), C_TEAM)
-            assert found is not None and found.source.text == unit.text
+            assert found is not None and found.text.text == unit.text
 
 
 def test_components_are_timed_when_asked(drawn: list[Candidate]) -> None:

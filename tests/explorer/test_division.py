@@ -8,7 +8,10 @@ from typing import Any
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.cli.explain_view import explain_lines
+from kernelscape.cli.log import TextLog
 from kernelscape.explorer.entry import resume
+from kernelscape.explorer.explanation import explain_run
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search import events as ev
@@ -33,6 +36,11 @@ def runs(u, v, w, x, y, a, b, c, d, e):
         scale(array, array)
         scale(array, array)
         add_up(array, total)
+
+
+def once(x, y, s):
+    scale(x, y)
+    add_up(y, s)
 
 
 LENGTHS = (67, 41, 67, 33, 1024)
@@ -105,3 +113,38 @@ def test_a_resumed_session_knows_each_component(tmp_path: Path) -> None:
         if isinstance(r, EvaluationRecord)
     ]
     assert sum(text in rows[:12] for text in rows[12:]) <= 2  # those of the best of all
+
+
+def test_components_are_explained(found: tuple[Any, list[Any]]) -> None:
+    run, told = found
+    explanation = explain_run(run.directory)
+    rows = {row.name: row for row in table(told)}
+    assert {x.name for x in explanation.components} == rows.keys()
+    for x in explanation.components:
+        row = rows[x.name]
+        assert (x.places, x.tried) == (row.places, row.tried)
+        assert (x.time_ns, x.least_ns) == (row.time_ns, row.time_ns)
+        assert row.decisions.items() <= x.decisions.items()
+    assert sum(x.share for x in explanation.components) == pytest.approx(1.0)
+    lines = list(explain_lines(explanation, 1))
+    assert sum("scale0 to add_up0" in line for line in lines) == 1
+
+
+def test_a_sequence_of_one_component_has_one_tree(tmp_path: Path) -> None:
+    """The kind: a change for sequences of many components that changes the search of all others."""
+    told: list[Any] = []
+    arrays = [np.ones(n, np.float32) for n in (67, 67, 1)]
+    ks.explore(once, *arrays, directory=tmp_path, on_event=told.append, target="fake", max_evals=6)
+    assert not any(isinstance(e, ev.Divided | ev.Components) for e in told)
+    tags = {e.tag for e in told if isinstance(e, ev.Evaluated)}
+    assert "U" in tags and "C" not in tags
+
+
+def test_the_log_says_that_rows_are_of_combinations(found: tuple[Any, list[Any]]) -> None:
+    lines: list[str] = []
+    log = TextLog(lines.append, version="0")
+    for event in found[1]:
+        log(event)
+    (legend,) = (line for line in lines if line.startswith("Src:"))
+    assert "C what each component proposes, together" in legend
+    assert sum("of 4 components at 5 places" in line for line in lines) == 1

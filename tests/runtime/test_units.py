@@ -5,10 +5,11 @@ The kind: work that is repeated for all of a program where a part of it changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernelscape.codegen.by_component import EvaluatedSources
-from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -144,10 +145,10 @@ def test_a_wrong_unit_fails_the_whole(cpu, inputs, candidates) -> None:
     source = EvaluatedSources(C_TEAM).source(candidates[0])
     assert source.table is not None
     calls = source.table.calls
-    wrong = type(source.table)(calls[:-1], source.table.repeats)
+    wrong = replace(source.table, calls=calls[:-1])
     with Worker(cpu) as worker:
         worker.prepare(inputs)
-        built = cpu.builder.build(Source(**{**vars(source), "table": wrong, "text": "fewer"}))
+        built = cpu.builder.build(replace(source, table=wrong, text="fewer"))
         found = worker.evaluate(built, QUICK)
     assert isinstance(found, Failure) and found.kind == "wrong"
 
@@ -181,8 +182,8 @@ def test_a_unit_that_does_not_compile_fails_each_source_of_it(tmp_path, candidat
     builder = open_device("cpu", DeviceOptions(build_folder=tmp_path)).builder
     good = EvaluatedSources(C_TEAM).source(candidates[0])
     units = list(good.units)
-    units[1] = Source(**{**vars(units[1]), "text": "#error no\n" + units[1].text})
-    bad = Source(**{**vars(good), "units": tuple(units), "text": "bad"})
+    units[1] = replace(units[1], text="#error no\n" + units[1].text)
+    bad = replace(good, units=tuple(units), text="bad")
     queue = BuildQueue(builder, 2)
     for _ in range(2):
         failed, built = queue.take([bad, good])

@@ -11,7 +11,7 @@ import pytest
 from kernelscape.search import events as ev
 from kernelscape.search.asking import answered
 from kernelscape.search.budget import Budget, Evaluations
-from kernelscape.search.components.inputs import ComponentInputs, Division
+from kernelscape.search.components.inputs import UNIT_NS, ComponentInputs, Coupling, Division
 from kernelscape.search.components.run import search_components
 from kernelscape.search.inputs import Guidance, History, Oracle
 from kernelscape.search.options import Batches, SearchOptions
@@ -28,6 +28,10 @@ class ToySequence:
     space: ToySpace
     places: tuple[tuple[int, ...], ...]
     share: float = 0.5  # of the least time that the bound knows; 0: it knows nothing
+    factors: tuple[float, ...] = (
+        1.0,
+    )  # of all times, by the value of the last choice, which concerns all components
+    layout: int = 0  # its value in the default
 
     def choices(self, place: int) -> range:
         return range(place * N_CHOICES, (place + 1) * N_CHOICES)
@@ -35,12 +39,15 @@ class ToySequence:
     def component_ns(self, candidate: ToyCandidate) -> tuple[float, ...]:
         values = candidate.assignment()
         places = sorted(p for every in self.places for p in every)
+        factor = self.factors[values[-1]]
         return tuple(
-            1.0 + sum(self.space.cost[c][values[c]] for c in self.choices(p)) for p in places
+            factor * (1.0 + sum(self.space.cost[c][values[c]] for c in self.choices(p)))
+            for p in places
         )
 
     def default(self) -> ToyCandidate:
-        return ToyCandidate(self.space, (1,) * len(self.space.cost))
+        layout = 1 << self.layout
+        return ToyCandidate(self.space, (*(1 for _ in self.space.cost[:-1]), layout))
 
     def join(self, parts: Sequence[ToyCandidate]) -> ToyCandidate:
         domains = list(self.default().domains)
@@ -51,7 +58,9 @@ class ToySequence:
                     domains[c] = domain
         return ToyCandidate(self.space, tuple(domains))
 
-    def part(self, candidate: ToyCandidate, k: int) -> ToyCandidate:
+    def part(self, candidate: ToyCandidate, k: int) -> ToyCandidate | None:
+        if candidate.domains[-1] != 1 << self.layout:
+            return None
         domains = list(self.default().domains)
         for c in self.choices(self.places[k][0]):
             domains[c] = candidate.domains[c]
@@ -87,10 +96,38 @@ class ToySequence:
                     ),
                 )
             )
-        return Division(components=inputs, join=self.join, part=self.part, bound_ns=sum)
+        return Division(
+            components=inputs,
+            join=self.join,
+            part=self.part,
+            bound_ns=sum,
+            coupling=None if len(self.factors) == 1 else self.coupling(),
+        )
+
+    def coupling(self) -> Coupling[ToyCandidate]:
+        default = self.default()
+
+        def applied(candidate: ToyCandidate, other: ToyCandidate) -> ToyCandidate:
+            return ToyCandidate(self.space, (*candidate.domains[:-1], other.domains[-1]))
+
+        def under(candidate: ToyCandidate) -> Division[ToyCandidate]:
+            return replace(self, layout=candidate.assignment()[-1]).division()
+
+        every = (1 << len(self.factors)) - 1
+        inputs = ComponentInputs(
+            name="all",
+            places=(),
+            root=ToyCandidate(self.space, (*default.domains[:-1], every)),
+            oracle=Oracle(bound=lambda c: 0.0),
+            guidance=Guidance(next_choice=first_open),
+            history=History(
+                outcomes={default.key: ev.Outcome("ok", UNIT_NS)}, incumbents=[default]
+            ),
+        )
+        return Coupling(inputs=inputs, applied=applied, under=under)
 
     def best_ns(self) -> float:
-        return self.space.offset_ns + sum(
+        return self.space.offset_ns + min(self.factors) * sum(
             1.0 + sum(min(r) for r in self._rows(p)) for p in range(self.n_places)
         )
 
@@ -103,7 +140,11 @@ class ToySequence:
 
 
 def sequence(
-    n_components: int, n_places: int = 1, seed: int = 0, share: float = 0.5
+    n_components: int,
+    n_places: int = 1,
+    seed: int = 0,
+    share: float = 0.5,
+    factors: tuple[float, ...] = (1.0,),
 ) -> ToySequence:
     rng = np.random.default_rng(seed)
     cost: list[tuple[float, ...]] = []
@@ -112,7 +153,8 @@ def sequence(
         rows = [tuple(map(float, rng.integers(0, 100, N_VALUES))) for _ in range(N_CHOICES)]
         places.append(tuple(range(k * n_places, (k + 1) * n_places)))
         cost += rows * n_places
-    return ToySequence(ToySpace(tuple(cost)), tuple(places), share)
+    cost.append((0.0,) * len(factors))
+    return ToySequence(ToySpace(tuple(cost)), tuple(places), share, factors)
 
 
 class Bench:
@@ -197,7 +239,9 @@ def test_a_failure_is_that_of_one_component() -> None:
     table, last = events[-3], events[-1]
     assert isinstance(table, ev.Components)
     assert isinstance(last, ev.Finished)
-    rows = [min(x for v, x in enumerate(r) if (c, v) != bad) for c, r in enumerate(s.space.cost)]
+    rows = [
+        min(x for v, x in enumerate(r) if (c, v) != bad) for c, r in enumerate(s.space.cost[:-1])
+    ]
     assert last.best is not None
     assert last.best.time_ns == s.space.offset_ns + 8 + sum(rows)
     assert last.tally.crash > 0
@@ -253,7 +297,7 @@ def test_known_outcomes_are_not_measured_again() -> None:
     known: list[dict[bytes, ev.Outcome]] = [{} for _ in s.places]
     for candidate in before.measured:
         for k, ns in enumerate(s.component_ns(candidate)):
-            known[k].setdefault(s.part(candidate, k).key, ev.Outcome("ok", ns))
+            known[k].setdefault(part_key(s, candidate, k), ev.Outcome("ok", ns))
     after = Bench(s)
     search_again = search_components(
         s.space.root(),
@@ -268,12 +312,26 @@ def test_known_outcomes_are_not_measured_again() -> None:
     assert isinstance(last, ev.Finished)
     assert last.best is not None
     assert last.best.time_ns == s.best_ns()
-    fresh = [
-        sum(s.part(c, k).key not in known[k] for c in {s.part(c, k) for c in after.measured})
-        for k in range(3)
-    ]
+    fresh = [len({part_key(s, c, k) for c in after.measured} - known[k].keys()) for k in range(3)]
     assert isinstance(table, ev.Components)
     assert all(
         row.tried == len(known[k]) + n
         for k, (row, n) in enumerate(zip(table.components, fresh, strict=True))
     )
+
+
+def part_key(s: ToySequence, candidate: ToyCandidate, k: int) -> bytes:
+    part = s.part(candidate, k)
+    assert part is not None
+    return part.key
+
+
+def test_what_concerns_all_components_is_decided_above_them() -> None:
+    """The kind: a choice of one component that changes the times of others, whose trees then compare times of two programs."""
+    s = sequence(4, share=0.0, factors=(1.0, 1.3, 0.5))
+    bench = Bench(s)
+    last = explored(s, bench)[-1]
+    assert isinstance(last, ev.Finished)
+    assert last.best is not None
+    assert (last.status, last.best.time_ns) == ("exhausted", s.best_ns())
+    assert {c.assignment()[-1] for c in bench.measured} == {0, 1, 2}

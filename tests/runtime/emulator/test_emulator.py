@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -252,13 +253,16 @@ def test_scalars_of_every_type(emulator):
 
 
 def test_launches_follow_one_another(emulator):
+    """And the last call has the time of each component that they are of."""
     s = gpu.one_block("    y[t] = x[255 - t];\n")
-    back = KernelLaunch("launch_0", (1, 1, 1), (256, 1, 1), 0, (1, 0))
-    s = Source(s.text, "entry", s.arguments, 1, launches=(s.launches[0], back))
+    back = KernelLaunch("launch_0", (1, 1, 1), (256, 1, 1), 0, (1, 0), component=1)
+    there = replace(s.launches[0], component=0)
+    s = Source(s.text, "entry", s.arguments, 1, launches=(there, back))
     module, (x, y) = load(emulator, s), arrays(emulator, s)
     before = x.download().copy()
     module.run([x, y])
     assert np.array_equal(x.download(), before)
+    assert len(module.component_ns) == 2 and min(module.component_ns) > 1
 
 
 # --- what is not -----------------------------------------------------------------------------------
