@@ -18,6 +18,11 @@ MESSAGE, MESSAGE_BYTES = (
 )  # of the assertion that failed: see FAILING in vectors.py
 
 
+def labelled(name: str, label: int | str) -> str:
+    """Returns the name of what one of several texts of a file defines."""
+    return f"{name}_of_{label}"
+
+
 @dataclass(frozen=True)
 class Argument:
     """One entry of the argument vector of `Source.entry`, in order: arrays first, then scalars, then the workspace."""
@@ -79,6 +84,11 @@ class UnitText:
     def key(self) -> str:
         return self.source.key
 
+    def renamed(self, label: str) -> str:
+        """Returns the text with a label behind each name that it defines, for a file of several units."""
+        opened = (f"#define {name} {labelled(name, label)}" for name in self.names)
+        return "\n".join((*opened, self.text, *(f"#undef {name}" for name in self.names)))
+
 
 @dataclass(frozen=True)
 class UnitCall:
@@ -106,8 +116,8 @@ class Source:
     aligned, contents arbitrary on entry), so `arguments` lists only the user's arrays. `n_threads` is the team size the text was
     lowered for.
 
-    A source of several components may have their texts as `units`, each once. Then `table` is its entry, and its text lists that
-    table.
+    A source of several components may have their texts as `units`, each once. Then `table` is its entry, and its text is the same
+    in C, which calls unit k as `run_unit_of_k`.
     """
 
     text: str
@@ -134,9 +144,12 @@ class Source:
 
     @property
     def file_text(self) -> str:
-        """The text with everything that it calls, as a file that compiles alone; the texts of all units, where it has any."""
+        """The text with everything that it calls, as a file that compiles alone."""
         if self.units:
-            return "\n".join((self.text, *(unit.text for unit in self.units)))
+            renamed = (unit.renamed(str(k)) for k, unit in enumerate(self.units))
+            team = next((unit.team for unit in self.units if unit.team), "")
+            opening = "#define _GNU_SOURCE" if team else ""
+            return "\n".join(filter(None, (opening, *renamed, self.text, team)))
         if not self.team:
             return self.text
         at = self.text.index("#include")

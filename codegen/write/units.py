@@ -19,10 +19,20 @@ from ..text import csyntax as c
 from ..text.cprint import Printer
 from ..text.dialect import Dialect
 from ..text.names import own_names
-from ..text.source import UNIT_ENTRY, Slot, Source, UnitCall, UnitTable, UnitText
+from ..text.source import (
+    ENTRY,
+    UNIT_ENTRY,
+    Slot,
+    Source,
+    UnitCall,
+    UnitTable,
+    UnitText,
+    labelled,
+)
 from .program_text import LoweredProgram, arguments_of, function_lines, print_body, title
 
 _WORKSPACE = "workspace"  # its parameter in functions
+_INDENT = "    "
 _MEMORY = ""  # its name among arguments: no array has it
 _SUMMED = re.compile(r"(?<=:)[A-Za-z_]\w*(?=\))")  # in a pragma: a variable of a reduction
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\b[A-Za-z_]\w*')
@@ -155,7 +165,7 @@ def linked(
     components = {component: unit.text.key for component, unit in units}
     return Source(
         "\n".join((*title(problem, ()), *_table_lines(table, tuple(distinct)))) + "\n",
-        UNIT_ENTRY,
+        ENTRY,
         arguments_of(problem, memory.size_bytes + apart + most if _uses(table, last) else 0),
         n_threads,
         suffix=dialect.suffix,
@@ -170,13 +180,32 @@ def _uses(table: UnitTable, argument: int) -> bool:
 
 
 def _table_lines(table: UnitTable, keys: Sequence[str]) -> Iterator[str]:
-    """Yields the table as a comment, a line a call."""
-    yield "/* Calls of units, with the arguments of the sequence, bytes into them, and steps of repeats."
-    for r in table.repeats:
-        yield f" *   calls {r.first} to {r.stop - 1}: {r.count} times"
-    for k, call in enumerate(table.calls):
-        slots = ", ".join(
-            f"step {s.offset}" if s.argument < 0 else f"{s.argument}+{s.offset}" for s in call.slots
-        )
-        yield f" *   {k}: {keys[call.unit]}({slots})"
+    """Yields the table as C: a function that calls units with the arguments of the sequence and numbers of steps."""
+    yield "/* Units, by the keys of their texts:"
+    yield from (f" *   {k}: {key}" for k, key in enumerate(keys))
     yield " */"
+    yield f"void {ENTRY}(void **args);"
+    yield f"void {ENTRY}(void **args) {{"
+    if table.repeats:
+        yield f"    long steps[{len(table.repeats)}];"
+    ends: list[int] = []
+    for k, call in enumerate(table.calls):
+        for number, r in enumerate(table.repeats):
+            if r.first == k:
+                step = f"steps[{number}]"
+                yield f"{_INDENT * (1 + len(ends))}for ({step} = 0; {step} < {r.count}; ++{step}) {{"
+                ends.append(r.stop)
+        places = ", ".join(map(_place, call.slots)) or "0"
+        unit = labelled(UNIT_ENTRY, call.unit)
+        yield f"{_INDENT * (1 + len(ends))}{unit}((void *[]){{{places}}});"
+        while ends and ends[-1] == k + 1:
+            ends.pop()
+            yield f"{_INDENT * (1 + len(ends))}}}"
+    yield "}"
+
+
+def _place(slot: Slot) -> str:
+    if slot.argument < 0:
+        return f"&steps[{slot.offset}]"
+    place = f"args[{slot.argument}]"
+    return f"(char *){place} + {slot.offset}" if slot.offset else place

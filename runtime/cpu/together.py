@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...codegen.text.source import Source
+from ...codegen.text.source import Source, labelled
 from ..api.outcome import Failure
 from .compiler import Compiler, Library, build_files, library_path
 
@@ -34,17 +34,13 @@ def build_together(
 
 
 def entry_of(source: Source, label: int | str) -> str:
-    return _renamed(source.entry, label)
+    return labelled(source.entry, label)
 
 
 def _included(source: Source, label: str) -> Iterator[str]:
-    yield from (f"#define {name} {_renamed(name, label)}" for name in source.names)
+    yield from (f"#define {name} {labelled(name, label)}" for name in source.names)
     yield f'#include "{_file(source)}"'
     yield from (f"#undef {name}" for name in source.names)
-
-
-def _renamed(name: str, label: int | str) -> str:
-    return f"{name}_of_{label}"
 
 
 def _file(source: Source) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.codegen.by_component import EvaluatedSources
+from kernelscape.codegen.text.source import Source
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -139,6 +140,16 @@ def test_units_compute_the_sequence_and_are_timed(cpu, inputs, candidates) -> No
             assert all(x > 0 for x in found.component_ns)
         plain = worker.evaluate(artifact, Protocol(max_samples=3))
         assert isinstance(plain, Measurement) and plain.component_ns == ()
+
+
+def test_units_are_one_file_for_people(cpu, inputs, candidates) -> None:
+    """As text, the sequence is a file that compiles alone, and computes the same."""
+    made = EvaluatedSources(C_TEAM).source(candidates[0])
+    source = Source(made.file_text, made.entry, made.arguments, made.n_threads)
+    with Worker(cpu) as worker:
+        worker.prepare(inputs)
+        found = worker.evaluate(cpu.builder.build(source), QUICK)
+    assert isinstance(found, Measurement), found
 
 
 def test_a_wrong_unit_fails_the_whole(cpu, inputs, candidates) -> None:
