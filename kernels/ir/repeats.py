@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from .domain import Loop
 
-# Calls that are made no more often than this stay calls: they may share loops and launches with one another.
+# Sequences of so many calls stay calls: they may share loops and launches with one another.
 FEW_CALLS = 16
+# In longer ones, so many calls that repeat are a repeat. `kernels/tasks/unfolding.py` unfolds those whose steps may share a loop.
+_LEAST_CALLS = 4
 _LONGEST_PERIOD = 256  # calls that repeat together
 _FEWEST_GROWING = 3  # steps from which growth counts as linear: two numbers always grow linearly
 
@@ -59,10 +61,11 @@ def fold(
 
     Calls that differ only in their `numbers` (a row each) are equal in `calls`. Such numbers must grow by a constant per step.
 
-    The repeat that saves most calls is found first, then repeats before it, inside of it and behind it.
+    The repeat that saves most calls is found first, then repeats before it, inside of it and behind it. Sequences of `few` calls
+    have none; repeats whose numbers grow have more calls than that.
     """
-    folding = _Folding(few)
     every = np.asarray(calls, np.int64)
+    folding = _Folding(few, len(every))
     if numbers is None or not numbers.size:
         numbers = np.zeros((len(every), 0), np.int64)
     folding.add(every, numbers, 0)
@@ -142,15 +145,16 @@ def _run(
 
 
 class _Folding:
-    def __init__(self, few: int) -> None:
+    def __init__(self, few: int, n_calls: int) -> None:
         self.few = few
+        self.is_long = n_calls > few
         self.kept: list[int] = []
         self.repeats: list[Repeat] = []
         self.slopes: list[tuple[int, NDArray[np.int64]]] = []  # from which place on; of each repeat
 
     def add(self, calls: NDArray[np.int64], numbers: NDArray[np.int64], place: int) -> None:
         """Folds a run of calls that begins at `place`."""
-        found = self.most_saving(calls, numbers)
+        found = self.most_saving(calls, numbers) if self.is_long else None
         if found is None:
             self.kept += range(place, place + len(calls))
             return
@@ -181,8 +185,6 @@ class _Folding:
         Ties go to the shortest period and then to the first repeat.
         """
         n, saved, found = len(calls), 0, None
-        if n <= self.few:
-            return None
         for period in range(1, min(n // 2, _LONGEST_PERIOD) + 1):
             if n - period <= saved:
                 break
@@ -190,7 +192,8 @@ class _Folding:
             count = length // period + 1
             if count < _FEWEST_GROWING and grows:
                 continue
-            if count > 1 and period * count > self.few and period * (count - 1) > saved:
+            least = self.few + 1 if grows else min(_LEAST_CALLS, self.few + 1)
+            if count > 1 and period * count >= least and period * (count - 1) > saved:
                 saved, found = period * (count - 1), (begin, period, count)
         return found
 

@@ -47,11 +47,11 @@ class Own:
                 x = x.x
             if not isinstance(x, LoopIndex) or x.loop != loop:
                 return None
-        if node not in self.items and self._lies_alike(node):
+        if node not in self.items and self.lies_alike(node):
             return self.items.get(self.node)
         return self.items.get(node)
 
-    def _lies_alike(self, node: int) -> bool:
+    def lies_alike(self, node: int) -> bool:
         """True if the cells of another node are numbered as those of the loop's node.
 
         Both then have equal dense nodes below one node of the path.

@@ -8,7 +8,7 @@ only depend on earlier statements, and each demotion leaves fewer changes: one w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..ir.kernel import (
     Activate,
@@ -26,6 +26,7 @@ from ..ir.kernel import (
     Stmt,
     While,
 )
+from ..ir.per_object import per_object
 from ..ir.simplify import unary
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, loads, local_changed, nested_statements, walk
@@ -67,32 +68,47 @@ class ActivationSite:
         return self.runs and not self.guards
 
 
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of an activation: places with equal ones are equal while the lists of `over` keep their cells.
+
+    `domain` are the loops around, by their lists or extents, and `indices` the places in terms of these.
+    """
+
+    tree: str
+    node: int
+    domain: tuple[Node | int, ...]
+    indices: tuple[Expr, ...]
+
+    @property
+    def over(self) -> set[Node]:
+        return {x for x in self.domain if not isinstance(x, int)}
+
+
 @dataclass
 class Facts:
-    """Data-flow facts between two kernels: versions of masks and lists, and active cells."""
+    """Data-flow facts between two kernels: nodes whose lists are up to date, and cells that are surely active."""
 
     trees: Mapping[str, StructureTree]
-    versions: dict[Node, int] = field(default_factory=dict)  # of masks, with those above
-    lists: dict[Node, int] = field(default_factory=dict)  # the version that a list was made of
-    active: set[tuple[object, ...]] = field(default_factory=set)
+    lists: frozenset[Node] = frozenset()
+    active: frozenset[_Cells] = frozenset()
 
-    def version(self, node: Node) -> int:
-        return self.versions.get(node, 0)
+    def copy(self) -> Facts:
+        return Facts(self.trees, self.lists, self.active)
 
-    def changed(self, tree: str, nodes: Iterable[int]) -> None:
-        """Records that some cells of these nodes, and of those below, may have changed."""
-        t = self.trees[tree]
-        for k in {b for n in nodes if t.nodes[n].has.is_sparse for b in t.below(n)}:
-            self.versions[tree, k] = self.version((tree, k)) + 1
+    def take(self, other: Facts) -> None:
+        """Replaces the facts by those of `other`."""
+        self.lists, self.active = other.lists, other.active
+
+    def both(self, other: Facts) -> Facts:
+        """The facts that hold in both."""
+        return Facts(self.trees, self.lists & other.lists, self.active & other.active)
 
     def after(self, ir: KernelIR) -> Derived:
         """The redundant operations of a kernel. Updates the facts to those after it."""
         demoted: set[int] = set()
         kept: list[frozenset[Node]] = []
-        first = 0
-        for s in ir.body:
-            sites = list(activation_sites(s, first))
-            first += len(sites)
+        for s, sites in zip(ir.body, _sites_of(ir), strict=True):
             kept.append(self._lists(s))
             demoted |= self._statement(s, sites)
         return Derived(frozenset(demoted), tuple(kept))
@@ -102,57 +118,77 @@ class Facts:
         if not isinstance(s, ForActive):
             return frozenset()
         t = self.trees[s.tree]
-        nodes = [(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed]
-        kept = frozenset(n for n in nodes if self.lists.get(n) == self.version(n))
-        self.lists.update((n, self.version(n)) for n in nodes)
+        nodes = {(s.tree, k) for k in lists_made(s, t) if t.nodes[k].has.is_listed}
+        kept = self.lists & nodes
+        self.lists |= nodes
         return kept
 
     def _statement(self, s: Stmt, sites: Sequence[ActivationSite]) -> set[int]:
         """The redundant activations of a statement at top level."""
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
-        known = {x.number: self._key(x) for x in sites if x.statement.tree not in shrunk}
+        known = {x.number: _cells_of(x) for x in sites if x.statement.tree not in shrunk}
         nested = {x.number for x in sites if x.around}  # others happen once
         own = _own_sites(s, sites, self.trees)
         demoted = {n for n in nested - own if known.get(n) in self.active}
+        changed: set[Node] = set()
         for x in sites:
             if x.number not in demoted | own:
-                self.changed(x.statement.tree, self.trees[x.statement.tree].path(x.statement.node))
+                tree = x.statement.tree
+                changed |= self._changed(tree, self.trees[tree].path(x.statement.node))
         for y in inside:
             if isinstance(y, Append):
-                self.changed(y.tree, self.trees[y.tree].path(y.node))
+                changed |= self._changed(y.tree, self.trees[y.tree].path(y.node))
             elif isinstance(y, Deactivate):
-                self.changed(y.tree, self.trees[y.tree].below(y.node))
-        self.active = {key for key in self.active if key[0] not in shrunk}
-        keys = (known.get(x.number) for x in sites if x.is_sure)
-        self.active |= {key for key in keys if key is not None}
+                changed |= self._changed(y.tree, self.trees[y.tree].below(y.node))
+        made = (known.get(x.number) for x in sites if x.is_sure)
+        active = {x for x in self.active if x.tree not in shrunk}.union(x for x in made if x)
+        self.active = frozenset(x for x in active if changed.isdisjoint(x.over))
+        self.lists -= changed
         return demoted
 
-    def _key(self, x: ActivationSite) -> tuple[object, ...] | None:
-        """Canonical form of the cells of a site: sites with equal keys have the same cells. None if values decide the cells."""
-        names: dict[str, Expr] = {}
-        domain: list[object] = []
-        used = _loops_in(x.indices)
-        for loop in x.around:
-            loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
-            if not used.intersection(loops):
-                continue
-            if isinstance(loop, ForActive):
-                node = loop.tree, loop.node
-                domain.append((*node, self.version(node)))
-            elif isinstance(loop.extent, Const):
-                domain.append(loop.extent.value)
-            else:
-                return None
-            names.update((n, LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
-        parts = [e for i in x.indices for e in walk(i)]
-        if any(type(e).__name__ not in PURE for e in parts):
+    def _changed(self, tree: str, nodes: Iterable[int]) -> set[Node]:
+        """The nodes whose cells change with those of some nodes: these and those below."""
+        t = self.trees[tree]
+        return {(tree, b) for n in nodes if t.nodes[n].has.is_sparse for b in t.below(n)}
+
+
+@per_object
+def _sites_of(ir: KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
+    """The activations of each statement at top level, numbered in the order of the text."""
+    found: list[tuple[ActivationSite, ...]] = []
+    first = 0
+    for s in ir.body:
+        found.append(tuple(activation_sites(s, first)))
+        first += len(found[-1])
+    return tuple(found)
+
+
+def _cells_of(x: ActivationSite) -> _Cells | None:
+    """The cells of an activation. None if values decide them."""
+    names: dict[str, Expr] = {}
+    domain: list[Node | int] = []
+    used = _loops_in(x.indices)
+    for loop in x.around:
+        loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
+        if not used.intersection(loops):
+            continue
+        if isinstance(loop, ForActive):
+            node = loop.tree, loop.node
+            domain.append(node)
+        elif isinstance(loop.extent, Const):
+            domain.append(int(loop.extent.value))
+        else:
             return None
-        if not used <= set(names):
-            return None
-        renaming = Renaming(loops=names)
-        indices = tuple(_plain(renaming.apply(i)) for i in x.indices)
-        return x.statement.tree, x.statement.node, tuple(domain), indices
+        names.update((n, LoopIndex(f"#{len(domain)}.{k}")) for k, n in enumerate(loops))
+    parts = [e for i in x.indices for e in walk(i)]
+    if any(type(e).__name__ not in PURE for e in parts):
+        return None
+    if not used <= set(names):
+        return None
+    renaming = Renaming(loops=names)
+    indices = tuple(_plain(renaming.apply(i)) for i in x.indices)
+    return _Cells(x.statement.tree, x.statement.node, tuple(domain), indices)
 
 
 def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:

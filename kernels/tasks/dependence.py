@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -156,6 +156,17 @@ def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRea
                     if mapped:
                         found.append(SharedRead(first, second, state.name, mapped))
     return tuple(dict.fromkeys(found))
+
+
+def is_kept_apart(
+    a: int, b: int, ordered: Set[tuple[int, int]], joined: Set[tuple[int, int]]
+) -> bool:
+    """True if a task has to run between two tasks, and can share no loop with one of them: a loop of both would contain it.
+
+    `ordered`: pairs of tasks with a dependence. `joined`: pairs with loops that may be one.
+    """
+    ways = ({(a, w), (w, b)} for w in range(a + 1, b))
+    return any(pairs <= ordered and not pairs <= joined for pairs in ways)
 
 
 _Sets = tuple[AccessSet, ...]

@@ -22,6 +22,7 @@ from ..ir.kernel import Accumulator, ArrayParam, Binary, Const, DType, Expr, Loa
 from ..ir.repeats import repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
+from .active_stores import ActiveStores, overwrites_active
 from .non_affine import with_fixed_order
 
 
@@ -174,24 +175,31 @@ def _zero_task(temp: ArrayParam) -> Task:
 
 
 def drop_dead(
-    tasks: tuple[Task, ...], known: Mapping[str, ArrayParam], temps: Collection[str]
+    tasks: tuple[Task, ...],
+    known: Mapping[str, ArrayParam],
+    temps: Collection[str],
+    stores: ActiveStores,
 ) -> tuple[Task, ...]:
     """Removes dead tasks: no later task reads their results, which are overwritten or lie in a temporary.
 
-    Tasks of a repeat that run before it in a step are later, too: in the next step.
+    `stores`: those to fields of trees. Tasks of a repeat that run before it in a step are later, too: in the next step.
     """
     kept = list(tasks)
     n_before = -1
     while len(kept) != n_before:  # removing a reader may make its source dead
         n_before = len(kept)
         for k in reversed(range(n_before)):
-            if not _is_needed(kept, k, known, temps):
+            if not _is_needed(kept, k, known, temps, stores):
                 del kept[k]
     return tuple(kept)
 
 
 def _is_needed(
-    tasks: list[Task], k: int, known: Mapping[str, ArrayParam], temps: Collection[str]
+    tasks: list[Task],
+    k: int,
+    known: Mapping[str, ArrayParam],
+    temps: Collection[str],
+    stores: ActiveStores,
 ) -> bool:
     written = arrays_written(tasks[k])
     if _writes_nothing(tasks[k]):
@@ -203,7 +211,7 @@ def _is_needed(
         if is_read and not any(array in arrays_written(t) for t in others):
             return True
     return any(
-        _is_seen(tasks[k], array, later, known, temps)
+        _is_seen(tasks[k], array, later, known, temps, stores)
         for later in _ways_on(tasks, k)
         for array in written
     )
@@ -234,19 +242,24 @@ def _is_seen(
     later: list[Task],
     known: Mapping[str, ArrayParam],
     temps: Collection[str],
+    stores: ActiveStores,
 ) -> bool:
     """True if the task's writes to `array` are live: one of `later` (in reverse order) reads them, or they outlive the sequence."""
     shape = known[array].shape
     written = written_region(task, array, shape)
     state = State("value", array)
     writes = [x for s, x, _ in effects(task).writes if s == state]
+    are_active = not stores.may_shrink(task)  # the cells that the task has stored to
     for other in reversed(later):
         is_read = array in arrays_read(other)
         reads = [x for s, x in effects(other).reads if s == state] if is_read else []
         if any(not apart(a, in_any_step(b)) for a in writes for b in reads):
             return True
+        are_active = are_active and not stores.may_shrink(other)
         if array not in arrays_written(other):
             continue
+        if are_active and overwrites_active(other, array, shape):
+            return False
         over = written_region(other, array, shape)
         if written is not None and over is not None and over.covers(written):
             return False

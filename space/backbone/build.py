@@ -8,7 +8,13 @@ from itertools import product
 from ...kernels.analysis.effects import arrays_written, task_reads
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.task import Problem, Task
-from ...kernels.tasks.dependence import Dependence, carried_flows, dependences, shared_reads
+from ...kernels.tasks.dependence import (
+    Dependence,
+    carried_flows,
+    dependences,
+    is_kept_apart,
+    shared_reads,
+)
 from . import objects
 from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
 from .patterns import operands, prefetches, rereads, shifts
@@ -74,13 +80,7 @@ def _components(
     joined = {(m.a, m.b) for m in merges}
     ordered = {(d.source, d.sink) for d in found}
 
-    def is_kept_apart(a: int, b: int) -> bool:
-        return any(
-            pair_in <= ordered and not pair_in <= joined
-            for pair_in in ({(a, w), (w, b)} for w in range(a + 1, b))
-        )
-
-    connected = [(a, b) for a, b in joined if not is_kept_apart(a, b)]
+    connected = [(a, b) for a, b in joined if not is_kept_apart(a, b, ordered, joined)]
     for f in flows:
         is_kept = f.is_pointwise or problem.array(f.array).role == "temp"
         if is_kept and tasks[f.producer].is_structured and tasks[f.consumer].is_structured:

@@ -14,7 +14,7 @@ from kernelscape.kernels.frontend.recorder import Recording, record_program
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.sparse.layout import COUNT, FRESH
 from kernelscape.kernels.sparse.naming import in_terms_of_trees
-from kernelscape.kernels.tasks import pipeline
+from kernelscape.kernels.tasks import recorded_calls
 from kernelscape.kernels.tasks.archive import ArchiveError, from_values, to_values
 from kernelscape.kernels.tasks.dependence import dependences
 from kernelscape.kernels.tasks.non_affine import SETTLING
@@ -473,12 +473,97 @@ def test_equal_calls_under_equal_facts_are_normalised_once(monkeypatch: pytest.M
             add(*fields)
 
     normalised = []
-    call_tasks = pipeline._call_tasks
+    call_tasks = recorded_calls._tasks_of_call
     monkeypatch.setattr(
-        pipeline, "_call_tasks", lambda *of: normalised.append(of[1]) or call_tasks(*of)
+        recorded_calls, "_tasks_of_call", lambda *of: normalised.append(of[1]) or call_tasks(*of)
     )
     _, _, problem = recorded(step)
     # The second call on (x, y) finds its list made; a bitmasked node has none.
     assert normalised == ["add0", "add1", "add2", "add3"]
     bodies = {t.name: t.body for t in problem.tasks}
     assert bodies["add4"] is bodies["add2"] is bodies["add6"]
+
+
+@ks.kernel
+def raise_by(x: ks.template(), n: ks.template()) -> None:
+    for i in x:
+        x[i] += n
+
+
+@ks.kernel
+def shift_into(x: ks.template(), y: ks.template()) -> None:
+    for i in x:
+        y[i] = x[i - 1]
+
+
+@pytest.mark.parametrize(("grows", "n_lists"), [(False, 1), (True, 2)])
+def test_facts_before_a_repeat_hold_in_it_if_each_step_leaves_them(
+    grows: bool, n_lists: int
+) -> None:
+    """Kind: facts are lost at the head of a repeat, so that each of its steps makes its lists anew."""
+    x, y, _ = tree()
+
+    def step() -> None:
+        for n in range(14):
+            raise_by(x, n)
+        for _ in range(2):
+            shift_into(x, y)
+            if grows:
+                fill(x, 8)
+            shift_into(y, x)
+        raise_by(x, 1)
+
+    fill(x, 20)
+    _, _, problem = recorded(step)
+    assert problem.repeats
+    assert sum(t.target.array.endswith("list0") for t in problem.tasks) == n_lists
+
+
+@ks.kernel
+def zero(x: ks.template()) -> None:
+    for i in x:
+        x[i] = 0.0
+
+
+@ks.kernel
+def clear_some(x: ks.template()) -> None:
+    for i in x:
+        if i % 3 == 0:
+            x[i] = 0.0
+
+
+@ks.kernel
+def empty_some(x: ks.template(), block: ks.template()) -> None:
+    for i in block:
+        if i % 2 == 0:
+            ks.deactivate(block, [i])
+
+
+@pytest.mark.parametrize(
+    ("then", "is_dead"),
+    [
+        (lambda x, y, block: zero(x), True),
+        (lambda x, y, block: (fill(x, 30), zero(x)), True),  # more cells, which are cleared, too
+        (lambda x, y, block: (add(x, y), zero(x)), False),
+        (lambda x, y, block: clear_some(x), False),
+        (lambda x, y, block: zero(y), False),
+        (lambda x, y, block: (empty_some(x, block), zero(x)), False),
+    ],
+)
+def test_stores_that_a_loop_over_active_cells_overwrites_are_dead(then: Any, is_dead: bool) -> None:
+    """Kind: dead stores are known of dense arrays alone. Cells that were deactivated between are not covered."""
+    x, y, block = tree()
+
+    def step() -> None:
+        zero(x)
+        raise_by(x, 2)
+        then(x, y, block)
+
+    fill(x, 20)
+    recording, arrays, problem = recorded(step)
+    stored = [t.name for t in problem.tasks if t.kernel == "raise_by"]
+    assert (not stored) == is_dead
+    wanted = canonical(recording.trees, run_reference(recording, arrays, {}))
+    got = canonical(recording.trees, run_tasks(problem, arrays, {}))
+    for name, array in got.items():
+        np.testing.assert_array_equal(array, wanted[name], err_msg=name)

@@ -1,0 +1,58 @@
+"""Facts along a sequence of kernels with repeats: each step of a repeat begins with those that hold at the head of every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.kernel import KernelIR
+from ..ir.repeats import Repeat
+from .redundancy import Derived, Facts
+
+
+def derived_in_order(
+    kernels: Sequence[KernelIR | None], repeats: tuple[Repeat, ...], facts: Facts
+) -> tuple[Derived | None, ...]:
+    """Returns the redundant operations of each kernel, None for kernels on plain arrays. Updates the facts to those after the last.
+
+    Precondition: outer `repeats` come first.
+    """
+    walk = _Walk(kernels)
+    walk.run(0, len(kernels), repeats, facts)
+    return tuple(walk.derived)
+
+
+class _Walk:
+    def __init__(self, kernels: Sequence[KernelIR | None]) -> None:
+        self._kernels = kernels
+        self.derived: list[Derived | None] = [None] * len(kernels)
+
+    def run(self, first: int, stop: int, repeats: tuple[Repeat, ...], facts: Facts) -> None:
+        """Goes through the kernels of a part of the sequence and the repeats in it."""
+        for outer in repeats:
+            if outer.first < first:  # inside of one that is done
+                continue
+            self._steps(first, outer.first, facts)
+            self._repeat(outer, tuple(r for r in repeats if _is_inside(r, outer)), facts)
+            first = outer.stop
+        self._steps(first, stop, facts)
+
+    def _steps(self, first: int, stop: int, facts: Facts) -> None:
+        for k in range(first, stop):
+            ir = self._kernels[k]
+            if ir is not None:
+                self.derived[k] = facts.after(ir)
+
+    def _repeat(self, r: Repeat, inside: tuple[Repeat, ...], facts: Facts) -> None:
+        """Goes through a repeat. The facts at its head are the most that hold before it and that each step leaves."""
+        while True:
+            behind = facts.copy()
+            self.run(r.first, r.stop, inside, behind)
+            both = facts.both(behind)
+            if both == facts:
+                break
+            facts.take(both)
+        facts.take(behind)
+
+
+def _is_inside(r: Repeat, outer: Repeat) -> bool:
+    return r is not outer and outer.first <= r.first and r.stop <= outer.stop

@@ -1,0 +1,70 @@
+"""Stores to all active cells of a field: a loop over active cells overwrites what earlier tasks have stored to the field.
+
+Every store to a sparse field is to a cell that is active then. A loop over the field's node that stores to its current cell, on
+each way through its body, covers all of them, as long as no cell was deactivated between: masks may have grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from ..analysis.effects import arrays_written
+from ..ir.kernel import Const, Deactivate, Expr, ForActive, Store
+from ..ir.logical import LogicalLoop
+from ..ir.per_object import per_object
+from ..ir.task import Task
+from ..ir.walk import nested_statements
+from ..sparse.current_cell import own_of
+from ..sparse.recorded import UsedTree
+from ..sparse.states import node_states
+
+
+@dataclass(frozen=True)
+class ActiveStores:
+    """Stores of a sequence to active cells. `masks`: the arrays that say which cells are active."""
+
+    masks: frozenset[str]
+
+    @staticmethod
+    def of(trees: Iterable[UsedTree]) -> ActiveStores:
+        return ActiveStores(frozenset(x.array for x in node_states(trees) if x.kind == "mask"))
+
+    def may_shrink(self, task: Task) -> bool:
+        """True if a task may deactivate cells. Only statements with a logical form are known to activate some at most."""
+        if self.masks.isdisjoint(arrays_written(task)):
+            return False
+        if task.logical is None:
+            return True
+        every = nested_statements(task.logical.call.kernel.ir.body)
+        return any(isinstance(s, Deactivate) for s in every)
+
+
+def overwrites_active(task: Task, array: str, shape: tuple[int, ...]) -> bool:
+    """True if a task stores to all components of every active cell of a field. `shape`: that of its array, cells last."""
+    if task.logical is None:
+        return False
+    return len(_stored(task.logical).get(array, ())) == prod(shape[:-1])
+
+
+@per_object
+def _stored(loop: LogicalLoop) -> dict[str, set[tuple[Expr, ...]]]:
+    """For each array of the sequence, the components of the current cell that every iteration of a loop stores to."""
+    s, kernel = loop.statement, loop.call.kernel
+    if not isinstance(s, ForActive):
+        return {}
+    tree = next(t for t, _ in kernel.trees if t.name == s.tree)
+    own, placed = own_of(s, tree), {p.array: p for p in kernel.ir.placed}
+    found: dict[str, set[tuple[Expr, ...]]] = {}
+    for x in s.body:
+        p = placed.get(x.array) if isinstance(x, Store) else None
+        if p is None or not isinstance(x, Store) or p.tree != s.tree or not own.lies_alike(p.node):
+            continue
+        n = len(x.indices) - len(s.loops)
+        component, cell = x.indices[:n], x.indices[n:]
+        is_known = all(isinstance(i, Const) for i in component)
+        if is_known and own.item(p.tree, p.node, cell) is not None:
+            section = p.tree, f"field{kernel.fields[p.array]}"
+            found.setdefault(loop.call.sections[section], set()).add(component)
+    return found
