@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     from .kernels.static_types import u16 as u16
     from .kernels.static_types import u32 as u32
     from .kernels.static_types import u64 as u64
+    from .program.torch_function import torch_function as torch_function
     from .report import plot as plot
     from .runtime import engine as engine
     from .runtime.cpu.guarded_arrays import empty as empty
@@ -214,6 +215,7 @@ _PUBLIC = {
     "randn": "kernels.frontend.intrinsics",
     "zero": "kernels.frontend.intrinsics",
     "stop_grad": "kernels.frontend.intrinsics",
+    "torch_function": "program.torch_function",
     "one": "kernels.frontend.intrinsics",
     "sqrt": "kernels.frontend.functions",
     "exp": "kernels.frontend.functions",

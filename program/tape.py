@@ -17,7 +17,7 @@ import numpy as np
 
 from ..kernels.fields.caller_location import fail
 from ..kernels.fields.element_fields import ScalarField
-from ..kernels.fields.ndarray import Ndarray
+from ..kernels.fields.ndarray import Ndarray, gradient_of
 from ..kernels.fields.program import needed_program
 from ..kernels.frontend.derivatives import (
     checked_call,
@@ -170,10 +170,22 @@ class Tape:
         self._is_done = True
         if self.loss is not None:
             _set_loss(self.loss.grad, 1.0)
-        for call in reversed(self._taping.calls):
-            call.reverse()
+        self.reverse()
         if self._check is not None:
             self._check.run(self._again)
+
+    def reverse(self) -> None:
+        """Runs the adjoints of the calls, the last call first, on the gradients as they are."""
+        for call in reversed(self._taping.calls if self._taping else ()):
+            call.reverse()
+
+    def clear_ndarrays(self) -> None:
+        """Sets the gradients of the ndarrays that the calls were given to zero."""
+        calls = self._taping.calls if self._taping else ()
+        given = [x for c in calls if isinstance(c, _Taped) for x in c.call.arrays.values()]
+        for gradient in map(gradient_of, given):
+            if gradient is not None:
+                gradient.fill(0)
 
     def _again(self) -> None:
         """Runs the calls once more."""

@@ -58,11 +58,13 @@ class Ndarray:
             _with_gradient[id(self.array)] = self
 
     @classmethod
-    def of_array(cls, array: NDArray[Any]) -> Ndarray:
-        """An array of numbers that shares the memory of a NumPy array."""
+    def of_array(cls, array: NDArray[Any], gradient: Ndarray | None = None) -> Ndarray:
+        """An array of numbers that shares the memory of a NumPy array, with an ndarray as its gradient."""
         made = cls.__new__(cls)
         made.dtype, made.shape, made.element_shape = element_dtype(array.dtype), array.shape, ()
-        made.array, made.grad = array, None
+        made.array, made.grad = array, gradient
+        if gradient is not None:
+            _with_gradient[id(array)] = made
         return made
 
     @property

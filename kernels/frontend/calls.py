@@ -44,6 +44,7 @@ from .values import (
     LocalRef,
     MatrixValue,
     Method,
+    MethodOfClass,
     Static,
     StructArray,
     StructValue,
@@ -146,6 +147,8 @@ class Calls:
                 return exact
         args = self._expr.values(node.args)
         named = self._named(node)
+        if isinstance(target, MethodOfClass) and args and isinstance(args[0], MatrixValue):
+            return self._expr.matrices.method(args[0], target.name, args[1:], named, node)
         return self._of_language(target, args, named, node)
 
     def _is_plain(self, target: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
+import linecache
 import textwrap
 from collections import Counter
 from collections.abc import Callable
@@ -79,9 +81,12 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
     except SyntaxError:  # a lambda, or a function inside a larger expression
         module = ast.Module([], [])
     tree = module.body[0] if module.body else None
-    if not isinstance(tree, ast.FunctionDef):
+    if isinstance(tree, ast.FunctionDef):
+        ast.increment_lineno(tree, first - 1)
+    else:
+        tree = _of_lambda(fn)
+    if tree is None:
         raise KernelSyntaxError("a kernel must be a function written with `def`", where)
-    ast.increment_lineno(tree, first - 1)
     targets = frozenset(
         n.id
         for loop in ast.walk(tree)
@@ -90,6 +95,26 @@ def parse_function(fn: Callable[..., Any]) -> ParsedFunction:
         if isinstance(n, ast.Name)
     )
     return ParsedFunction(fn, tree, where.file, _count_assignments(tree), _mutated(tree), targets)
+
+
+def _of_lambda(fn: Callable[..., Any]) -> ast.FunctionDef | None:
+    """The function that returns the value of a lambda; None for anything else. Its last instruction has the place of that value."""
+    code = fn.__code__
+    places = set(code.co_positions())
+    for node in ast.walk(_parsed("".join(linecache.getlines(code.co_filename)))):
+        if not isinstance(node, ast.Lambda) or node.lineno != code.co_firstlineno:
+            continue
+        e = node.body
+        if (e.lineno, e.end_lineno, e.col_offset, e.end_col_offset) in places:
+            body: list[ast.stmt] = [ast.copy_location(ast.Return(e), e)]
+            tree = ast.FunctionDef("function", node.args, body, [])
+            return ast.copy_location(tree, node)
+    return None
+
+
+@functools.lru_cache(maxsize=8)  # a table of lambdas has one text
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _count_assignments(tree: ast.FunctionDef) -> Counter[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import math
 
-from ..fields.methods import swizzle
+from ..fields.matrix import Matrix, Vector
+from ..fields.methods import METHODS, swizzle
 from ..ir.errors import (
     KernelError,
     KernelNameError,
@@ -28,6 +29,7 @@ from .values import (
     LocalRef,
     MatrixValue,
     Method,
+    MethodOfClass,
     Static,
     StructArray,
     StructValue,
@@ -93,6 +95,8 @@ class References:
             case StructValue():
                 part = base.member(node.attr)
                 return part if part is not None else Method(base, node.attr)
+            case Static(python=made) if (made is Vector or made is Matrix) and node.attr in METHODS:
+                return Static(MethodOfClass(node.attr))
             case Static():
                 try:
                     return lifted(self._state, getattr(base.python, node.attr), node.attr)

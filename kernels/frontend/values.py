@@ -233,6 +233,13 @@ class Method:
     name: str
 
 
+@dataclass(frozen=True)
+class MethodOfClass:
+    """Method of vectors and matrices that is named by their class, as in `ks.Vector.norm(v)`."""
+
+    name: str
+
+
 Value = (
     Typed
     | LocalVar

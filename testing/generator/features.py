@@ -206,6 +206,17 @@ STATEMENTS = replace(
     reals={"+": 2, "-": 1, "abs": 1, "if": 1, "max": 1}, computed=0.15,
 )  # fmt: skip
 
+# Kernels that have derivatives: smooth functions, gathers and scatters, locals that loops carry, branches, data as indices.
+DERIVATIVES = replace(
+    STATEMENTS, name="derivatives", are_integers=False, stores={"=": 4, "+=": 2, "max": 0.3}, deeper=0.7, index_values=0.05,
+    statements={
+        "local": 4, "update": 2, "store": 2, "if": 2, "for": 2, "while": 1, "rows": 1, "sum": 2, "scatter": 2, "local array": 2,
+        "old": 0.3,
+    },
+    reals={"+": 2, "-": 1, "product": 3, "times": 1, "sin": 2, "exp": 0.5, "if": 1, "max": 1, "min": 0.5, "abs": 0.5},
+    computed=0.1, gathered=0.3,
+)  # fmt: skip
+
 
 @cache
 def order_free(extent: int, number: str) -> Features:

@@ -450,3 +450,36 @@ def test_types_meet_as_in_numpy():
     assert stores[0].value.dtype is DType.f64
     assert stores[1].value.x.dtype is DType.f32
     assert stores[2].value.dtype is DType.f64
+
+
+@pytest.mark.parametrize(
+    ("function", "value"), [(lambda a: 2 * a, 3.0), (lambda a, b=4: a + b, 5.5), (lambda a:
+        ks.sqrt(a) + 1, 1 + math.sqrt(1.5))]
+)  # fmt: skip
+def test_a_func_may_be_a_lambda_wherever_it_stands(function, value):
+    """Of several in one line its own place tells which it is."""
+    called = ks.func(function)
+
+    @ks.kernel
+    def apply(y: ks.types.ndarray()):
+        y[0] = called(1.5)
+
+    y = np.zeros(1)
+    with ks.interpret():
+        apply(y)
+    assert y[0] == value
+
+
+def test_methods_of_vectors_are_called_by_their_class():
+    """As difftaichi's programs do: `ti.Vector.normalized(v, eps)`."""
+
+    @ks.kernel
+    def unit(y: ks.types.ndarray()):
+        v = ks.Vector([3.0, 4.0])
+        u = ks.Vector.normalized(v, 0.0)
+        y[0] = u[0] + ks.Matrix.dot(v, u)
+
+    y = np.zeros(1)
+    with ks.interpret():
+        unit(y)
+    assert y[0] == pytest.approx(5.6)
