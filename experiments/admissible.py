@@ -8,31 +8,46 @@ Nothing is measured. Writes experiments/results/admissible.md after every row; t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..kernels.ir.task import Problem
 from ..search.bound.bounder import Bounder
+from ..search.bound.columns import Floats
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
+from ..space.targets.target import CacheLevel
 from ..testing.checking import random_candidate
-from ..testing.machines import root_of, round_target
-from ..testing.port_counts import count_ports
+from ..testing.machines import IdealMachine, root_of, round_target
+from ..testing.port_counts import count_barriers, count_ports
 from . import row
 from .conditions import stamp
 from .question import Question, asked, failures
 from .rows import Columns, Job, Row, page, title
 
 PROTOCOL = """Random descents, choice by choice, on a machine with vectors of four lanes. The bound's loads and stores of the
-complete candidate are compared with those that its loop IR has on a machine with all registers (testing/port_counts.py): the
-median and the largest share of the count. "Not monotone": decisions after which a term fell."""
+complete candidate are compared with those that its loop IR has on a machine with all registers (testing/port_counts.py), the
+bytes of its tiles with those that a simulated machine with a cache of 16 lines reads (testing/machines.py), and the barriers of
+another random candidate for two cores with those of its loop IR: the median and the largest share of the count. "Not monotone":
+decisions after which a term fell."""
 _SLACK = 1.001  # what registers hold between two loop nests
-_PORTS = {
+_LINES = 16
+_SMALL = CacheLevel(name="L1", capacity_bytes=64 * _LINES, read_bytes_per_ns=1e9)
+_TERMS: dict[str, dict[str, Any]] = {
     "loads": {"loads_per_ns": 1.0},
     "stores": {"loads_per_ns": 1e12, "stores_per_ns": 1.0},
+    "bytes": {
+        "levels": (_SMALL,),
+        "memory_read_bytes_per_ns": 1.0,
+        "memory_mixed_bytes_per_ns": 1.0,
+    },
 }
+_GROUPS = (("loads", "stores"), ("bytes",))  # of terms whose machines have equal spaces
+_TEAM = {"cores": 2, "barrier_ns": 1.0, "launch_ns": 0.0, "call_ns": 0.0}
+COUNTED = (*_TERMS, "barriers")
 
 JOBS = [
     *(Job(name, {"n": 5000}) for name in ("axpy", "axpydot", "waxpby", "vadd", "sscal")),
@@ -51,31 +66,30 @@ class AdmissibleOptions:
 def make_row(job: Job, options: AdmissibleOptions) -> dict[str, Any]:
     """Shares of counts, and what is wrong, of one sequence."""
     problem = row.workload_of(job, options.seed).problem
-    bounders = {}
-    for name, ports in _PORTS.items():
-        target = round_target(cores=1, vector_bytes=16, vector_registers=16, **ports)
-        bounders[name] = Bounder(build_space(problem, target))
+    ports, small = ({name: _bounder(problem, _TERMS[name]) for name in x} for x in _GROUPS)
+    team = _bounder(problem, _TEAM)
     rng = np.random.default_rng(options.seed)
-    shares: dict[str, list[float]] = {name: [] for name in _PORTS}
+    shares: dict[str, list[float]] = {name: [] for name in COUNTED}
     n_fallen = 0
     for k in range(options.sample):
-        space = bounders["loads"].space
-        made = random_candidate(root_of(space), rng) if k % 2 else descended(bounders, rng)
-        if isinstance(made, int):
-            n_fallen += made
-            continue
-        if not isinstance(made, Candidate):
-            continue
-        found = count_ports(made)
-        for name, n in (("loads", found.loads), ("stores", found.stores)):
-            if found.is_whole:
-                shares[name].append(_ns(bounders[name], made) / max(n, 1))
+        for group in (ports, small):
+            root = root_of(_space(group))
+            made = random_candidate(root, rng) if k % 2 else descended(group, rng)
+            if isinstance(made, int):
+                n_fallen += made
+            elif isinstance(made, Candidate):
+                for name, n in _counts(group, made).items():
+                    shares[name].append(float(_ns(name, group, made).max()) / max(n, 1))
+        shared = random_candidate(root_of(team.space), rng)
+        if isinstance(shared, Candidate):
+            n = float(team.terms(shared)[team.names.index("launches")])
+            shares["barriers"].append(n / max(count_barriers(shared), 1))
     return {
         "checked": len(shares["loads"]),
         "above": sum(x > _SLACK for each in shares.values() for x in each),
         "fallen": n_fallen,
-        "median": {name: float(np.median(each)) for name, each in shares.items()},
-        "most": {name: max(each) for name, each in shares.items()},
+        "median": {name: float(np.median(each)) for name, each in shares.items() if each},
+        "most": {name: max(each) for name, each in shares.items() if each},
         "stamp": stamp(),
     }
 
@@ -83,7 +97,7 @@ def make_row(job: Job, options: AdmissibleOptions) -> dict[str, Any]:
 def descended(bounders: dict[str, Bounder], rng: np.random.Generator) -> Candidate | int | None:
     """Returns the end of a random descent, None where it is a dead end; how many terms fell on the way, where any did."""
     at: Candidate = root_of(_space(bounders))
-    before = {name: _ns(b, at) for name, b in bounders.items()}
+    before = {name: _ns(name, bounders, at) for name in bounders}
     n_fallen = 0
     while not at.is_complete:
         var = int(rng.choice(at.open_choices()))
@@ -91,18 +105,35 @@ def descended(bounders: dict[str, Bounder], rng: np.random.Generator) -> Candida
         if not children:
             return None
         at = children[int(rng.integers(len(children)))]
-        after = {name: _ns(b, at) for name, b in bounders.items()}
-        n_fallen += sum(after[name] < before[name] * (1 - 1e-9) for name in after)
+        after = {name: _ns(name, bounders, at) for name in bounders}
+        n_fallen += sum(bool((after[x] < before[x] * (1 - 1e-9)).any()) for x in after)
         before = after
     return n_fallen or at
 
 
+def _bounder(problem: Problem, facts: dict[str, Any]) -> Bounder:
+    machine = {"cores": 1, "vector_bytes": 16, "vector_registers": 16, **facts}
+    return Bounder(build_space(problem, round_target(**machine)))
+
+
 def _space(bounders: dict[str, Bounder]) -> Space:
-    return bounders["loads"].space
+    return next(iter(bounders.values())).space
 
 
-def _ns(bounder: Bounder, candidate: Candidate) -> float:
-    return float(bounder.terms(candidate)[bounder.names.index("ports")])
+def _counts(names: Iterable[str], made: Candidate) -> dict[str, float]:
+    """What a complete candidate does, by the judge of each term; {} where its loops have nodes that are not counted."""
+    if "bytes" in names:
+        return {"bytes": IdealMachine(made, _LINES).traffic(calls=1)[0]}
+    found = count_ports(made)
+    return {"loads": found.loads, "stores": found.stores} if found.is_whole else {}
+
+
+def _ns(name: str, bounders: dict[str, Bounder], candidate: Candidate) -> Floats:
+    """The ns of a term: of ports of all tasks, of tiles of each task alone."""
+    bounder = bounders[name]
+    if name == "bytes":
+        return bounder.tiles_ns(candidate).copy()
+    return bounder.terms(candidate)[[bounder.names.index("ports")]]
 
 
 def missed(made: Sequence[Row]) -> list[str]:
@@ -113,13 +144,14 @@ def missed(made: Sequence[Row]) -> list[str]:
     return failures(made) + above + fallen
 
 
+def _share(what: str, name: str) -> Any:
+    return lambda r: f"{r[what][name]:.1%}" if name in r[what] else "-"
+
+
 COLUMNS: Columns = {
     "sequence": title,
     "candidates": lambda r: str(r["checked"]),
-    "loads, median": lambda r: f"{r['median']['loads']:.1%}",
-    "loads, most": lambda r: f"{r['most']['loads']:.1%}",
-    "stores, median": lambda r: f"{r['median']['stores']:.1%}",
-    "stores, most": lambda r: f"{r['most']['stores']:.1%}",
+    **{f"{name}, {what}": _share(what, name) for name in COUNTED for what in ("median", "most")},
     "above": lambda r: str(r["above"]),
     "not monotone": lambda r: str(r["fallen"]),
 }

@@ -11,6 +11,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ...space.targets.target import CacheLevel, Target
@@ -80,7 +81,12 @@ def load_own_calibration(folder: Path | None = None) -> Calibration | None:
 def load_target(folder: Path | None = None) -> Target | None:
     """Returns the calibrated target of this machine, or None."""
     found = load_own_calibration(folder)
-    return None if found is None else found.target
+    if found is None:
+        return None
+    # Calibrations of older versions do not know which threads share a cache.
+    sharing = {c.name: read_machine().cores // c.n_instances for c in read_machine().caches}
+    levels = (replace(x, shared_by=sharing.get(x.name, 1)) for x in found.target.levels)
+    return replace(found.target, levels=tuple(levels))
 
 
 def guess_target() -> Target:
@@ -105,6 +111,7 @@ def guess_target() -> Target:
                 name=c.name,
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=per_core.get(c.name, 64.0) * ghz_cores,
+                shared_by=machine.cores // c.n_instances,
             )
             for c in machine.caches
         ),
@@ -137,6 +144,7 @@ def target_from_samples(machine: HostCpu, samples: dict[str, list[float]]) -> Ta
                 name=c.name,
                 capacity_bytes=c.capacity_bytes,
                 read_bytes_per_ns=best[f"{c.name}_read"],
+                shared_by=machine.cores // c.n_instances,
             )
             for c in machine.caches
         ),

@@ -141,6 +141,11 @@ class Bounder:
         self.ns(candidate)
         return self._terms
 
+    def tiles_ns(self, candidate: Candidate | Mask) -> Floats:
+        """Returns [n_tasks] ns in which each task of a CPU alone moves tiles between levels. The next call changes them."""
+        self.ns(candidate)
+        return self._scratch.moves
+
     def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
         """Returns the bound on a GPU under a register model: each accumulating thread has `base + slope * counted` registers."""
         domains = candidate.domains if isinstance(candidate, Candidate) else candidate

@@ -148,6 +148,7 @@ def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> N
             is_alone,
             tables.cores,
             tables.capacity,
+            tables.own,
             scratch.tiles,
             scratch.crossing[1],
             crossing,

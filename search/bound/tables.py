@@ -14,7 +14,7 @@ from ...kernels.ir.task import Task
 from ...kernels.tasks.guarded_bodies import followed
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
-from ...space.targets.target import Target
+from ...space.targets.target import CacheLevel, Target
 from .bodies import BodyOperations, body_bytes
 from .columns import Floats, Ints, Table, Universes, table
 from .operations import SureOperations
@@ -33,6 +33,7 @@ class BoundTables(NamedTuple):
     # the machine
     cores: float
     capacity: Floats  # [n_levels + 1] bytes in the registers and the caches inside level k
+    own: Floats  # [n_levels + 1] bytes of them that one core can reach, if none of them were shared by all
     rate: Floats  # [n_levels + 1] bytes per ns read from level k; the last one is the memory
     write_rate: float
     mixed_rate: float
@@ -104,7 +105,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     """The tables of a space made by `build_space`."""
     universe = Universes(space)
     return BoundTables(
-        **_machine(space.target),
+        **_machine(space.target, is_part=space.part_of is not None),
         **stream_tables(space.target),
         passes=passes(space.problem, space.elsewhere),
         after=_after(space),
@@ -130,20 +131,26 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
     )
 
 
-def _machine(target: Target) -> dict[str, Any]:
+def _machine(target: Target, is_part: bool) -> dict[str, Any]:
+    """The facts of the machine. A component is no call: bounds of several are added up, in one call."""
     registers = float(target.vector_registers * target.vector_bytes * target.cores)
     held = np.cumsum([registers, *(level.capacity_bytes for level in target.levels)])
     rates = [level.read_bytes_per_ns for level in target.levels]
+
+    def own_bytes(level: CacheLevel) -> float:
+        return level.capacity_bytes * min(level.shared_by, target.cores) / target.cores
+
     # Updates in place move as much out as in, and may write faster than pure writes were seen to.
     mixed = target.memory_mixed_bytes_per_ns
     read, write = target.memory_read_bytes_per_ns, target.memory_write_bytes_per_ns
     return {
         "cores": float(target.cores),
         "capacity": held.astype(np.float64),
+        "own": np.cumsum([registers / target.cores, *map(own_bytes, target.levels)]),
         "rate": np.array([*rates, max(read, mixed / 2)], np.float64),
         "write_rate": float(max(write, mixed / 2)),
         "mixed_rate": float(max(mixed, read, write)),
-        "call_ns": float(target.call_ns),
+        "call_ns": 0.0 if is_part else float(target.call_ns),
         "launch_ns": float(target.launch_ns),
         "barrier_ns": float(target.barrier_ns),
     }

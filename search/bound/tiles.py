@@ -237,7 +237,7 @@ def _count_tiles(
             inside = not loops[loop].is_reduced and tiles[LEAST, k] > 1
             if is_mid:
                 inside = inside and _size(loops, universe, domains, loop, True, False) > 1
-            in_memory = in_memory or inside
+            in_memory = bool(in_memory or inside)
             continue
         outer = domains[segment_order[first_order + k].outer]
         mid = domains[segment_order[first_order + k].mid]
@@ -254,7 +254,7 @@ def _count_tiles(
                 outer == _INSIDE and _n_tiles(loops, universe, domains, loop, False, False) > 1
             )
             by_mid = mid == _INSIDE and _size(loops, universe, domains, loop, True, False) > 1
-            in_memory = in_memory or by_outer or by_mid
+            in_memory = bool(in_memory or by_outer or by_mid)
     return in_memory
 
 
@@ -267,7 +267,7 @@ def _shared_out(
     n_loops: Int,
     own: Int,
     first_order: Int,
-) -> Int:
+) -> int:
     """Returns the loop that threads surely share out and that is the segment's or around it; -1 where none is."""
     for k in range(n_loops):
         if domains[loops[first_loop + k].kind] == _PARALLEL and (
@@ -364,13 +364,13 @@ def _product(tiles: Floats, which: Int, times: Int) -> float:
 
 @jit_flat_internal
 def _volume_bytes(tiled: Table, row: Int, capacity: float, n_caches: float, cores: float) -> float:
-    """A lower bound on the bytes that cross into caches of `capacity` in any order of a product, of which each has its part.
+    """A lower bound on the bytes that cross into `n_caches` of `capacity` in any order of a product, of which each has its part.
 
     Loomis and Whitney: with n elements of the three arrays at hand, there are at most (n/3)^1.5 multiplications. A cache of S
     elements, with 2 S brought in, has 3 S at hand (Smith and van de Geijn 2017). The first sums of each core come from nowhere.
     """
     size = tiled[row].element_bytes
-    held = capacity / n_caches / size
+    held = capacity / size
     n = 2.0 * tiled[row].points / np.sqrt(held) - 2.0 * held * n_caches - tiled[row].results * cores
     return float(n * size)
 
@@ -388,6 +388,7 @@ def crossing_bytes(
     is_alone: bool,
     cores: float,
     capacity: Floats,
+    own_capacity: Floats,
     tiles: Floats,
     least: Floats,
     crossing: Floats,
@@ -402,8 +403,10 @@ def crossing_bytes(
     if tiled[row].points > 0:
         for k in range(1, n_levels + 1):
             # Registers may hold sums that are added to others later.
-            held = capacity[k] + capacity[0]
-            n = _volume_bytes(tiled, row, held, cores if k <= n_private else 1.0, cores)
+            held, n_caches = capacity[k] + capacity[0], 1.0
+            if k <= n_private:
+                held, n_caches = own_capacity[k] + own_capacity[0], cores
+            n = _volume_bytes(tiled, row, held, n_caches, cores)
             crossing[k] = max(crossing[k], n)
     for s in range(tiled[row].segment, tiled[row].segment_end):
         own, is_mid, first_order = segments[s].loop, segments[s].level == MID, segments[s].first
@@ -471,10 +474,11 @@ def crossing_bytes(
                     apart += elements
             for k in range(1, n_levels + 1):
                 if is_alone:
-                    held = capacity[k] - capacity[min(k, n_private)] * (1.0 - 1.0 / cores)
+                    private = min(k, n_private)
+                    held = capacity[k] - capacity[private] + own_capacity[private]
                     n = every - held * n_segments
                 elif k <= n_private:
-                    held = capacity[k] / cores if parallel >= 0 else capacity[k]
+                    held = own_capacity[k] if parallel >= 0 else capacity[k]
                     n = packed - held * n_segments
                 elif parallel >= 0:
                     n = max(

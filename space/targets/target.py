@@ -16,6 +16,9 @@ class CacheLevel:
     name: str  # "L1", "L2", "L3"
     capacity_bytes: int  # of all cores together
     read_bytes_per_ns: float
+    shared_by: int = (
+        1  # cores (hardware threads) that share one of the caches, where it is private to a core
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

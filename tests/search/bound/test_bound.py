@@ -31,6 +31,7 @@ from kernelscape.search.starts.sketches import Along, Fusion, Sketch, TileSizes
 from kernelscape.space import choices as ch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
+from kernelscape.space.component_space import component_spaces
 from kernelscape.space.targets.target import CacheLevel, Target
 from kernelscape.testing.machines import (
     MEBI,
@@ -267,6 +268,18 @@ def test_steps_add_up() -> None:
         assert terms[1][name] == pytest.approx(11 * terms[0][name], rel=0.1)
     held = Bounder(repeated_space(40, 99))
     assert "memory read" not in dict(held.bound(root_of(held.space)).terms)
+
+
+def test_a_component_is_no_call() -> None:
+    """Kind: facts of a call that count again for each of its components, whose bounds are added up."""
+    call_ns = 1e6
+    problem = repeated_space(40, 9).problem
+    space = build_space(problem, replace(tiny_target(), call_ns=call_ns))
+    default = sketch(space, Sketch(fusion=Fusion(launch=False, loops=False)))
+    parts = component_spaces(root_of(space), default)
+    bounds_ns = [len(p.places) * Bounder(p.space).ns(root_of(p.space)) for p in parts]
+    assert len(bounds_ns) > 1
+    assert 0 < sum(bounds_ns) < call_ns == Bounder(space).ns(root_of(space))
 
 
 def _holds_on_a_simulated_machine(space: Space, seed: int) -> None:

@@ -144,7 +144,7 @@ def test_loads_and_bytes_grow_along_descents(name: str, seed: int) -> None:
             return
         at = children[int(rng.integers(len(children)))]
         ports = dict(bounder.bound(at).terms).get("ports", 0.0)
-        after = np.array([ports, *bounder._scratch.moves])  # of each task, whatever runs beside it
+        after = np.array([ports, *bounder.tiles_ns(at)])  # of each task, whatever runs beside it
         assert (after >= before * (1 - 1e-9)).all()
         before = after
 
@@ -198,6 +198,25 @@ def test_a_product_by_rows_reads_a_whole_operand_for_each() -> None:
     assert term(space, in_tiles, "tiles") == pytest.approx(wanted / 8, rel=0.1)
     # A strip of 64 columns fits.
     assert term(space, decided(space, "jik", "j", {"i": 8, "j": 64}), "tiles") < wanted / 100
+
+
+def test_hardware_threads_share_a_cache() -> None:
+    """Kind: a share of a cache for each thread, where one of them may use it whole."""
+
+    def by_rows(shared_by: int) -> float:
+        levels = (
+            CacheLevel(
+                name="L1", capacity_bytes=1 << 17, read_bytes_per_ns=1000.0, shared_by=shared_by
+            ),
+            CacheLevel(name="L2", capacity_bytes=1 << 22, read_bytes_per_ns=1.0),
+        )
+        target = round_target(levels=levels, vector_registers=0)
+        space = library_space("matmul", target, m=N, n=N, k=N)
+        domains = decided(space, "ikj", "", {})
+        domains[space.variables.kind[space.backbone.dim(0, "i", OUTER)]] = 1 << ch.PARALLEL
+        return term(space, domains, "tiles")
+
+    assert by_rows(1) - by_rows(2) == pytest.approx(N * (1 << 16))
 
 
 def test_a_product_moves_its_volume_in_any_order() -> None:
