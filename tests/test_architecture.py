@@ -204,7 +204,7 @@ def classes_of_text() -> dict[str, ast.ClassDef]:
 
 
 def test_no_writer_holds_another() -> None:
-    """Nor do any two classes of the text hold one another."""
+    """Nor do any two classes of the text hold one another. A record may hold more of its kind."""
     classes = classes_of_text()
     held = {n: kept_by(x) & classes.keys() for n, x in classes.items()}
     assert {
@@ -212,6 +212,7 @@ def test_no_writer_holds_another() -> None:
         for n, x in held.items()
         if n.endswith("Writer") and (h := {y for y in x if y.endswith("Writer")})
     } == {}
+    held = {n: h - {n} for n, h in held.items()}
     reached = dict(held)
     for _ in classes:
         reached = {n: h.union(*(held[x] for x in h)) for n, h in reached.items()}

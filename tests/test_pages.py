@@ -127,6 +127,21 @@ def test_lines_of_prose_are_short(page: str) -> None:
             assert len(line) <= _MOST_CHARACTERS, line
 
 
+FOLDERS = sorted(p.name for p in ROOT.iterdir() if p.is_dir() and (p / "__init__.py").exists())
+PLACES = re.compile(rf"`((?:{'|'.join([*FOLDERS, 'tests', 'docs', 'examples'])})/[\w/.]*|\w+\.py)`")
+PLANNED = ("runtime/metal/", "runtime/hip/")  # questions of CONTRIBUTING
+OF_READERS = re.compile(r".*\b(NAME|TOPIC)\b.*|(user|program|mine|sequence|setup)\w*\.py")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "inside" in p or "/" not in p])
+def test_files_that_are_named_are_there(page: str) -> None:
+    """The kind: a page that names a file as it was called before. A name without a folder is that of any file."""
+    names = {p.name for folder in (*FOLDERS, "tests") for p in (ROOT / folder).rglob("*.py")}
+    found = {x for x in PLACES.findall((ROOT / page).read_text()) if not OF_READERS.fullmatch(x)}
+    missing = (x for x in found if not (ROOT / x).exists() and x not in names)
+    assert [x for x in missing if x not in PLANNED] == []
+
+
 def test_every_picture_is_shown() -> None:
     """The kind: a picture that stays when the page that shows it is changed."""
     text = "".join((ROOT / page).read_text() for page in PAGES)

@@ -72,6 +72,12 @@ def assert_same(engine: Engine, ir: KernelIR, arrays: dict[str, np.ndarray]) -> 
         assert np.array_equal(x, wanted[p.name]), p.name
 
 
+def compile_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in lanes is written so, whatever the compiler does: less of it is a third of the time."""
+    assert toolchain._FLAGS[0] == "-O3"
+    monkeypatch.setattr(toolchain, "_FLAGS", ("-O1", *toolchain._FLAGS[1:]))
+
+
 @pytest.mark.parametrize(
     ("vector_bytes", "width", "dtype", "has_bits"),
     [
@@ -93,13 +99,8 @@ def assert_same(engine: Engine, ir: KernelIR, arrays: dict[str, np.ndarray]) -> 
     ],
 )
 def test_random_bodies_in_lanes(vector_bytes, width, dtype, has_bits, folder, monkeypatch):
-    """`has_bits`: masks have a bit a lane, where the machine knows such masks, else they are vectors.
-
-    What is in lanes is written so, whatever the compiler does: less of it is a third of the time. The known kernels below are
-    compiled as users' are.
-    """
-    assert toolchain._FLAGS[0] == "-O3"
-    monkeypatch.setattr(toolchain, "_FLAGS", ("-O1", *toolchain._FLAGS[1:]))
+    """`has_bits`: masks have a bit a lane, where the machine knows such masks, else they are vectors."""
+    compile_quickly(monkeypatch)
     if not has_bits:
         plain = lanes_masks.FEATURES.replace("#define LANES_AVX512", "")
         monkeypatch.setattr(lanes_masks, "FEATURES", plain)
@@ -247,8 +248,11 @@ def lanes_of(ir: KernelIR) -> list[Lanes]:
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_known_kernels_in_lanes(compiler, folder, monkeypatch):
+    """With gcc compiled as users' are."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
+    if compiler != "gcc":
+        compile_quickly(monkeypatch)
     monkeypatch.setattr(default_lanes, "_pays", lambda loop, problem: True)
     monkeypatch.setattr(
         default_lanes, "_looks_up", lambda body: False
