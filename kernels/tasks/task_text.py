@@ -40,7 +40,8 @@ def _labels(states: Iterable[State]) -> str:
 
 def _in_sequence(loop: LogicalLoop) -> Stmt:
     """Returns a loop on the arrays of the sequence, where a field is the array of its values."""
-    call, s = loop.call, loop.statement
+    call = loop.call
+    s: Stmt = loop.statement
     trees = {tree.name: tree for tree, _ in call.kernel.trees}
     if isinstance(s, ForActive):  # the frontend activates each cell that is written
         s = without_own_activations(s, trees[s.tree])
