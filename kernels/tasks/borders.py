@@ -336,8 +336,10 @@ def _piece(op: str, a: Expr, b: Expr, ranges: Ranges) -> Affine | None:
 
 
 def _taken(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Yields statements, without branches that are never taken."""
+    """Yields statements, without branches that are never taken and loops that never run."""
     for s in body:
+        if isinstance(s, For) and constant_extent(s.extent) == 0:
+            continue
         if isinstance(s, If) and isinstance(s.condition, Const):
             yield from _taken(s.then if s.condition.value else s.orelse)
         elif blocks(s):

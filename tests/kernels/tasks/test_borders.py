@@ -41,6 +41,15 @@ def wrapped(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: k
         y[i, j] = x[k, ks.max(m, 0)]
 
 
+@ks.kernel
+def shortened(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+    for i, j in ks.ndrange(y.shape[0], y.shape[1]):
+        s = 0.0
+        for k in range(ks.min(i, 2)):
+            s += x[i - k - 1, j]
+        y[i, j] = s
+
+
 def by_numpy(name: str, x: np.ndarray, a: int, b: int) -> np.ndarray:
     n, m = x.shape
     i, j = np.meshgrid(np.arange(n), np.arange(m), indexing="ij")
@@ -49,6 +58,9 @@ def by_numpy(name: str, x: np.ndarray, a: int, b: int) -> np.ndarray:
     if name == "clamped":
         columns = np.maximum(j - b, 0)
         return sum(x[np.clip(i + a * k, 0, n - 1), columns] for k in range(3))
+    if name == "shortened":
+        rows = [x[max(r - 2, 0) : r].sum(axis=0) for r in range(n)]
+        return np.array(rows)
     return x[np.where(i != n - 1, i + 1, 0), np.clip(j + b, 0, m - 1)]
 
 
@@ -59,7 +71,7 @@ def problem_of(kernel, *arrays, a: int = 1, b: int = 1):
     return make_workload(sequence, arrays, sequence="x:f", name="f").problem
 
 
-@pytest.mark.parametrize("kernel", [periodic, clamped, wrapped])
+@pytest.mark.parametrize("kernel", [periodic, clamped, wrapped, shortened])
 def test_parts_compute_what_the_nest_does(kernel) -> None:
     """Kind: iterations that no part has, or two; a piece that holds in some of them only."""
     for (a, b), shape in product([(1, 1), (-2, 3), (0, -1), (5, 2)], [(N, N), (3, N), (1, 2)]):
