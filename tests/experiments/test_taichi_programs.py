@@ -206,7 +206,10 @@ def test_nothing_of_ours_is_there_before_the_start() -> None:
     assert done.stdout.split() == [
         "kernelscape.experiments",
         "kernelscape.experiments.taichi_driver",
-        *(f"kernelscape.kernels{name}" for name in ("", ".frontend", ".frontend.dispatch")),
+        *(
+            f"kernelscape.kernels{name}"
+            for name in ("", ".frontend", ".frontend.dispatch", ".frontend.lowering")
+        ),
     ]
 
 

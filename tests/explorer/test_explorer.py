@@ -108,7 +108,7 @@ def test_an_old_run_is_opened_as_it_was(explored, tmp_path: Path) -> None:
     again = ks.load_run(explored.directory)
     assert again.status == explored.status and again.frame() == explored.frame()
     assert again.best.file == explored.best.file
-    same = ("best_ns", "bound_ns", "gap", "baseline_ns", "evaluations", "failures", "closed")
+    same = ("best_ns", "bound_ns", "gap", "baseline_ns", "evaluations", "failures", "non_affine")
     assert [getattr(again.ended, x) for x in same] == [getattr(explored.ended, x) for x in same]
     assert again.report().html == explored.report().html
     for place in (tmp_path, tmp_path / "nothing"):
