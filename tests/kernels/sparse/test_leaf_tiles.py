@@ -143,7 +143,7 @@ def test_any_of_six_fields_may_be_in_tiles_and_a_kernel_is_lowered_once(
             acc = 0.0
             for k in ks.static(range(6)):
                 acc += fields[k][i + 1, j] + fields[k][i, j + 1]
-            total[i, j] = acc
+            total[i, j] += acc
 
     @ks.kernel
     def double() -> None:

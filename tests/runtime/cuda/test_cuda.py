@@ -122,7 +122,7 @@ def stand_in(monkeypatch, folder):
     def no_graph(*_):
         raise DeviceError("no graphs here")
 
-    monkeypatch.setattr(cuda_runner, "Graph", no_graph)
+    monkeypatch.setattr(cuda_runner, "CudaGraph", no_graph)
     return open_device("cuda", DeviceOptions(build_folder=folder))
 
 
@@ -329,7 +329,7 @@ def test_arrays_of_timed_calls_stay_while_they_are_timed(stand_in):
 @compiled
 def test_many_short_calls_are_timed_as_graphs(stand_in, monkeypatch):
     library = GraphLibrary()
-    monkeypatch.setattr(cuda_runner, "Graph", cuda_graph.CudaGraph)
+    monkeypatch.setattr(cuda_runner, "CudaGraph", cuda_graph.CudaGraph)
     monkeypatch.setattr(cuda_graph, "library", lambda: library)
     monkeypatch.setitem(fake_pycuda.models, "launch_0", lambda *_: NS)
     calls = [stand_in.runner.allocate((N,), np.dtype(np.float32)) for _ in range(3)]

@@ -177,7 +177,7 @@ def stand_in(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "enter_context", lambda: None)
     for module in (cuda_gpu, cuda_runner):
         monkeypatch.setattr(module, "gpu", lambda: fake_pycuda.Device(0))
-    monkeypatch.setattr(cuda_runner, "Graph", no_graph)
+    monkeypatch.setattr(cuda_runner, "CudaGraph", no_graph)
     monkeypatch.setattr(cuda_gpu, "_profile_of", lambda gpu: SHEET)
     monkeypatch.setattr(fake_pycuda, "models", models())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
