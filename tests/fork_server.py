@@ -82,7 +82,7 @@ class Servers:
     """A server for workers, which load little, and one for commands; each is started when it is first needed."""
 
     def __init__(self) -> None:
-        self._environment = dict(os.environ)  # before any test changes it
+        self.environment = dict(os.environ)  # before any test changes it
         self._found: dict[tuple[str, ...], Server] = {}
         self._lock = threading.Lock()
 
@@ -92,7 +92,7 @@ class Servers:
         with self._lock:
             if modules not in self._found:
                 left_out = _OF_TEAMS if module == WORKER else ()
-                own = {k: v for k, v in self._environment.items() if not k.startswith(left_out)}
+                own = {k: v for k, v in self.environment.items() if not k.startswith(left_out)}
                 self._found[modules] = Server(modules, own)
             server = self._found[modules]
         return server if server.fits(environment) else None

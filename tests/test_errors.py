@@ -20,6 +20,7 @@ INTERNAL = {
     "GraphError": "a RunError is raised from it",
     "IRError": "a bug",
     "IllFormedError": "a bug",
+    "NeedsOldElementError": "the tape copies the array; else a KernelError is raised from it",
     "NoFolderError": "the next folder is taken",
     "NotOursError": "an OSError: another folder is taken, or the sentence is said",
     "NotStructuredError": "the task is a closed one",

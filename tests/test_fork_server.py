@@ -25,7 +25,7 @@ def ended(**given: Any) -> tuple[Popen, str, str]:
 def test_a_fork_ends_as_a_start_does() -> None:
     """With the same status and traceback, and its CPU time counts."""
     before_s = Popen.reaped_s
-    forked, out, err = ended()
+    forked, out, err = ended(env=fork_server.SERVERS.environment)
     assert forked._ending is not None and Popen.reaped_s > before_s
     started, *said = ended(env={**os.environ, "PYTHONHASHSEED": "5"})
     assert started._ending is None
@@ -38,7 +38,7 @@ def test_a_fork_has_the_files_the_folder_and_the_environment_that_it_is_given(tm
     ours, theirs = os.pipe()
     replies, written = os.pipe()
     options = '{"device": "fake", "library": null, "n_threads": 1}'
-    given = {"cwd": tmp_path, "env": {**os.environ, "SAID": "here"}}
+    given = {"cwd": tmp_path, "env": {**fork_server.SERVERS.environment, "SAID": "here"}}
     with subprocess.Popen(
         [*FAILING, str(ours), str(written), options], pass_fds=(ours, written), **given
     ) as process:

@@ -116,9 +116,13 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
         "print(more & {'numpy', 'dataclasses', 'typing', 'ast'})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    slot = "kernelscape.kernels.frontend.dispatch"  # where executors are registered
-    parts = slot.split(".")
+    room = "kernelscape.kernels.frontend"
+    parts = room.split(".")
     names = [".".join(parts[: k + 1]) for k in range(len(parts))]
+    names += [
+        f"{room}.dispatch",
+        f"{room}.lowering",
+    ]  # where executors and the lowering are registered
     assert done.stdout.splitlines() == [" ".join(names), "set()"]
 
 
