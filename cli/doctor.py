@@ -50,10 +50,10 @@ def examine(environ: Mapping[str, str], compiler: str | None = None) -> list[Fin
 
 def _store() -> Finding:
     """The tuned store that searches write to."""
-    address = store_address()
-    if isinstance(address, Path):
-        return Finding("store", "ok", str(address))
     try:
+        address = store_address()
+        if isinstance(address, Path):
+            return Finding("store", "ok", str(address))
         with TunedStore(address) as store:
             return Finding("store", "ok", store.name)
     except (RecordError, OSError) as e:

@@ -17,11 +17,12 @@ def shared_starts(space: Space, workload: Workload, writer: RunWriter) -> list[C
 
     Its origin is noted in the journal. Without KERNELSCAPE_STORE a search depends on nothing that earlier ones stored.
     """
-    if isinstance(store_address(), Path):
-        return []
     key = TunedKey(workload.sequence, workload.dtype, tuple(workload.sizes.values()), writer.device)
     try:
-        with TunedStore() as store:
+        address = store_address()
+        if isinstance(address, Path):
+            return []
+        with TunedStore(address) as store:
             match = store.lookup(key)
     except (RecordError, OSError) as e:
         writer.note("store", str(e))

@@ -13,6 +13,8 @@ from ..speaking import say
 if TYPE_CHECKING:
     from ...runtime.records.store import Row, TunedStore
 
+_MOST_BYTES = 1 << 30  # of a file that is imported
+
 
 @click.group("store")
 def command() -> None:
@@ -106,9 +108,6 @@ def prune_rows(talk: Talk) -> None:
     _told(talk, name, removed=n_removed)
 
 
-_MOST_BYTES = 1 << 30  # of a file that is imported
-
-
 def _opened() -> TunedStore:
     from ...runtime.records.store import TunedStore
 
@@ -146,5 +145,5 @@ def _told(talk: Talk, name: str, **counts: int) -> None:
     if talk.is_json:
         put_json({"event": "store", "name": name, **counts})
     else:
-        words = ", ".join(f"{n} {key.removeprefix('n_')}" for key, n in counts.items())
+        words = ", ".join(f"{n} {key}" for key, n in counts.items())
         say(f"{name}  {words}")

@@ -142,7 +142,7 @@ def _interior(body: tuple[Stmt, ...], loop: str, ranges: Ranges) -> Range:
         found = next(_undecided(body, loop, {**ranges, loop: now}), None)
         if found is None:
             return now
-        if 2 * (found[1] - found[0]) <= whole[1] - whole[0]:
+        if found == now or 2 * (found[1] - found[0]) <= whole[1] - whole[0]:
             return whole
         now = found
 

@@ -29,11 +29,12 @@ from .record import READ, BestFile, RecordError
 
 ADDRESS = "KERNELSCAPE_STORE"
 FORMAT = 1  # of a row
+_SWITCHES = ("1", "true", "yes", "on", "0", "false", "no", "off")
 _BUSY_S = (
     20.0  # for which writers of other processes, and a server that starts again, are waited for
 )
 _AGAIN_S = 0.2
-_PER_PAGE = 200  # rows whose results are read at once
+_PER_STATEMENT = 200  # rows that are removed at once
 _ROWS = sa.Table(
     "results",
     sa.MetaData(),
@@ -202,8 +203,8 @@ class TunedStore:
             found = (r for r in group if isinstance(self._first([r]), BestFile))
             kept |= {r.number for r in islice(found, 1)}
         gone = [r.number for r in rows if r.number not in kept]
-        for k in range(0, len(gone), _PER_PAGE):
-            self._do(partial(_remove, gone[k : k + _PER_PAGE]))
+        for k in range(0, len(gone), _PER_STATEMENT):
+            self._do(partial(_remove, gone[k : k + _PER_STATEMENT]))
         return len(gone)
 
     def close(self) -> None:
@@ -307,9 +308,18 @@ def default_store() -> Path:
 
 
 def store_address() -> str | Path:
-    """Address of the store in use: that of KERNELSCAPE_STORE (which may also say on or off, as a setting), else the user's own."""
-    given = os.environ.get(ADDRESS, "")
-    return given if "/" in given else default_store()
+    """Address of the store in use: that of KERNELSCAPE_STORE, else the user's own.
+
+    The variable may also say on or off, as a setting of the command. Raises RecordError where it is neither.
+    """
+    given = os.environ.get(ADDRESS, "").strip()
+    if "/" in given:
+        return given
+    if given and given.lower() not in _SWITCHES:
+        raise RecordError(
+            f"{ADDRESS}={given:.60} is neither on nor off nor a store: a file has a / (./{given:.60})"
+        )
+    return default_store()
 
 
 def _url(address: str | Path) -> sa.URL:

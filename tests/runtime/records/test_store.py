@@ -97,6 +97,7 @@ def test_a_file_that_is_no_store_is_a_sentence(tmp_path):
         ("mysql://here/there", "is a file, sqlite://... or postgresql://..., not mysql://"),
         ("postgresql://you:secret@127.0.0.1:9/x", r"postgresql\+psycopg://you:\*\*\*@127.* is no tuned store"),
         ("://", "is no URL of a database"),
+        ("team.sqlite", r"neither on nor off nor a store: a file has a / \(\./team\.sqlite\)"),
         ("/dev/null/here/tuned.sqlite", "cannot be made"),
     ],
 )  # fmt: skip
