@@ -14,7 +14,8 @@ RESERVED = frozenset(_OF_MATH) | frozenset(
     auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
     return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof linux unix i386
     _Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
-    NAN INFINITY VECTORISED ANY_ORDER main args tid n_threads are_aligned workspace run_sequence
+    NAN INFINITY VECTORISED ANY_ORDER IN_ORDER KEEPS_ORDER HAS_LIBMVEC LANES_AVX512 LANES_SHUFFLE main
+    args tid n_threads are_aligned workspace run_sequence run_unit check_indices find_index take_part
     ks_part ks_team_run ks_team_meet team given g uintptr_t late_thread hold_back
     ks_fail ks_stopped ks_message printf dprintf stdin stdout stderr EOF NULL BUFSIZ FILENAME_MAX FOPEN_MAX TMP_MAX L_tmpnam
     P_tmpdir SEEK_SET SEEK_CUR SEEK_END va_start va_arg va_end va_copy
@@ -30,7 +31,7 @@ RESERVED_CUDA = frozenset(
     """.split()  # noqa: SIM905
 )
 _SHAPED = re.compile(
-    r"launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|cuda\w*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
+    r"lane_\w+|mask\d+|launch_\d+(_thread|_part|_given|_closed_\d+)?|_?_mm.*|__.*|_[A-Z].*|cuda\w*|u?int\w*_t|(INT|UINT|FP_|M_|HUGE_|FLT_|DBL_|MATH_|SIZE_|PTRDIFF_|SIG_|WCHAR_|WINT_)\w*"
     r"|(\w+_)?(f16|f32|f64|[iu](8|16|32|64))(x\d+)?(_\w+)?"
 )
 

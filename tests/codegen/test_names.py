@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernelscape.codegen.lower import lower, print_source
 from kernelscape.codegen.text.names import RESERVED, c_names, identifier
+from kernelscape.codegen.text.source import CHECK, ENTRY, FIND, MESSAGE, UNIT_ENTRY
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.runtime.cpu.dialect import C_TEAM
+from kernelscape.runtime.engine.planning import default_plan
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
@@ -60,10 +64,27 @@ def test_names_with_a_meaning_in_c(tmp_path):
         ("int", "v_int_"),
         ("α", "v__"),
         ("launch_0_thread", "v_launch_0_thread_"),
+        *((name, f"v_{name}_") for name in (ENTRY, UNIT_ENTRY, CHECK, FIND, MESSAGE)),
+        *((name, f"v_{name}_") for name in ("IN_ORDER", "lane_any_8")),
     ],
 )
 def test_identifiers(name, plain):
     assert identifier(name) == plain
+
+
+@kernel
+def uneven(y: nd, n: nd):
+    for i in range(y.shape[0]):
+        for k in range(n[i]):
+            y[i] += k
+
+
+def test_no_user_has_a_name_that_a_text_defines():
+    """The kind: an array named as a function of the text, which hides it or takes its place."""
+    plan = default_plan(uneven.instantiate(np.zeros(1 << 18), np.zeros(1 << 18, np.int32)), 4, 32)
+    names = print_source(lower(plan), C_TEAM).names
+    assert "take_part" in names
+    assert [name for name in names if identifier(name) == name] == []
 
 
 words = st.one_of(
