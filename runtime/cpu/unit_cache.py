@@ -89,6 +89,13 @@ class UnitCache:
         self.n_compiled += len(units)
         build_ns = built.build_ns // len(units)
         for unit in units:
-            with suppress(OSError):  # then only this process finds it
-                os.link(built.path, self._path(compiler, unit))
+            _add_name(built.path, self._path(compiler, unit))
         return {unit.key: self._kept(unit, built.path, build_ns) for unit in units}
+
+
+def _add_name(library: Path, path: Path) -> None:
+    """Gives a library the name of one of its units, in place of a torn file."""
+    with suppress(OSError):  # then only this process finds it
+        if path.exists() and is_torn(path):
+            path.unlink()
+        os.link(library, path)

@@ -152,7 +152,7 @@ def test_units_are_one_file_for_people(cpu, inputs, candidates) -> None:
     assert isinstance(found, Measurement), found
 
 
-def test_a_wrong_unit_fails_the_whole(cpu, inputs, candidates) -> None:
+def test_a_table_without_its_last_call_computes_something_else(cpu, inputs, candidates) -> None:
     source = EvaluatedSources(C_TEAM).source(candidates[0])
     assert source.table is not None
     calls = source.table.calls
@@ -187,6 +187,20 @@ def test_a_changed_decision_compiles_its_unit_alone(tmp_path, candidates, compil
     ).builder.build_together([after])
     assert all(isinstance(x, Artifact) and x.build_ns == 0 for x in again)
     assert compiled == []
+
+
+def test_a_torn_library_is_replaced(tmp_path, candidates) -> None:
+    """Also under the names of its units, which other libraries have in common with it."""
+    source = EvaluatedSources(C_TEAM).source(candidates[0])
+    n_compiled = []
+    for is_torn in (False, True, False):
+        if is_torn:
+            for library in tmp_path.glob("*.so"):
+                library.write_bytes(b"")
+        builder = open_device("cpu", DeviceOptions(build_folder=tmp_path)).builder
+        assert isinstance(builder.build(source), Artifact)
+        n_compiled.append(builder.units.n_compiled)
+    assert n_compiled == [len(source.units), len(source.units), 0]
 
 
 def test_a_unit_that_does_not_compile_fails_each_source_of_it(tmp_path, candidates) -> None:
