@@ -16,7 +16,6 @@ from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.plan import tasks_of
 from kernelscape.codegen.text.source import Source
 from kernelscape.codegen.write.units import unit_of
-from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.cpu.dialect import C_TEAM
@@ -27,20 +26,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.space.components import components_of
 from kernelscape.testing import checking
-
-nd = types.ndarray()
-
-
-@kernel
-def scale(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.5 * x[i] + 1.0
-
-
-@kernel
-def add_up(x: nd, s: nd):
-    for i in range(x.shape[0]):
-        s[0] += x[i]
+from kernelscape.testing.components import add_up, exchanged, scale, turn, two_candidates
 
 
 def runs(w, x, y, z, p, q, r, s):
@@ -50,12 +36,6 @@ def runs(w, x, y, z, p, q, r, s):
         scale(a, a)
         scale(a, a)
         add_up(a, total)
-
-
-@kernel
-def turn(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.25 * x[x.shape[0] - 1 - i]
 
 
 def alike(w, x, y, z):
@@ -82,21 +62,8 @@ def root() -> Candidate:
 
 
 @pytest.fixture(scope="module")
-def drawn(root: Candidate) -> list[Candidate]:
-    rng = np.random.default_rng(3)
-    made = [checking.random_candidate(root, rng) for _ in range(2)]
-    assert all(isinstance(c, Candidate) for c in made)
-    return made  # type: ignore[return-value]
-
-
-def mixed(first: Candidate, other: Candidate, component: int) -> Candidate:
-    """The first candidate with the decisions of the other about one component."""
-    domains = first.domains.copy()
-    choices = list(components_of(first.space)[component].choices)
-    domains[choices] = other.domains[choices]
-    found = first.space.candidate(domains)
-    assert isinstance(found, Candidate)
-    return found
+def drawn(root: Candidate) -> tuple[Candidate, Candidate]:
+    return two_candidates(root)
 
 
 def done(work: Work, **given: Any) -> Done:
@@ -107,7 +74,7 @@ def done(work: Work, **given: Any) -> Done:
     return found
 
 
-def test_a_decision_changes_the_text_of_one_component(drawn: list[Candidate]) -> None:
+def test_a_decision_changes_the_text_of_one_component(drawn: tuple[Candidate, Candidate]) -> None:
     """And lowers that of no other."""
     first, other = drawn
     sources = EvaluatedSources(C_TEAM)
@@ -117,7 +84,7 @@ def test_a_decision_changes_the_text_of_one_component(drawn: list[Candidate]) ->
     assert all(x != y for x, y in zip(before, after, strict=True))
     assert sources.n_lowered == 2 * n
     for k in (0, 2, 3):
-        made = mixed(first, other, k)
+        made = exchanged(first, other, k)
         assert sources.source(made).components == (*before[:k], after[k], *before[k + 1 :])
         assert sources.n_lowered == 2 * n
         assert EvaluatedSources(C_TEAM).source(made).text == sources.source(made).text
@@ -135,7 +102,7 @@ def test_components_that_are_equal_up_to_names_are_one_text() -> None:
     assert [s.argument for s in first.slots] != [s.argument for s in last.slots]
 
 
-def test_units_are_those_of_the_whole_plan(drawn: list[Candidate]) -> None:
+def test_units_are_those_of_the_whole_plan(drawn: tuple[Candidate, Candidate]) -> None:
     """A component is planned by its own decisions alone, as it is where all are read."""
     for candidate in drawn:
         plan, units = plan_of(candidate), EvaluatedSources(C_TEAM).source(candidate).units
@@ -145,7 +112,7 @@ def test_units_are_those_of_the_whole_plan(drawn: list[Candidate]) -> None:
             assert found is not None and found.text.text == unit.text
 
 
-def test_components_are_timed_when_asked(drawn: list[Candidate]) -> None:
+def test_components_are_timed_when_asked(drawn: tuple[Candidate, Candidate]) -> None:
     """One outcome has the times of all components, which add up to the whole on the fake device."""
     source = EvaluatedSources(C_TEAM).source(drawn[0])
     times = {key: 100.0 + k for k, key in enumerate(source.components)}

@@ -73,7 +73,7 @@ def assert_same(engine: Engine, ir: KernelIR, arrays: dict[str, np.ndarray]) -> 
 
 
 def compile_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in lanes is written so, whatever the compiler does: less of it is a third of the time."""
+    """Sets a low level of optimisation, a third of the time to compile: the text has the vectors of lanes at any level."""
     assert toolchain._FLAGS[0] == "-O3"
     monkeypatch.setattr(toolchain, "_FLAGS", ("-O1", *toolchain._FLAGS[1:]))
 

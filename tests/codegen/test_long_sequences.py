@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.space import choices as ch
@@ -13,21 +12,9 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
+from kernelscape.testing.components import add_up, scale
 
 pytestmark = [pytest.mark.compiler]
-nd = types.ndarray()
-
-
-@kernel
-def scale(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.5 * x[i] + 1.0
-
-
-@kernel
-def add_up(x: nd, s: nd):
-    for i in range(x.shape[0]):
-        s[0] += x[i]
 
 
 def maps(x, y, z, s):

@@ -25,25 +25,13 @@ from kernelscape.runtime.worker.verify import Expected
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
-from kernelscape.space.components import components_of
 from kernelscape.testing import checking
+from kernelscape.testing.components import exchanged, scale, turn, two_candidates
 
 pytestmark = [pytest.mark.compiler]
 nd = types.ndarray()
 N, STEPS = 67, 20
 QUICK = Protocol(sample_ns=2e4, min_samples=3, max_samples=5, budget_ns=5e6, times_components=True)
-
-
-@kernel
-def scale(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.5 * x[i] + 1.0
-
-
-@kernel
-def turn(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.25 * x[x.shape[0] - 1 - i]
 
 
 @kernel
@@ -92,24 +80,12 @@ def inputs() -> InputSets:
 
 
 @pytest.fixture(scope="module")
-def candidates(inputs: InputSets) -> list[Candidate]:
+def candidates(inputs: InputSets) -> tuple[Candidate, Candidate]:
     problem = normalise(record_sequence(steps, [*inputs.sets[0].arrays.values()], "steps"))
     assert {a.name: a.role for a in problem.arrays if a.role != "temp"} == inputs.roles
     root = build_space(problem, checking.target(2, 32)).root()
     assert isinstance(root, Candidate)
-    rng = np.random.default_rng(3)
-    made = [checking.random_candidate(root, rng) for _ in range(2)]
-    assert all(isinstance(c, Candidate) for c in made)
-    return made  # type: ignore[return-value]
-
-
-def mixed(first: Candidate, other: Candidate, component: int) -> Candidate:
-    domains = first.domains.copy()
-    choices = list(components_of(first.space)[component].choices)
-    domains[choices] = other.domains[choices]
-    found = first.space.candidate(domains)
-    assert isinstance(found, Candidate)
-    return found
+    return two_candidates(root)
 
 
 @pytest.fixture
@@ -142,8 +118,8 @@ def test_units_compute_the_sequence_and_are_timed(cpu, inputs, candidates) -> No
         assert isinstance(plain, Measurement) and plain.component_ns == ()
 
 
-def test_units_are_one_file_for_people(cpu, inputs, candidates) -> None:
-    """As text, the sequence is a file that compiles alone, and computes the same."""
+def test_the_file_of_a_source_compiles_alone(cpu, inputs, candidates) -> None:
+    """With all units and their table in it, it computes what the libraries of the units do."""
     made = EvaluatedSources(C_TEAM).source(candidates[0])
     source = Source(made.file_text, made.entry, made.arguments, made.n_threads)
     with Worker(cpu) as worker:
@@ -173,7 +149,7 @@ def test_a_changed_decision_compiles_its_unit_alone(tmp_path, candidates, compil
     before = sources.source(first)
     assert isinstance(queue.take([before])[0], Artifact)
     compiled.clear()
-    after = sources.source(mixed(first, other, 1))
+    after = sources.source(exchanged(first, other, 1))
     (new,) = {unit.key for unit in after.units} - {unit.key for unit in before.units}
     n_compiled = builder.units.n_compiled
     assert isinstance(queue.take([after])[0], Artifact)

@@ -7,7 +7,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -22,25 +21,12 @@ from kernelscape.space.engine.propagate import constraint_blocks
 from kernelscape.space.targets.cpu import CPU_KIND
 from kernelscape.space.targets.kind import CPU
 from kernelscape.testing import checking
+from kernelscape.testing.components import add_up, scale
 from kernelscape.testing.legality import illegal
 from kernelscape.testing.machines import library_space
 from kernelscape.testing.violations import violations
 
 from .gpu_target import GPU
-
-nd = types.ndarray()
-
-
-@kernel
-def scale(x: nd, y: nd):
-    for i in range(x.shape[0]):
-        y[i] = 0.5 * x[i] + 1.0
-
-
-@kernel
-def add_up(x: nd, s: nd):
-    for i in range(x.shape[0]):
-        s[0] += x[i]
 
 
 def chain(x, y, n_tasks):
