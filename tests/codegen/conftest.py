@@ -1,4 +1,4 @@
-"""What the tests of generated text share."""
+"""Fixtures for tests of generated text."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(scope="session")
 def nvrtc_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where NVRTC builds: its processes, which start as slowly as they compile a short text, are kept for one folder."""
+    """The build folder of NVRTC: its processes, which start as slowly as they compile a short text, are kept for one folder."""
     return tmp_path_factory.mktemp("nvrtc")

@@ -1,4 +1,4 @@
-"""What the tests of generated CUDA text share: sequences, candidates with wanted decisions, their inputs."""
+"""Common parts of tests of generated CUDA text: sequences, candidates with wanted decisions, their inputs."""
 
 from __future__ import annotations
 

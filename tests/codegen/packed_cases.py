@@ -1,4 +1,4 @@
-"""What tests of packed operands have in common: recorded sequences, their inputs, and candidates with a certain copy."""
+"""Common parts of tests of packed operands: recorded sequences, their inputs, and candidates with a certain copy."""
 
 from __future__ import annotations
 

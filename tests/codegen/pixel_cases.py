@@ -101,7 +101,7 @@ def arguments(name: str, dtype: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def in_numpy(name: str, a: Any, b: Any, r: Any, f: Any = None) -> None:
-    """What a program is on arrays of NumPy: the judge, which knows nothing of kernels."""
+    """The program on arrays of NumPy: the judge, which knows nothing of kernels."""
     wide, other = a.astype(np.int64), b.astype(np.int64)
     with np.errstate(all="ignore"):
         match name:

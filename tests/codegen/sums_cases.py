@@ -105,7 +105,7 @@ def recorded(name, m, n):
 
 
 def together(root):
-    """What is left where all of them are one loop."""
+    """Returns the candidate in which all of them are one loop."""
     at, b = root, root.space.backbone
     for m in (m for m in b.merges if m.before_finish):
         x, y = (b.dim(t, name, OUTER).order_id for t, name in ((m.a, m.loop_a), (m.b, m.loop_b)))

@@ -1,4 +1,4 @@
-"""What is said of each body: what it is, and how it was opened."""
+"""Descriptions of bodies: their kind, and how they were opened."""
 
 from __future__ import annotations
 

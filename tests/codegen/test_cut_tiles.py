@@ -122,7 +122,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_parts_of_tiles_are_added_where_they_belong(tmp_path, way, dtype):
-    """Where rows, columns or both are cut."""
+    """Tiles that are cut along rows, columns or both."""
     made = []
     for extents in ((61, 37, 40), (64, 37, 9), (61, 64, 40), (27, 75, 33)):
         recording, args = recorded("matmul", dtype, **dict(zip("mnk", extents, strict=True)))

@@ -49,12 +49,12 @@ def threads(task, **sizes):
 
 
 def constants(x):
-    """What constants of a kernel are, as C writes it."""
+    """Returns the constants of a kernel, as C writes them."""
     return {(n.name, expression(n.init)) for n in declared(x) if n.constant}
 
 
 def digits(x):
-    """What is taken from the number of a thread in its block, as C writes it."""
+    """Returns the values computed from the number of a thread in its block, as C writes them."""
     return {
         expression(n)
         for n in nodes(x)

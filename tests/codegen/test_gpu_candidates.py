@@ -205,7 +205,7 @@ HINTS = {
 
 
 def test_golden_vectors_in_memory(golden):
-    """How vectors of 8 and 16 bytes are moved, with each hint to the caches."""
+    """Loads and stores of vectors of 8 and 16 bytes, with each hint to the caches."""
     prelude = Prelude(CudaHelpers())
     for lanes in (2, 4):
         for hint in ("load", "load_cg", "load_read_only", "load_stream", "store", "stream"):

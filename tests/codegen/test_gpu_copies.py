@@ -76,7 +76,7 @@ def test_a_tiled_product_stages_both_operands(tmp_path):
 
 
 def test_golden_staged_product(golden):
-    """How a kernel is printed: its bounds, what its block shares, copies that travel and where threads meet."""
+    """Text of a kernel: its bounds, shared arrays, asynchronous copies and barriers."""
     _, program = staged("TWO_STAGES", "COPY")
     golden(gpu.printed(program).text, "matmul_staged.cu.txt")
 

@@ -237,7 +237,7 @@ def total(a: types.ndarray(), out: types.ndarray()):
 
 
 def test_every_index_that_is_declared_is_used():
-    """What stays in registers from a constant to its sum is indexed by nothing, and NVRTC warns of what is not used."""
+    """Values in registers from a constant to its sum need no index, and NVRTC warns of unused variables."""
     recording = record_sequence(
         lambda out: total(ndarray(np.float32, (13, 13)), out), [np.zeros(1, np.float32)], "of_zeros"
     )

@@ -1,4 +1,4 @@
-"""What `explore explain` says of implementations on a GPU is what their text does."""
+"""Descriptions by `explore explain` of implementations on a GPU, against their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `explore export` writes of a GPU's result: run on the emulator through the calls of CUDA's runtime that it makes."""
+"""Exported results of a GPU (`explore export`): run on the emulator through the calls of CUDA's runtime that they make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scope knows of memory: loads are done once, but not across a store that may have changed them."""
+"""Known values of memory: an element is loaded once in a scope, and again behind a store that may have changed it."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def candidates_of(root, seed, n):
 
 
 def trace(threads, nodes):
-    """What is touched, node by node in the order in which it happens, each loop run twice; None is a barrier."""
+    """Yields the touched places, node by node in the order of execution, each loop run twice; None is a barrier."""
     for n in nodes:
         if isinstance(n, Barrier):
             yield None

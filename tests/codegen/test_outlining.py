@@ -109,7 +109,7 @@ def test_a_closed_body_is_vectorised_and_what_is_open_beside_it_is_not() -> None
 
 
 def test_golden_closed_body(golden: Callable[[str, str], None]) -> None:
-    """What compilers are told of it: flags of its function, sums of its loop."""
+    """Hints to compilers: flags of the function, sums of its loop."""
     printer = Printer(C_TEAM)
     for f in closed(programs(chained)[0]):
         printer.function(f, 1)
@@ -117,12 +117,12 @@ def test_golden_closed_body(golden: Callable[[str, str], None]) -> None:
 
 
 def is_in_lanes(f: c.Function) -> bool:
-    """Whether a function has vectors of our own: of iterations, or along a range."""
+    """True if a function has vectors of our own: of iterations, or along a range."""
     return any(isinstance(n, c.Declare) and "x16" in n.type for n in nodes(f))
 
 
 def has_one(f: c.Function) -> bool:
-    """Whether a function adds one, as `plus` does."""
+    """True if a function adds one, as `plus` does."""
     return any(isinstance(n, c.Num) and n.text == "1.0f" for n in nodes(f))
 
 
@@ -152,7 +152,7 @@ def test_compilers_take_them_without_a_word(tmp_path: Path) -> None:
 
 @pytest.mark.compiler
 def test_a_sum_of_a_closed_body_is_in_vectors(tmp_path: Path) -> None:
-    """What the flags of the function are for: each instruction multiplies several elements."""
+    """The purpose of the function's flags: each instruction multiplies several elements."""
     compiler = find_compiler()
     source, assembly = tmp_path / "one.c", tmp_path / "one.s"
     source.write_text(texts(chained)[0])

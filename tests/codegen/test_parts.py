@@ -1,4 +1,4 @@
-"""What threads are given of a loop, and sums that lie where results are stored."""
+"""Parts of loops for threads, and sums that lie where results are stored."""
 
 from __future__ import annotations
 

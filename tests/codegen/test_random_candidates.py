@@ -82,7 +82,7 @@ def folder():
 
 
 def wrong(example: Case, cores: int, vector_bytes: int, seed: int, folder: Path) -> list[str]:
-    """What is wrong with some random candidates of a sequence, empty when nothing is."""
+    """Returns the faults of some random candidates of a sequence."""
     problem = example.problem
     inputs = checking.make_inputs(example.recording, problem, example.arrays, example.scalars)
     if not inputs:
@@ -145,7 +145,7 @@ def test_an_array_read_in_the_finish_too_is_packed_for_the_sum_alone(folder):
 
 
 def is_whole(condition, loop, extent):
-    """Whether it asks if a register tile of a loop ends before the loop does."""
+    """True if it tests that a register tile of a loop ends before the loop does."""
     match condition:
         case c.Bin("<=", c.Bin("+", c.Id(name), c.Num()), c.Num(text)):
             return name[0] == loop and text == str(extent)

@@ -57,7 +57,7 @@ def forces(count, near, x, y):
 
 
 def lengths(kind: str, n: int) -> np.ndarray:
-    """How long rows are: all alike, some of them empty, one with nearly all there is, none with anything."""
+    """Lengths of rows: all alike, some of them empty, one with nearly all there is, none with anything."""
     rng = np.random.default_rng(len(kind))
     match kind:
         case "even":

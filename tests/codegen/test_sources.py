@@ -97,7 +97,7 @@ def places(x, prefix, array):
 
 
 def is_after_begin(condition):
-    """Whether there is a block of a thread's own before this one."""
+    """True if there is a block of a thread's own before this one."""
     return isinstance(condition, c.Bin) and condition.op == ">" and condition.b == c.Id("begin")
 
 
@@ -185,7 +185,7 @@ def test_lanes_are_added_up_once_a_row():
 
 @pytest.mark.parametrize("name", ["matmul", "gemver", "sgemvt"])
 def test_who_decides_to_ask_ahead_does_so(name):
-    """What is packed or kept is read from its copy: a request for it would be in the words of a text and nowhere in it."""
+    """Packed and kept operands are read from their copies: a prefetch would be in the comment of a text and nowhere in its code."""
     entry = load(name)
     args = entry.make_arguments(
         entry.complete({"n": 64}), np.dtype(np.float32), np.random.default_rng(0)

@@ -113,7 +113,7 @@ def called(made: checking.Build, arrays: dict[str, Any], want: dict[str, Any]) -
 
 
 def ways_agree(number: int, folder: Path) -> str:
-    """What is wrong with one of the other ways to run a kernel; "" where all do what the interpreter does."""
+    """Returns the fault of another way to run a kernel; "" where all do what the interpreter does."""
     ((ir, start),) = kernels_of(STATEMENTS, [number])
     check(ir)
     want, compiled = ({name: a.copy() for name, a in start.items()} for _ in range(2))

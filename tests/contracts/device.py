@@ -1,4 +1,4 @@
-"""What every device must do: subclass with the fixtures `device`, `source`, `broken_source`."""
+"""The contract of devices: subclass with the fixtures `device`, `source`, `broken_source`."""
 
 from __future__ import annotations
 

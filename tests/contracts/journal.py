@@ -1,4 +1,4 @@
-"""What every journal must do. Subclass, and give the fixture `journal`."""
+"""The contract of journals. Subclass, and give the fixture `journal`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every search strategy must do. Subclass `SearcherContract` and give `strategy` (and
+"""The contract of search strategies. Subclass `SearcherContract` and give `strategy` (and
 options).
 """
 

@@ -125,7 +125,7 @@ def test_printed_command_line_builds(cpu, tmp_path):
 @pytest.mark.compiler
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
 def test_gcc_need_not_read_the_c_library(tmp_path):
-    """What is linked so finds functions of mathematics and of memory wherever it is loaded."""
+    """A library linked so finds functions of mathematics and of memory wherever it is loaded."""
     gcc = find_compiler("gcc")
     assert "-nostdlib" in gcc.linked and "-nostdlib" not in gcc.unspared().linked
     text, output = tmp_path / "all.c", tmp_path / "all.so"

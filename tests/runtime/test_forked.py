@@ -1,4 +1,4 @@
-"""What children give back, and what becomes of those that somebody ends."""
+"""Results of children, and the end of those that somebody ends."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_what_is_not_asked_for_is_forgotten_and_nothing_runs_any_more(device, en
 
 
 def test_who_wants_to_wait_no_longer_leaves_nothing_running(device, monkeypatch):
-    """What no compiler has begun with is never begun."""
+    """Sources with which no compiler has begun are never begun."""
 
     def interrupted(futures, seconds):
         device.begun(2)

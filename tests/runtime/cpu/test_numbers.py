@@ -102,7 +102,7 @@ def place(y: ks.types.ndarray(), at: ks.types.ndarray(), a: bool, b: ks.f16):
 
 
 def test_indices_outside_are_told_of_with_numbers_of_every_size(engine):
-    """What finds the index reads the same numbers as the code."""
+    """The search for a wrong index reads the same numbers as the code."""
     y, at = np.zeros(4), np.array([2], np.int32)
     ir = place.instantiate(y, at, True, 1.5)
     engine.run(ir, (y, at), (False, 2.0))

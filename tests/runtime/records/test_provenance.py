@@ -1,4 +1,4 @@
-"""Whether the user's file has changed since is asked without running it."""
+"""A change of the user's file is seen without running it."""
 
 from __future__ import annotations
 
