@@ -177,8 +177,8 @@ class _Rules:
         parts run last, and parts are so long that these do not conflict.
         """
         cores, whole = self.target.cores, constant(loop.extent)
-        overlap = None if has_sums or is_uneven(loop.body) else overlap_of(loop, conflicts)
-        if overlap is not None and whole is not None and whole >= 2 * cores * max(1, overlap):
+        is_plain = not has_sums and not is_uneven(loop.body)
+        if is_plain and overlap_of(loop, conflicts, cores) is not None:
             return SCATTER[COLOUR]
         dtypes = {a.name: a.dtype for a in self.problem.arrays}
         n_bytes = copies_bytes(self.problem, loop, conflicts)

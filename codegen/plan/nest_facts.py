@@ -187,8 +187,9 @@ def copies_bytes(problem: Problem, loop: For, scattered: Sequence[Update]) -> in
     return sum(a.size_bytes for a in arrays)
 
 
-def overlap_of(loop: For, scattered: Sequence[Update]) -> int | None:
-    """Returns the distance of the farthest iterations that update one element; None where it is not known.
+def overlap_of(loop: For, scattered: Sequence[Update], cores: int) -> int | None:
+    """Returns the distance of the farthest iterations that update one element; None where it is not known, or equal parts of the
+    loop for so many threads are not twice as long.
 
     It is known where one axis of each array has an index that lies in a window around the iteration, and nothing but such updates
     accesses the array.
@@ -201,7 +202,10 @@ def overlap_of(loop: For, scattered: Sequence[Update]) -> int | None:
         return None
     found = [_overlap_in(loop, [u for u in scattered if u.array == name]) for name in names]
     known = [n for n in found if n is not None]
-    return max(known, default=None) if len(known) == len(found) else None
+    if not known or len(known) < len(found):
+        return None
+    overlap, extent = max(known), constant(loop.extent)
+    return overlap if extent is not None and extent >= 2 * cores * max(1, overlap) else None
 
 
 def _overlap_in(loop: For, updates: Sequence[Update]) -> int | None:

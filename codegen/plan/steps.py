@@ -85,14 +85,19 @@ class _Steps:
         how = self.value("scatter", loop.loop)
         conflicts = scattered(loop, sums) if how else []
         is_private = how == SCATTER[PRIVATE]
-        overlap = overlap_of(loop, conflicts) if how == SCATTER[COLOUR] else None
         levels = sum(self.is_parallel(x.loop) for x in perfect_nest(loop))
         copied = tuple(dict.fromkeys(u.array for u in conflicts)) if is_private else ()
+        partition = self.partition(loop, copied)
+        # Elsewhere threads would run iterations twice, or conflict: there updates are atomic.
+        is_plain = partition.schedule == SCHEDULE[BLOCKED] and levels < 2 and not sums
+        overlap = None
+        if how == SCATTER[COLOUR] and is_plain:
+            overlap = overlap_of(loop, conflicts, self.target.cores)
         return NestPlan(
             loop,
             levels=max(1, levels),
             is_shared=levels > 0,
-            partition=replace(self.partition(loop, copied), overlap=overlap or 0),
+            partition=replace(partition, overlap=overlap or 0),
             independent=frozenset(
                 x.loop for x in inside if self.value("iterations", x.loop) == ANY_ORDER
             ),

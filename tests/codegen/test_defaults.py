@@ -6,9 +6,11 @@ from typing import Any
 
 import kernelscape as ks
 import numpy as np
+import pytest
 from kernelscape.codegen.lower import lower
 from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.defaults import defaults
+from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.codegen.plan.reading import read_plan
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
@@ -39,6 +41,14 @@ def rows(first: A(), x: A(), y: A()):
             y[i] += x[k]
 
 
+@ks.kernel
+def near(f: A(), x: A()):
+    for i in range(3, x.shape[0]):
+        for j in range(4):
+            f[i - 3, j] += x[i]
+            f[i, j] -= x[i]
+
+
 def given(n: int) -> tuple[Any, ...]:
     x = np.zeros((4, n), np.float32)
     return x, x.copy(), np.zeros(1, np.float32)
@@ -62,6 +72,25 @@ def test_rules_name_values_of_the_choices_that_a_search_has() -> None:
     uneven = default_plan(of_rows, 4, 32).choices
     assert uneven["schedule"] == {(0, "i@1", OUTER): "BALANCED"}
     assert {*uneven["dim_kind"].values()} <= {*ch.DIM_KIND}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cores", "overlap"),
+    [
+        ({}, 4, 3),
+        ({}, 2000, 0),
+        ({"schedule": {(0, "i@1", OUTER): "GUIDED"}}, 4, 0),
+        ({"dim_kind": {(0, "i@1", OUTER): "PARALLEL", (0, "j@2", OUTER): "PARALLEL"}}, 4, 0),
+    ],
+)
+def test_updates_are_atomic_where_parts_cannot_be_told_apart(changes, cores, overlap) -> None:
+    """The kind: decisions that hold for one number of threads or one schedule, read with another."""
+    ir = near.instantiate(np.zeros((10009, 4)), np.zeros(10009))
+    found = {k: dict(v) for k, v in default_plan(ir, 4, 32).choices.items()}
+    assert found["scatter"] == {(0, "i@1"): "COLOUR"}
+    (step,) = decided_plan(ir, found | changes, cores, 32).tasks[0].steps
+    assert isinstance(step, NestPlan)
+    assert (step.partition.overlap, bool(step.atomics)) == (overlap, not overlap)
 
 
 def test_other_decisions_are_lowered_on_the_same_road() -> None:
