@@ -56,7 +56,8 @@ def search_components(
     """Search the completions of `root`, which is a sequence of several components; as `search` of search/run.py does.
 
     Incumbents and warm starts of `history` are measured first, as they are. Outcomes have the times of components. Where one fails,
-    or lacks these times, halves of its trials are measured apart until it is known whose outcome it is.
+    or lacks these times, halves of its trials are measured apart until it is known whose outcome it is. Where the best of all
+    components fail together, trials are measured beside as many of these as run together.
 
     Equal seeds, inputs and outcomes give equal events. Nothing is proved but by bounds: a search that ends because all trees are
     explored is `exhausted`.
@@ -85,6 +86,8 @@ class _Combining:
         self._unit_ns = UNIT_NS  # of the tree above, what the best takes under the present choices
         self._each_s = 0.0  # that a combination took in the last round
         self._beside_ns = 0.0  # of a program, in none of its components
+        self._failed_key = b""  # of the best of all components, where they failed together
+        self._compatible: list[SearchCandidate] = []  # that run together in their place
 
     def run(self) -> Search:
         """Yields the events of the search and its questions."""
@@ -161,6 +164,7 @@ class _Combining:
     def _round(self) -> Asking[bool]:
         """Measures what all trees propose, and tells them. Returns False if they have nothing left to try."""
         whole, begun_s = self._whole, self._whole.elapsed_s
+        yield from self._reconcile()
         combinations, n_measured = self._proposed(), 0
         told: list[tuple[int, Tell]] = []
         if not combinations:
@@ -168,6 +172,7 @@ class _Combining:
         while combinations and whole.stop_status() is None:
             yield from self._measure(combinations)
             n_measured += len(combinations)
+            yield from self._reconcile()
             combinations = [half for c in combinations for half in self._judge(c, told)]
         for k, tell in told:
             self._told[k][tell.key] = tell.outcome
@@ -212,7 +217,7 @@ class _Combining:
         """Begins the trees again under other choices that concern all components. Outcomes of equal text are known."""
         for tree in self._trees:
             tree.close()
-        self._division, self._trees = division, []
+        self._division, self._trees, self._failed_key = division, [], b""
         self._plant()
 
     def _proposed(self) -> list[Combination]:
@@ -235,10 +240,66 @@ class _Combining:
         return combinations
 
     def _combination(self, trials: dict[int, Trial]) -> Combination:
-        chosen = [
-            trials[k].candidate if k in trials else tree.best for k, tree in enumerate(self._trees)
-        ]
+        best = [tree.best for tree in self._trees]
+        has_failed = bool(self._failed_key) and self._division.join(best).key == self._failed_key
+        others = self._compatible if has_failed else best
+        chosen = [trials[k].candidate if k in trials else x for k, x in enumerate(others)]
         return Combination(self._division.join(chosen), trials)
+
+    def _reconcile(self) -> Asking[None]:
+        """Measures, where the best of all components have failed together, which of them run beside the parts of the fastest."""
+        best = [tree.best for tree in self._trees]
+        key = self._division.join(best).key
+        parts = self._fastest()
+        if key == self._failed_key or parts is None or not self._has_failed(key):
+            return
+        changed = [k for k, x in enumerate(best) if x.key != parts[k].key]
+        self._compatible = yield from self._beside(parts, best, changed)
+        self._failed_key = key
+
+    def _fastest(self) -> list[SearchCandidate] | None:
+        """Returns the parts of the fastest combination, or the default's where it has none; None where nothing ran."""
+        fastest = self._whole.incumbent.best
+        if fastest is None:
+            return None
+        if fastest.candidate is not None:
+            found = [self._division.part(fastest.candidate, k) for k in range(len(self._trees))]
+            parts = [x for x in found if x is not None]
+            if len(parts) == len(found):
+                return parts
+        return [tree.default for tree in self._trees]
+
+    def _beside(
+        self, parts: list[SearchCandidate], best: Sequence[SearchCandidate], numbers: Sequence[int]
+    ) -> Asking[list[SearchCandidate]]:
+        """Returns parts that run together: the best of those of these components that halving finds, near ones of the others."""
+        tried = [best[k] if k in numbers else x for k, x in enumerate(parts)]
+        if (yield from self._runs(tried)):
+            return tried
+        if len(numbers) > 1:
+            middle = len(numbers) // 2
+            for half in (numbers[:middle], numbers[middle:]):
+                parts = yield from self._beside(parts, best, half)
+            return parts
+        for k in numbers:
+            for near in self._trees[k].ranking[1:]:
+                if near.key == parts[k].key:
+                    break
+                tried = [*parts[:k], near, *parts[k + 1 :]]
+                if (yield from self._runs(tried)):
+                    return tried
+        return parts
+
+    def _runs(self, parts: Sequence[SearchCandidate]) -> Asking[bool]:
+        """Measures the combination of these parts, unless it was measured. Returns True if it runs."""
+        whole = self._division.join(parts)
+        if whole.key not in self._seen:
+            yield from self._measure([Combination(whole)])
+        return whole.key in self._seen and not self._has_failed(whole.key)
+
+    def _has_failed(self, key: bytes) -> bool:
+        seen = self._seen.get(key)
+        return seen is not None and seen.outcome.time_ns is None
 
     def _measure(self, combinations: Sequence[Combination]) -> Asking[None]:
         whole = self._whole
@@ -253,13 +314,16 @@ class _Combining:
                 self._seen[event.candidate.key] = event
 
     def _judge(self, combination: Combination, told: list[tuple[int, Tell]]) -> list[Combination]:
-        """Notes the outcomes of a combination's trials. Returns its halves where they do not follow from its own outcome."""
+        """Notes the outcomes of a combination's trials. Returns what is to be measured where they do not follow from its own."""
         seen, trials = self._seen.get(combination.candidate.key), combination.trials
         if seen is None:  # nothing more is measured
             return []
         outcome = seen.outcome
         if outcome.time_ns is not None and outcome.component_ns:
             self._beside_ns = outcome.time_ns - sum(outcome.component_ns)
+        again = self._combination(trials) if trials and outcome.time_ns is None else combination
+        if again.candidate.key != combination.candidate.key:  # it was beside others that failed
+            return [again]
         if not outcome.component_ns and len(trials) > 1 and self._whole.incumbent.best is not None:
             numbers = sorted(trials)
             middle = len(numbers) // 2

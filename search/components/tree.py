@@ -88,9 +88,17 @@ class ComponentTree:
     @property
     def ranked(self) -> ev.Ranked | None:
         """The fastest candidate so far that is known, with its time."""
+        return min(self._known(), key=lambda r: r.time_ns, default=None)
+
+    @property
+    def ranking(self) -> tuple[SearchCandidate, ...]:
+        """The fastest candidates so far that are known, best first."""
+        found = sorted(self._known(), key=lambda r: r.time_ns)
+        return tuple(r.candidate for r in found if r.candidate is not None)
+
+    def _known(self) -> list[ev.Ranked]:
         top = self.exploration.incumbent.top(self.exploration.options.n_top)
-        known = [r for r in (*top, *self._told_best) if r.candidate is not None]
-        return min(known, key=lambda r: r.time_ns, default=None)
+        return [r for r in (*top, *self._told_best) if r.candidate is not None]
 
     @property
     def bound_ns(self) -> float:

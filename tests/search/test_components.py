@@ -335,3 +335,24 @@ def test_what_concerns_all_components_is_decided_above_them() -> None:
     assert last.best is not None
     assert (last.status, last.best.time_ns) == ("exhausted", s.best_ns())
     assert {c.assignment()[-1] for c in bench.measured} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_best_candidates_that_exclude_each_other_fail_together_alone(seed: int) -> None:
+    """The kind: the best of two components fail beside each other, and every trial beside both is taken for a failure."""
+    s = sequence(4, share=0.0, seed=seed)
+    least = [row.index(min(row)) for row in s.space.cost[: 2 * N_CHOICES]]
+
+    def fails(candidate: ToyCandidate) -> str | None:
+        return "wrong" if list(candidate.assignment()[: len(least)]) == least else None
+
+    events = explored(s, Bench(s, fails), seed=seed)
+    table, last = events[-3], events[-1]
+    assert isinstance(table, ev.Components)
+    assert isinstance(last, ev.Finished)
+    assert last.best is not None
+    assert last.tally.bad <= 4  # the best of all, as these change
+    found = zip(last.best.outcome.component_ns, table.components, strict=True)
+    assert sum(ns == row.time_ns for ns, row in found) == 3  # one of the two gives way
+    best = [row.time_ns or 0.0 for row in table.components]
+    assert s.space.offset_ns + sum(best) == s.best_ns()
