@@ -103,6 +103,7 @@ class SearchEvaluator:
         self._doubt = hooks.doubt
         self._scale = hooks.scale
         self._sources: OrderedDict[bytes, Source | Failure] = OrderedDict()
+        self._wholes: dict[bytes, Source] = {}  # as one text: few, in the last rounds
         self._times_components = False
         self._reports = hooks.reports
         self._rows = ComponentRows()
@@ -246,8 +247,11 @@ class SearchEvaluator:
     def whole(self, candidate: Candidate) -> Source | Failure:
         """Returns the candidate as one text, as a replay builds it."""
         source = self.source(candidate)
-        is_whole = isinstance(source, Failure) or not source.units
-        return source if is_whole else self._lowering.whole(candidate)
+        if isinstance(source, Failure) or not source.units:
+            return source
+        if candidate.key not in self._wholes:
+            self._wholes[candidate.key] = self._lowering.whole(candidate)
+        return self._wholes[candidate.key]
 
     def alone(
         self, candidate: Candidate, builder: AbstractBuilder | None = None

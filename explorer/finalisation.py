@@ -172,7 +172,7 @@ class LastRounds:
             s.writer.note("alarm", outcome.key)
             alarms += 1
         claims.believe(outcome.time_ns, outcome.spread)
-        kept = s.keep_last(self._evaluator, best, status, won)
+        kept = s.keep_last(self._evaluator, best, status, won, self._deadlines.cut)
         if self._options.store:
             s.writer.store(kept)
         self._ending.n_disturbed = self._evaluator.n_disturbed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from ..codegen.text.source import Source
@@ -42,28 +43,39 @@ class Standing:
 
     def keep(self, evaluator: SearchEvaluator, outcome: Outcome, candidate: Candidate) -> BestFile:
         """Stores an implementation that is the best so far."""
-        return self.writer.keep(self._result(evaluator, (outcome, candidate), "running"))
+        source = evaluator.source(candidate)  # nobody waits for one text of all components
+        return self.writer.keep(self._result((outcome, candidate), "running", source))
 
     def keep_last(
-        self, evaluator: SearchEvaluator, best: Entry, status: str, other: CompiledBest | None
+        self,
+        evaluator: SearchEvaluator,
+        best: Entry,
+        status: str,
+        other: CompiledBest | None,
+        cut: Callable[[], AbstractContextManager[None]],
     ) -> BestFile:
-        """Stores the best of all, with its library; `other` is its build by another compiler."""
-        library = self._library(evaluator, best[1], other) if status != "interrupted" else None
-        result = self._result(evaluator, best, status, library, self.claims.now_ns, other)
+        """Stores the best of all, with its library; `other` is its build by another compiler.
+
+        `cut` makes the context in which several components are written as one text: a replay does what it leaves undone.
+        """
+        source, library = evaluator.source(best[1]), None
+        is_in_units = isinstance(source, Source) and bool(source.units)
+        with suppress(Stopped), cut() if is_in_units else nullcontext():
+            source = evaluator.whole(best[1])
+            library = self._library(evaluator, best[1], other) if status != "interrupted" else None
+        result = self._result(best, status, source, library, self.claims.now_ns, other)
         return self.writer.keep(result)
 
     def _result(
         self,
-        evaluator: SearchEvaluator,
         entry: Entry,
         status: str,
+        source: Source | Failure,
         library: Path | None = None,
         bound_now_ns: float | None = None,
         other: CompiledBest | None = None,
     ) -> Result:
         outcome, candidate = entry
-        is_running = status == "running"  # then nobody waits for one text of all components
-        source = evaluator.source(candidate) if is_running else evaluator.whole(candidate)
         assert isinstance(source, Source)
         assert outcome.time_ns is not None
         return Result(
@@ -90,10 +102,7 @@ class Standing:
             return None
         if other is not None:
             return _if_there(Path(other.library))
-        try:
-            built = evaluator.verified_alone(candidate)
-        except Stopped:  # a replay builds it
-            return None
+        built = evaluator.verified_alone(candidate)
         return None if isinstance(built, Failure) else _if_there(Path(built.path))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.cli.explain_view import explain_lines
 from kernelscape.cli.log import TextLog
+from kernelscape.explorer import deadlines
 from kernelscape.explorer.entry import resume
+from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.explanation import explain_run
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
@@ -113,6 +116,24 @@ def test_a_resumed_session_knows_each_component(tmp_path: Path) -> None:
         if isinstance(r, EvaluationRecord)
     ]
     assert sum(text in rows[:12] for text in rows[12:]) <= 2  # those of the best of all
+
+
+def test_one_text_of_all_components_is_given_up_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kind: work of the session's own process after the search, which no limit cuts."""
+
+    def write_for_long(*given: Any) -> NoReturn:
+        end_s = time.monotonic() + 20
+        while time.monotonic() < end_s:
+            pass
+        raise AssertionError("nothing has stopped it")
+
+    monkeypatch.setattr(deadlines, "_END_S", 0.0)
+    monkeypatch.setattr(SearchEvaluator, "whole", write_for_long)
+    run, _ = searched(tmp_path, max_evals=6)
+    assert (run.status, run.ended.evaluations) == ("eval_limit", 6)
+    assert ks.load_run(tmp_path).best.time_ns == run.best.time_ns
 
 
 def test_components_are_explained(found: tuple[Any, list[Any]]) -> None:
