@@ -7,7 +7,8 @@ const HALO = "paint-order:stroke;stroke:var(--paper)", ON_CELL = "#1b1f24";
 // Okabe and Ito (2008), which colour-blind people can tell apart.
 const SOURCES = {
   U: ["default", INK], W: ["warm start", "#e69f00"], M: ["tree policy", BOUND], R: ["rollout", "#009e73"],
-  D: ["bound dive", "#cc79a7"], N: ["near the best", "#56b4e9"], F: ["final", BEST], "?": ["not kept", "#999999"],
+  D: ["bound dive", "#cc79a7"], N: ["near the best", "#56b4e9"],
+  C: ["components together", "#cc79a7"], F: ["final", BEST], "?": ["not kept", "#999999"],
 };
 const sourceOf = tag => SOURCES[tag] || SOURCES["?"];
 

@@ -28,6 +28,7 @@ SOURCES = {
     "R": ("rollout", "#009e73"),
     "D": ("bound dive", "#cc79a7"),
     "N": ("near the best", "#56b4e9"),
+    "C": ("components together", "#cc79a7"),  # no search has both C and D
     "F": ("final", "#d55e00"),
     "?": ("not kept", "#999999"),
 }

@@ -193,6 +193,10 @@ class TreeView {
 
 function drawTree(data) {
   if (!data.trees.length) { put("tree", h("p", { class: "note" }, "No search tree was kept.")); return; }
+  if (data.evaluations.tag.includes("C") && data.trees.every(t => t.n_nodes === 1)) {
+    put("tree", h("p", { class: "note" }, "Each component was searched by a tree of its own, which is not kept. `explore explain` has the table of components."));
+    return;
+  }
   const holder = h("div"), tools = h("div", { class: "tools" });
   put("tree", tools, holder);
   const views = new Map();

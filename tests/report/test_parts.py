@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import get_args
 
+import kernelscape
 import pytest
 from kernelscape.report.contents import best_record
 from kernelscape.report.frame import frame
 from kernelscape.report.pairs import measured_effects
 from kernelscape.report.run_data import folder_of, load_run
+from kernelscape.report.still import SOURCES
 from kernelscape.report.trees import columns_of, depths, find_below, widths
 from kernelscape.runtime.records.record import EvaluationRecord, RecordError
 from kernelscape.runtime.records.tree_file import StoredTree
+from kernelscape.search.events import Tag
 
 
 def timed(ns: float | None, slowness: float = 1.0, **decisions: str) -> EvaluationRecord:
@@ -23,6 +28,13 @@ def timed(ns: float | None, slowness: float = 1.0, **decisions: str) -> Evaluati
         time_ns=ns,
         slowness=slowness,
     )
+
+
+def test_pictures_name_every_source_of_candidates() -> None:
+    """The kind: candidates of a way of searching that is new, drawn as if their source had not been kept."""
+    script = (Path(kernelscape.__file__).parent / "report" / "draw.js").read_text()
+    assert set(get_args(Tag)) < SOURCES.keys()
+    assert all(f'{tag}: ["{SOURCES[tag][0]}",' in script for tag in get_args(Tag))
 
 
 def test_pairs_that_differ_in_one_decision_are_found() -> None:
