@@ -350,8 +350,11 @@ class _Combining:
         whole, trees = self._whole, [tree.exploration for tree in self._trees]
         if not trees:
             return
-        bound_ns = self._division.bound_ns([t.bound_ns for t in self._trees])
-        whole.tree.rebound_root(max(whole.root_bound_ns, bound_ns / whole.pruning.factor))
+        if (
+            self._division.coupling is None
+        ):  # else bounds of trees hold under the present choices alone
+            bound_ns = self._division.bound_ns([t.bound_ns for t in self._trees])
+            whole.tree.rebound_root(max(whole.root_bound_ns, bound_ns / whole.pruning.factor))
         whole.pruning.refresh()
         whole.n_open_below = sum(e.tree.n_open for e in trees)
         for name in _OF_TREES:
