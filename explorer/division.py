@@ -31,14 +31,14 @@ from .predicting import predictor_of
 
 @dataclass(frozen=True)
 class Earlier:
-    """What earlier sessions have measured of a component: outcomes by key of its text, and decisions of the sequence with times."""
+    """Measurements of a component by earlier sessions: outcomes by key of its text, and decisions of the sequence with times."""
 
     outcomes: dict[bytes, Outcome]
     times_ns: tuple[tuple[Decisions, float], ...]
 
     @staticmethod
     def of(places: Sequence[int], evaluations: Sequence[EvaluationRecord]) -> Earlier:
-        """Returns what these evaluations tell of the component at these places. The first outcome of a text counts."""
+        """Returns the measurements in these evaluations of the component at these places. The first outcome of a text counts."""
         outcomes: dict[bytes, Outcome] = {}
         times_ns: dict[str, tuple[Decisions, float]] = {}
         for r in evaluations:

@@ -12,7 +12,7 @@ from ..speaking import say
 @click.option("--clear", metavar="NAME", help="Remove that one, or `all` that can be made again.")
 @talks
 def command(talk: Talk, clear: str | None) -> None:
-    """What is kept on this machine, where, and how large it is; what can be made again can be cleared."""
+    """Show what is kept on this machine, where, and how large it is; what can be made again can be cleared."""
     from ...explorer.caches import clear_kept, kept_places
 
     if clear is not None:

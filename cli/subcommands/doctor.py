@@ -15,7 +15,7 @@ from ..speaking import say
 @click.command("doctor")
 @talks
 def command(talk: Talk) -> None:
-    """What this machine has, what is missing, and how to get it."""
+    """Show what this machine has, what is missing, and how to get it."""
     from ..doctor import examine
 
     settings = settings_of(talk)

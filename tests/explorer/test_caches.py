@@ -1,4 +1,4 @@
-"""What a run keeps of how it went: where each candidate came from, what bounded it, and the tree. On the fake device."""
+"""Records of the course of a run: where each candidate came from, what bounded it, and the tree. On the fake device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other compilers make of the best of a search: built again, verified, timed in turn, and saved with the one that wins."""
+"""The best of a search by other compilers: built again, verified, timed in turn, and saved with the one that wins."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_compiler_that_is_hardly_faster_is_not(tmp_path, monkeypatch, ratio):
 
 
 def test_what_another_compiler_builds_wrong_is_not_taken(tmp_path, monkeypatch):
-    """Of the best few, those that fail are left out; where all do, the search's own stands."""
+    """Those of the best few that fail are left out; where all do, the search's own stands."""
     _, _, _ = explored(tmp_path / "first", monkeypatch)
     records = read_journal(tmp_path / "first" / "journal.jsonl")
     keys = [r.source_key for r in records if isinstance(r, EvaluationRecord)]
@@ -84,7 +84,7 @@ def test_what_another_compiler_builds_wrong_is_not_taken(tmp_path, monkeypatch):
 def test_where_taking_over_the_arguments_takes_too_long_none_is_tried(
     tmp_path, monkeypatch, preparing_s, n_tried
 ):
-    """Of GiB of arguments it takes seconds, and the time limit is to hold."""
+    """Copies of GiB of arguments take seconds, and the time limit is to hold."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(deadlines.time, "monotonic", lambda: clock.now)
     prepare = FakeWorker.prepare

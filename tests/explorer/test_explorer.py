@@ -337,7 +337,7 @@ def test_a_run_in_progress_is_not_resumed(tmp_path: Path) -> None:
 
 
 def stored_decision(content: dict) -> list[str]:
-    """How the first task stores its result."""
+    """Returns the way in which the first task stores its result."""
     return next(d for d in content["decisions"] if d[0] == "cache(subtract_scaled0.z)")
 
 

@@ -1,4 +1,4 @@
-"""What a search shows first, and how NumPy is timed beside it."""
+"""First results of a search, and how NumPy is timed beside it."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_library_of_another_source_is_not_ours(best: Path, hostile: Path, no_c
 def test_what_others_may_have_registered_is_not_ours(
     best: Path, no_compiler: None, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
-    """Of a kind with every folder that decides what is loaded: only this user may write to it."""
+    """The kind: a folder that decides what is loaded. Only this user may write to it."""
     data = best.parent / "theirs"
     shutil.copytree(registry(), data / "kernelscape" / "libraries")
     (data / "kernelscape" / "libraries").chmod(0o700)

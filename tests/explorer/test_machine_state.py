@@ -122,7 +122,7 @@ def evaluator(device, worker, journal, changes):
 
 
 def distinct_candidates(evaluate, device):
-    """Of one space, each with a text of its own."""
+    """Candidates of one space, each with a text of its own."""
     space = build_space(
         next(c for c in library_cases() if c.name.startswith("bicgk")).problem,
         device.machine.facts(),

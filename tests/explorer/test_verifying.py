@@ -74,7 +74,7 @@ def test_a_threshold_between_two_roundings_calls_no_candidate_wrong(tmp_path):
 
 @pytest.mark.compiler
 def test_a_search_stops_where_the_first_eight_are_wrong_alike(tmp_path, monkeypatch):
-    """As where reference and kernels disagree about what a program means."""
+    """Every candidate is wrong alike, as where reference and kernels disagree about the meaning of a program."""
 
     result = ForkedInputs.result
 

@@ -1,4 +1,4 @@
-"""What assignments under conditions surely do: counted by residues, and as nothing where values decide."""
+"""Sure work of assignments under conditions: counted by residues, and as nothing where values decide."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ class TestSearch:
 
 
 def test_the_first_batch_begins_with_warm_starts_and_has_the_incumbent():
-    """What may be slow is given up early only where something faster was measured before it."""
+    """A candidate that may be slow is given up early only where a faster one was measured before it."""
     from kernelscape.search.run import _firsts
 
     made = list(_firsts(["default"], iter(["a", "b", "c", "d"]), 3))

@@ -1,4 +1,4 @@
-"""What the tests of the space of a GPU share: a GPU, and problems of the library."""
+"""Common parts of the tests of the space of a GPU: a GPU, and problems of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values may be handed over in registers."""
+"""Values that may be handed over in registers."""
 
 import kernelscape as ks
 import numpy as np
@@ -43,7 +43,7 @@ def doubled(a: ks.types.ndarray(), b: ks.types.ndarray()):
 
 
 def test_elements_that_a_task_stores_again_and_again_are_in_no_register():
-    """What it leaves alone in a round is what the round before left, and what is read behind it is of the last one."""
+    """Elements that a round leaves alone have the values of the round before; reads after the loop see the last round."""
 
     def rounds(a, b):
         in_rounds(a, b)

@@ -159,7 +159,7 @@ def half_product_problem(n):
 
 
 def verdicts(problem, tries=200):
-    """What the judge says of one random candidate after another."""
+    """Yields the verdict of the judge on one random candidate after another."""
     root = build_space(problem, checking.target(2, 16)).root()
     assert isinstance(root, Candidate)
     rng = np.random.default_rng(0)

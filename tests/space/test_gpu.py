@@ -95,7 +95,7 @@ def test_threads_of_a_task_have_an_order(plans):
 
 
 def test_threads_along_three_loops_have_every_order():
-    """Of a product whose three loops are all shared out to threads."""
+    """Three loops of a product, all shared out to threads."""
     space = build_space(problem_of("matmul", LARGE), GPU)
     made = space.root()
     for d, var in space.variables.kind.items():
@@ -138,7 +138,7 @@ def threads_along(task, sizes):
 
 @pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
 def test_there_are_few_threads_along_z(order):
-    """Of three loops, the slowest is along z; two loops have no z, and threads along four are counted in one number."""
+    """The slowest of three loops is along z; two loops have no z, and threads along four are counted in one number."""
     target = replace(GPU, max_threads_along_z=4)
 
     def fits(problem, task, *sizes):

@@ -1,4 +1,4 @@
-"""What a block of a GPU takes of a multiprocessor: copies in shared memory and their stages, values, and sums in registers."""
+"""Resources of a multiprocessor that a block takes: copies in shared memory and their stages, values, and sums in registers."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def kept(sequence, orders, shared_bytes):
     ],
 )
 def test_a_small_value_is_there_once_for_all_its_readers(sequence, orders):
-    """As a whole, because some reader does not share the loop that writes it."""
+    """An array is kept whole if some reader does not share the loop that writes it."""
     needed = 4 * N + SLACK_BYTES
     made = kept(sequence, orders, needed)
     assert isinstance(made, Candidate)

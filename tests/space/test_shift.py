@@ -32,7 +32,7 @@ def problem_of(name, m, n):
 
 
 def late_root(name, m=5, n=7, cores=2):
-    """What is left of a space when its one shift is decided to be late."""
+    """Returns the rest of a space once its one shift is decided to be late."""
     space = build_space(problem_of(name, m, n), checking.target(cores, 16))
     ((_, var),) = space.variables.shift.items()
     root = space.root().decide(var, 1 << ch.LATE)

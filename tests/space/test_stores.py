@@ -144,7 +144,7 @@ def test_what_is_written_over_is_left_away_where_readers_have_it(
 
 
 def test_a_chain_in_place_is_one_loop_and_one_store(few_sizes):
-    """Of three steps some implementation has one launch, and stores once."""
+    """Some implementation of three steps has one launch, and stores once."""
     space = space_of(thrice)
     one_launch = [
         c

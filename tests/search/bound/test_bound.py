@@ -130,7 +130,7 @@ def test_axpydot_reads_three_vectors_and_writes_one() -> None:
 
 
 def test_a_call_is_not_added_to_the_work() -> None:
-    """Of calls that follow one another a core begins the next one while it finishes the sums of the last."""
+    """A core begins the next of several calls while it finishes the sums of the last."""
     b = bounder("sgemv", m=1, n=1)
     bound = b.bound(root_of(b.space))
     found = dict(bound.terms)
@@ -256,7 +256,7 @@ def test_bounds_of_all_ancestors_hold_on_a_simulated_machine(name: str, seed: in
 @settings(max_examples=5, deadline=None)
 @given(st.sampled_from((40, 90, 150)), st.integers(0, 2**31))
 def test_bounds_of_steps_hold_on_a_simulated_machine(n_elements: int, seed: int) -> None:
-    """Of arrays that its cache holds, that it holds one of, and that it does not hold."""
+    """Lengths of arrays: a cache holds all of them, one of them, none."""
     _holds_on_a_simulated_machine(repeated_space(n_elements, 9), seed)
 
 

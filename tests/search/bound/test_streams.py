@@ -57,7 +57,7 @@ def test_the_best_mix_of_ways(read: float, written: float, ns: float) -> None:
 
 
 def curve(kind: str, reads: int, writes: int, rates: tuple[float, float]) -> StreamCurve:
-    """Of a machine of one cache: `rates` in it and from memory."""
+    """Returns the curve of a machine of one cache: `rates` in it and from memory."""
     n_arrays = 1 if kind == "scale" else reads + writes
     sizes = [HELD // 2 // n_arrays, (HELD + 64 * n_arrays) // n_arrays]
     return StreamCurve(
@@ -94,7 +94,7 @@ def lru_space(name: str) -> Space:
 
 
 def lru_ns(candidate: Candidate) -> float:
-    """What a complete candidate takes on the simulated machine at the rates of its target, loop nest by loop nest."""
+    """Returns the time of a complete candidate on the simulated machine at the rates of its target, loop nest by loop nest."""
     t, machine = candidate.space.target, IdealMachine(candidate, TINY)
     values = candidate.assignment()[: len(machine.b.order_names) ** 2]
     machine.run()

@@ -122,7 +122,7 @@ def made_by(space: Space, tile: TileSizes, packing: Packing) -> Candidate:
 
 
 def packings(space: Space) -> dict[Packing, Candidate]:
-    """Of each packing the first candidate that has it in blocks for the caches."""
+    """Each packing has a first candidate with it in blocks for the caches."""
     found: dict[Packing, Candidate] = {}
     for sketch, candidate in sketched_candidates(space):
         if sketch.packing is not None and sketch.tile.blocks is not None:
@@ -352,7 +352,7 @@ def test_a_sweep_has_as_many_rows_as_registers_hold() -> None:
 
 
 def test_first_candidates_of_a_product_begin_with_packed_panels() -> None:
-    """What is measured before anything else decides what a search of two seconds finds."""
+    """The first candidates decide the result of a search of two seconds."""
     space = library_space("matmul", m=1024, n=1024, k=1024)
     tried = [sketch for sketch, _ in sketched_candidates(space)]
     assert tried[0] == default_sketch(space)
