@@ -14,6 +14,7 @@ def doubts_of(
     *,
     is_final_disturbed: bool,
     is_numpy_disturbed: bool,
+    fault_as_one_text: str = "",
 ) -> tuple[str, ...]:
     """Returns one sentence for each reason to doubt a result; () where there is none.
 
@@ -32,4 +33,9 @@ def doubts_of(
         found.append("the final comparison was disturbed: times are those of the search")
     if is_numpy_disturbed:
         found.append("other work disturbed NumPy as well: its time may be too long")
+    if fault_as_one_text:
+        found.append(
+            f"built as one text, as a replay builds it, the best failed ({fault_as_one_text}): "
+            "only its components, built apart, are verified and timed"
+        )
     return tuple(found)

@@ -89,6 +89,7 @@ class Ending:
             self.n_disturbed,
             is_final_disturbed=self.is_disturbed,
             is_numpy_disturbed=self._standing.numpy.is_disturbed,
+            fault_as_one_text=self._standing.fault_as_one_text,
         )
 
 

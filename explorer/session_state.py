@@ -37,6 +37,7 @@ class Standing:
         self.branches: Mapping[int, tuple[str, ...]] = {}  # as of the worker
         self.preparing_s = 0.0  # what a worker takes to take over the arguments
         self.compiler = device.reporter.version()
+        self.fault_as_one_text = ""  # the kind of failure of the best, which ran in units
 
     def meet_default(self, outcome: Outcome, candidate: Candidate) -> None:
         self.default, self.default_ns = (outcome, candidate), outcome.time_ns
@@ -103,6 +104,9 @@ class Standing:
         if other is not None:
             return _if_there(Path(other.library))
         built = evaluator.verified_alone(candidate)
+        source = evaluator.source(candidate)
+        if isinstance(built, Failure) and isinstance(source, Source) and source.units:
+            self.fault_as_one_text = built.kind
         return None if isinstance(built, Failure) else _if_there(Path(built.path))
 
 

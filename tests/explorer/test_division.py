@@ -15,6 +15,8 @@ from kernelscape.explorer import deadlines
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.explanation import explain_run
+from kernelscape.runtime.api.outcome import Failure
+from kernelscape.runtime.fake.device import FakeBuilder
 from kernelscape.runtime.records.journal import read_journal
 from kernelscape.runtime.records.record import EvaluationRecord
 from kernelscape.search import events as ev
@@ -134,6 +136,17 @@ def test_one_text_of_all_components_is_given_up_in_time(
     run, _ = searched(tmp_path, max_evals=6)
     assert (run.status, run.ended.evaluations) == ("eval_limit", 6)
     assert ks.load_run(tmp_path).best.time_ns == run.best.time_ns
+
+
+def test_a_best_that_fails_as_one_text_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kind: a program that is stored as verified, of which another build was."""
+    wrong = Failure("wrong", "y differs", "")
+    monkeypatch.setattr(FakeBuilder, "makes_libraries", True)
+    monkeypatch.setattr(SearchEvaluator, "verified_alone", lambda *given: wrong)
+    run, _ = searched(tmp_path, max_evals=6)
+    assert [x for x in run.ended.doubts if "built as one text" in x and "(wrong)" in x]
 
 
 def test_components_are_explained(found: tuple[Any, list[Any]]) -> None:
