@@ -263,15 +263,16 @@ class Session:
         )
         if firsts and evaluator.time_components(firsts[0]):
             fastest = best_of_components(root.space, writer.evaluations)
-            division = divided(
-                root,
-                [firsts[0], *fastest, *firsts[1:]],
-                evaluator,
-                device,
-                claims.scale,
-                _names_of(root.space),
-                writer.evaluations,
-            )
+            with deadlines.phase("its components were found"):
+                division = divided(
+                    root,
+                    [firsts[0], *fastest, *firsts[1:]],
+                    evaluator,
+                    device,
+                    claims.scale,
+                    _names_of(root.space),
+                    writer.evaluations,
+                )
             few = replace(history, warm_starts=chain(warm, firsts[1:FIRST_BATCH]))
             found = search_components(root, division, oracle, few, budget, rng, options)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kernelscape.cli.explain_view import explain_lines
 from kernelscape.cli.log import TextLog
-from kernelscape.explorer import deadlines
+from kernelscape.explorer import deadlines, session
 from kernelscape.explorer.entry import resume
 from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.explanation import explain_run
@@ -69,6 +69,14 @@ def table(told: list[Any]) -> tuple[ev.ComponentRow, ...]:
     return rows
 
 
+def spin(*given: Any) -> NoReturn:
+    """Takes 20 s, unless something stops it."""
+    end_s = time.monotonic() + 20
+    while time.monotonic() < end_s:
+        pass
+    raise AssertionError("nothing has stopped it")
+
+
 def test_the_best_has_the_best_of_each_component(found: tuple[Any, list[Any]]) -> None:
     run, told = found
     assert run.best.time_ns == pytest.approx(
@@ -124,18 +132,20 @@ def test_one_text_of_all_components_is_given_up_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kind: work of the session's own process after the search, which no limit cuts."""
-
-    def write_for_long(*given: Any) -> NoReturn:
-        end_s = time.monotonic() + 20
-        while time.monotonic() < end_s:
-            pass
-        raise AssertionError("nothing has stopped it")
-
     monkeypatch.setattr(deadlines, "_END_S", 0.0)
-    monkeypatch.setattr(SearchEvaluator, "whole", write_for_long)
+    monkeypatch.setattr(SearchEvaluator, "whole", spin)
     run, _ = searched(tmp_path, max_evals=6)
     assert (run.status, run.ended.evaluations) == ("eval_limit", 6)
     assert ks.load_run(tmp_path).best.time_ns == run.best.time_ns
+
+
+def test_a_limit_cuts_the_making_of_components(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "_LATE_S", 1.0)
+    monkeypatch.setattr(session, "divided", spin)
+    run, _ = searched(tmp_path, max_evals=6, time_limit=1.0)
+    assert (run.status, run.best) == ("time_limit", None)
 
 
 def test_a_best_that_fails_as_one_text_is_doubted(
