@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 30  # of a file that is imported
 
 
+_MOST_BYTES = 1 << 30  # of a file that is imported
+
+
 @click.group("store")
 def command() -> None:
     """The tuned store: the best implementations of all searches, on this machine or of a team (KERNELSCAPE_STORE)."""
@@ -39,7 +42,7 @@ def list_rows(talk: Talk, shows_all: bool) -> None:
 
 
 @command.command("show")
-@click.argument("number", type=int)
+@click.argument("number", type=click.IntRange(1, 2**63 - 1))
 @talks
 def show_row(talk: Talk, number: int) -> None:
     """Print the result of row NUMBER as a best.json, which `explore replay` takes."""
@@ -58,11 +61,11 @@ def show_row(talk: Talk, number: int) -> None:
 @talks
 def export_rows(talk: Talk, file: Path) -> None:
     """Write all results to FILE, a line each, for `explore store import` elsewhere. It has no names of files."""
-    from ...runtime.files import write_atomically
+    from ...runtime.files import write_named
 
     with _opened() as store:
         lines = list(store.exported())
-    write_atomically(file, b"".join(line + b"\n" for line in lines))
+    write_named(file, b"".join(line + b"\n" for line in lines))
     _told(talk, str(file), exported=len(lines))
 
 

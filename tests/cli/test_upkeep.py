@@ -174,6 +174,8 @@ def test_results_go_from_one_store_to_another(explore, tmp_path: Path, monkeypat
     assert explore("store", "list")[1].splitlines()[0].split()[:2] == ["1", SMALL[0]]
     for arguments, sentence in (
         (("show", 7), "has no row 7"),
+        (("show", 2**64), "is not in the range"),
+        (("export", tmp_path), f"{tmp_path}: Is a directory"),
         (("merge", tmp_path / "none"), "there is no store"),
         (("import", tmp_path / "none"), "cannot be read"),
         (("import", tmp_path / "run" / "best.json"), "line 1 of"),
