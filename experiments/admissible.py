@@ -121,7 +121,7 @@ def _space(bounders: dict[str, Bounder]) -> Space:
 
 
 def _counts(names: Iterable[str], made: Candidate) -> dict[str, float]:
-    """What a complete candidate does, by the judge of each term; {} where its loops have nodes that are not counted."""
+    """Returns the counts of a complete candidate by term; {} where its loops have nodes that are not counted."""
     if "bytes" in names:
         return {"bytes": IdealMachine(made, _LINES).traffic(calls=1)[0]}
     found = count_ports(made)

@@ -267,7 +267,7 @@ def plain_call(kernel: Any, *args: Any) -> KernelCall:
 
 
 def plain_ir(kernel: Any, *args: Any) -> KernelIR:
-    """What a kernel is lowered to when it is called."""
+    """The lowered form of a kernel in a standalone call."""
     return plain_call(kernel, *args).instance.ir
 
 

@@ -142,7 +142,7 @@ class Window(AbstractDeferringExecutor):
 
 
 def _said(ir: KernelIR) -> frozenset[type]:
-    """What the program hears of a call: prints, failed assertions, errors of indices."""
+    """Returns what a call may tell the program: prints, failed assertions, errors of indices."""
     found: set[type] = {
         type(s) for s in nested_statements(ir.body) if isinstance(s, Print | Assert)
     }

@@ -73,7 +73,7 @@ def test_sequence_with_a_tape_is_recorded_whole() -> None:
 
 
 def test_energy_that_nobody_reads_is_not_computed() -> None:
-    """Where only forces are wanted, forward pass and store of the energy are gone, and what is left may be one launch."""
+    """An unseen energy: its sum and its store are gone, and the rest may be one launch."""
     _, energy, work, advance = springs()
 
     def step():

@@ -457,7 +457,7 @@ def test_types_meet_as_in_numpy():
         ks.sqrt(a) + 1, 1 + math.sqrt(1.5))]
 )  # fmt: skip
 def test_a_func_may_be_a_lambda_wherever_it_stands(function, value):
-    """Of several in one line its own place tells which it is."""
+    """The place of a lambda tells it from others in its line."""
     called = ks.func(function)
 
     @ks.kernel
@@ -471,7 +471,7 @@ def test_a_func_may_be_a_lambda_wherever_it_stands(function, value):
 
 
 def test_methods_of_vectors_are_called_by_their_class():
-    """As difftaichi's programs do: `ti.Vector.normalized(v, eps)`."""
+    """`ti.Vector.normalized(v, eps)` is `v.normalized(eps)`, as programs of difftaichi write it."""
 
     @ks.kernel
     def unit(y: ks.types.ndarray()):

@@ -186,7 +186,7 @@ def seen(p: SimpleNamespace) -> dict[str, Any]:
 
 
 def told(steps: list[Callable[[Any], Any]], limit: int, n_periods: int = 3) -> list[Any]:
-    """What Python sees of each step and after each period; `limit` 0: by the interpreter."""
+    """Returns the values that Python reads in each step and after each period; `limit` 0: by the interpreter."""
     ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
     p = program()
     found: list[Any] = []
