@@ -31,7 +31,6 @@ FULL = ("kernelscape.cli.commands", "kernelscape.explorer.entry", "kernelscape.c
 _OF_TEAMS = ("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_")
 _LOADING = (*_OF_TEAMS, "PYTHON", "NUMBA", "LD_", "HOME")
 _OF_CACHES = ("NUMBA_CACHE_DIR",)  # what a server has loaded is not looked for again
-_FIRST_FD = 100  # above those that a command names
 _Popen = subprocess.Popen
 
 
@@ -205,7 +204,10 @@ def report(pid: int, ending: socket.socket) -> None:
 def become(command: dict[str, Any], fds: Sequence[int]) -> None:
     """Makes of this process the one that was asked for, and runs its module."""
     os.setsid()
-    above = [fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_FD) for fd in fds]
+    first = (
+        max(command["fds"], default=0) + 1
+    )  # a copy that had the number of another would be replaced
+    above = [fcntl.fcntl(fd, fcntl.F_DUPFD, first) for fd in fds]
     for fd in fds:
         os.close(fd)
     for number, fd in zip(command["fds"], above, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -33,10 +34,16 @@ def test_a_fork_ends_as_a_start_does() -> None:
     assert (out, err.splitlines()[-1]) == ("", said[1].splitlines()[-1])
 
 
-def test_a_fork_has_the_files_the_folder_and_the_environment_that_it_is_given(tmp_path) -> None:
-    """Each of them is looked at while it waits for a request that does not come."""
-    ours, theirs = os.pipe()
-    replies, written = os.pipe()
+@pytest.mark.parametrize("least", [3, *range(100, 106)])
+def test_a_fork_has_the_files_the_folder_and_the_environment_that_it_is_given(
+    least: int, tmp_path
+) -> None:
+    """Each of them is looked at while it waits for a request that does not come. `least`: no number of a file is below it."""
+    low, theirs = os.pipe()
+    replies, low_written = os.pipe()
+    ours, written = (fcntl.fcntl(fd, fcntl.F_DUPFD, least) for fd in (low, low_written))
+    os.close(low)
+    os.close(low_written)
     options = '{"device": "fake", "library": null, "n_threads": 1}'
     given = {"cwd": tmp_path, "env": {**fork_server.SERVERS.environment, "SAID": "here"}}
     with subprocess.Popen(

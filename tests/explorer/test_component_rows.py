@@ -10,8 +10,9 @@ from kernelscape.runtime.worker.messages import Ticket, Work
 from kernelscape.runtime.worker.pool import LocalPool
 from kernelscape.search.budget import Interrupt
 from kernelscape.space.candidate import Candidate
+from kernelscape.testing.components import exchanged
 from kernelscape.testing.memory_journal import MemoryJournal
-from kernelscape.tests.codegen.test_component_texts import drawn, mixed, root
+from kernelscape.tests.codegen.test_component_texts import drawn, root
 
 __all__ = ["drawn", "root"]  # fixtures
 
@@ -35,7 +36,7 @@ def test_rows_follow_decisions(drawn: list[Candidate]) -> None:
         interrupt=Interrupt(),
         failed_folder=None,
     )
-    outcomes = evaluate([first, other, mixed(first, other, 2)])
+    outcomes = evaluate([first, other, exchanged(first, other, 2)])
     records = [r for r in journal.records() if isinstance(r, EvaluationRecord)]
     assert [outcome_of(r).component_ns for r in records] == [o.component_ns for o in outcomes]
     a, b, both = ([(row.key, row.time_ns) for row in r.components] for r in records)
