@@ -38,6 +38,10 @@ class Repeat:
     def members(self) -> range:
         return range(self.first, self.stop)
 
+    def is_inside(self, outer: Repeat) -> bool:
+        """True if it is a repeat in each step of another one."""
+        return self is not outer and outer.first <= self.first and self.stop <= outer.stop
+
 
 @dataclass(frozen=True)
 class Folded:

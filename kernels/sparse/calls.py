@@ -45,7 +45,7 @@ def logical_kernel(logical: Logical, trees: Iterable[TreeLayout | UsedTree]) -> 
         return found
     made = LogicalKernel(replace(ir, body=identified(ir.body)), fields, known)
     _kernels.pop(id(ir), None)
-    for oldest in tuple(_kernels)[: len(_kernels) - _MOST_KEPT + 1]:
+    for oldest in tuple(_kernels)[: max(0, len(_kernels) - _MOST_KEPT + 1)]:
         _kernels.pop(oldest, None)
     _kernels[id(ir)] = ir, made
     return made

@@ -32,7 +32,7 @@ class _Walk:
             if outer.first < first:  # inside of one that is done
                 continue
             self._steps(first, outer.first, facts)
-            self._repeat(outer, tuple(r for r in repeats if _is_inside(r, outer)), facts)
+            self._repeat(outer, tuple(r for r in repeats if r.is_inside(outer)), facts)
             first = outer.stop
         self._steps(first, stop, facts)
 
@@ -52,7 +52,3 @@ class _Walk:
                 break
             facts.take(both)
         facts.take(behind)
-
-
-def _is_inside(r: Repeat, outer: Repeat) -> bool:
-    return r is not outer and outer.first <= r.first and r.stop <= outer.stop

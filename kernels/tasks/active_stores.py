@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ..analysis.effects import arrays_written
-from ..ir.kernel import Const, Deactivate, Expr, ForActive, Store
+from ..ir.kernel import Const, Deactivate, ForActive, Store
 from ..ir.logical import LogicalLoop
 from ..ir.per_object import per_object
 from ..ir.task import Task
@@ -49,22 +49,21 @@ def overwrites_active(task: Task, array: str, shape: tuple[int, ...]) -> bool:
 
 
 @per_object
-def _stored(loop: LogicalLoop) -> dict[str, set[tuple[Expr, ...]]]:
+def _stored(loop: LogicalLoop) -> dict[str, set[tuple[int, ...]]]:
     """For each array of the sequence, the components of the current cell that every iteration of a loop stores to."""
     s, kernel = loop.statement, loop.call.kernel
     if not isinstance(s, ForActive):
         return {}
     tree = next(t for t, _ in kernel.trees if t.name == s.tree)
     own, placed = own_of(s, tree), {p.array: p for p in kernel.ir.placed}
-    found: dict[str, set[tuple[Expr, ...]]] = {}
+    found: dict[str, set[tuple[int, ...]]] = {}
     for x in s.body:
         p = placed.get(x.array) if isinstance(x, Store) else None
         if p is None or not isinstance(x, Store) or p.tree != s.tree or not own.lies_alike(p.node):
             continue
         n = len(x.indices) - len(s.loops)
-        component, cell = x.indices[:n], x.indices[n:]
-        is_known = all(isinstance(i, Const) for i in component)
-        if is_known and own.item(p.tree, p.node, cell) is not None:
+        component = [int(i.value) for i in x.indices[:n] if isinstance(i, Const)]
+        if len(component) == n and own.item(p.tree, p.node, x.indices[n:]) is not None:
             section = p.tree, f"field{kernel.fields[p.array]}"
-            found.setdefault(loop.call.sections[section], set()).add(component)
+            found.setdefault(loop.call.sections[section], set()).add(tuple(component))
     return found

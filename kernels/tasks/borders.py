@@ -7,7 +7,7 @@ part of its own. The parts run one after the other, so only loops without confli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -239,16 +239,20 @@ class _Indices:
         return tuple(self._statement(s) for s in body)
 
     def _statement(self, s: Stmt) -> Stmt:
-        if not isinstance(s, If):
-            self._forget(s, nested_statements(blocks(s)[0]) if blocks(s) else ())
+        is_loop = bool(blocks(s)) and not isinstance(s, If)
+        if is_loop:
+            self._forget_changed(s)
         known = Renaming(locals=self._values)
         if not blocks(s):
             s = known.apply_stmt(s)
             self._assign(s)
             return s
         s = mapped(s, known.apply, lambda x: x)
-        if not isinstance(s, If):
-            return with_blocks(s, self.substituted)
+        if is_loop:
+            s = with_blocks(s, self.substituted)
+            self._forget_changed(s)  # it may run no iteration
+            return s
+        assert isinstance(s, If)
         before = self._values
         sides = []
         for block in (s.then, s.orelse):
@@ -263,10 +267,10 @@ class _Indices:
         if isinstance(s, SetLocal) and s.value.dtype.is_index and _stands_for_a_local(s.value):
             self._values[s.name] = s.value
         else:
-            self._forget(s, (s,))
+            self._values.pop(local_changed(s), None)
 
-    def _forget(self, s: Stmt, changing: Iterable[Stmt]) -> None:
-        for x in changing:
+    def _forget_changed(self, loop: Stmt) -> None:
+        for x in nested_statements(blocks(loop)[0]):
             self._values.pop(local_changed(x), None)
 
 

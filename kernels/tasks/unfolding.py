@@ -24,7 +24,7 @@ def short_repeats(recording: Recording) -> list[int]:
     if sum(recording.n_made) <= FEW_CALLS:
         return found
     for number, r in enumerate(recording.repeats):
-        inside = tuple(x for x in recording.repeats if _is_inside(x, r))
+        inside = tuple(x for x in recording.repeats if x.is_inside(r))
         runs = times(len(recording.calls), (r, *inside))
         if not r.index and sum(runs[r.first : r.stop]) <= FEW_CALLS:
             found.append(number)
@@ -58,7 +58,7 @@ def _may_join(a: Task, b: Task, mapped: list[set[tuple[str, str]]] | None) -> bo
 def unfolded(recording: Recording, numbers: Sequence[int]) -> Recording:
     """Returns the recording with the calls of these repeats written out. Repeats inside of others are left for another time."""
     chosen = [recording.repeats[k] for k in numbers]
-    outermost = [r for r in chosen if not any(_is_inside(r, x) for x in chosen)]
+    outermost = [r for r in chosen if not any(r.is_inside(x) for x in chosen)]
     for r in reversed(outermost):
         recording = _without(recording, r)
     return recording
@@ -70,7 +70,7 @@ def _without(recording: Recording, r: Repeat) -> Recording:
     calls = recording.calls
     repeats: list[Repeat] = []
     for x in recording.repeats:
-        if _is_inside(x, r):
+        if x.is_inside(r):
             copies = (n * k for k in range(r.count))
             repeats += (replace(x, first=x.first + k, stop=x.stop + k) for k in copies)
         elif x != r:
@@ -79,7 +79,3 @@ def _without(recording: Recording, r: Repeat) -> Recording:
     repeats.sort(key=lambda x: (x.first, -x.stop))
     written = (*calls[: r.first], *calls[r.first : r.stop] * r.count, *calls[r.stop :])
     return replace(recording, calls=written, repeats=tuple(repeats))
-
-
-def _is_inside(r: Repeat, outer: Repeat) -> bool:
-    return r != outer and outer.first <= r.first and r.stop <= outer.stop

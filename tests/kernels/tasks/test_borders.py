@@ -50,6 +50,16 @@ def shortened(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b:
         y[i, j] = s
 
 
+@ks.kernel
+def assigned_inside(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+    """A local that a loop sets, which may run no iteration."""
+    for i, j in ks.ndrange(y.shape[0], y.shape[1]):
+        k = 0
+        for m in range(ks.min(j, 2)):
+            k = m + 1
+        y[i, j] = x[(i + 1) % x.shape[0], k]
+
+
 def by_numpy(name: str, x: np.ndarray, a: int, b: int) -> np.ndarray:
     n, m = x.shape
     i, j = np.meshgrid(np.arange(n), np.arange(m), indexing="ij")
@@ -61,6 +71,8 @@ def by_numpy(name: str, x: np.ndarray, a: int, b: int) -> np.ndarray:
     if name == "shortened":
         rows = [x[max(r - 2, 0) : r].sum(axis=0) for r in range(n)]
         return np.array(rows)
+    if name == "assigned_inside":
+        return x[(i + 1) % n, np.minimum(j, 2)]
     return x[np.where(i != n - 1, i + 1, 0), np.clip(j + b, 0, m - 1)]
 
 
@@ -71,7 +83,7 @@ def problem_of(kernel, *arrays, a: int = 1, b: int = 1):
     return make_workload(sequence, arrays, sequence="x:f", name="f").problem
 
 
-@pytest.mark.parametrize("kernel", [periodic, clamped, wrapped, shortened])
+@pytest.mark.parametrize("kernel", [periodic, clamped, wrapped, shortened, assigned_inside])
 def test_parts_compute_what_the_nest_does(kernel) -> None:
     """Kind: iterations that no part has, or two; a piece that holds in some of them only."""
     for (a, b), shape in product([(1, 1), (-2, 3), (0, -1), (5, 2)], [(N, N), (3, N), (1, 2)]):
