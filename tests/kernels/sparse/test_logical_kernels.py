@@ -9,6 +9,8 @@ from kernelscape.kernels.sparse.recorded import Logical
 
 def test_as_many_kernels_are_kept_as_may_be() -> None:
     """Kind: one that is forgotten early, so that lowered forms of it are made again."""
-    every = [Logical(KernelIR(f"f{k}", (), (), (), Location("f.py", k)), ()) for k in range(_MOST_KEPT)]
+    every = [
+        Logical(KernelIR(f"f{k}", (), (), (), Location("f.py", k)), ()) for k in range(_MOST_KEPT)
+    ]
     first = [logical_kernel(x, ()) for x in every]
     assert all(logical_kernel(x, ()) is y for x, y in zip(every, first, strict=True))

@@ -51,7 +51,9 @@ def shortened(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b:
 
 
 @ks.kernel
-def assigned_inside(x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()):
+def assigned_inside(
+    x: ks.types.ndarray(), y: ks.types.ndarray(), a: ks.template(), b: ks.template()
+):
     """A local that a loop sets, which may run no iteration."""
     for i, j in ks.ndrange(y.shape[0], y.shape[1]):
         k = 0
