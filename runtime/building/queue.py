@@ -44,9 +44,7 @@ class BuildQueue:
         self._waiting: dict[str, Source] = {}
         self._begun: list[_Group] = []
         self._built_cost, self._built_s = 0.0, 0.0  # of what was built, and the compilers' time
-        self._known: dict[
-            str, Failure | None
-        ] = {}  # units by key: failures, None where it was built
+        self._units: set[str] = set()  # keys of those that were built
 
     def put(self, source: Source, n_to_come: int) -> None:
         """Add a source that will be requested, together with others. At most `n_to_come` of them are still to come."""
@@ -96,9 +94,7 @@ class BuildQueue:
             self._built_cost += group.cost
             self._built_s += made.ended_s - made.began_s
         units = {unit.key for s in sources for unit in s.units}
-        self._known |= {
-            k: b if isinstance(b, Failure) else None for k, b in found.items() if k in units
-        }
+        self._units |= {k for k, b in found.items() if k in units and isinstance(b, Artifact)}
         return [found[s.key] if s.key in found else self._assembled(s, found) for s in sources]
 
     def _compiled_for(self, sources: Sequence[Source]) -> dict[str, Source]:
@@ -106,7 +102,7 @@ class BuildQueue:
         found: dict[str, Source] = {}
         for s in sources:
             if self._builder.builds_units and s.units:
-                new = (unit for unit in s.units if unit.key not in self._known)
+                new = (unit for unit in s.units if unit.key not in self._units)
                 found |= {unit.key: unit.source for unit in new}
             else:
                 found[s.key] = s
@@ -116,18 +112,20 @@ class BuildQueue:
         self, source: Source, found: Mapping[str, Artifact | Failure]
     ) -> Artifact | Failure:
         """Returns a source in units, some of which were `found` just now."""
+        new: list[Artifact] = []
         for unit in source.units:
-            failure = self._known.get(unit.key)
-            if failure is not None:
-                return failure
+            made = found.get(unit.key)
+            if isinstance(made, Failure):
+                return made
+            if made is not None:
+                new.append(made)
         built = self._builder.build(source)
-        new = [found[unit.key] for unit in source.units if unit.key in found]
-        spans = [b.compiling_s for b in new if isinstance(b, Artifact) and b.compiling_s]
+        spans = [b.compiling_s for b in new if b.compiling_s]
         if isinstance(built, Failure) or not spans:
             return built
         return replace(
             built,
-            build_ns=sum(b.build_ns for b in new if isinstance(b, Artifact)),
+            build_ns=sum(b.build_ns for b in new),
             compiling_s=(min(a for a, _ in spans), max(b for _, b in spans)),
         )
 

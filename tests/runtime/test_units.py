@@ -192,3 +192,15 @@ def test_a_unit_that_does_not_compile_fails_each_source_of_it(tmp_path, candidat
             isinstance(failed, Failure) and failed.kind == "compile" and "#error no" in failed.log
         )
         assert isinstance(built, Artifact)
+
+
+def test_a_failure_that_passes_is_not_kept(tmp_path, candidates, monkeypatch) -> None:
+    """Kind: a compiler that was ended once, and a unit that no candidate has ever again."""
+    builder = open_device("cpu", DeviceOptions(build_folder=tmp_path)).builder
+    source = EvaluatedSources(C_TEAM).source(candidates[0])
+    queue = BuildQueue(builder, 1)
+    with monkeypatch.context() as patched:
+        ended = Failure("compile", "it was ended")
+        patched.setattr(builder, "build_together", lambda sources: [ended for _ in sources])
+        assert queue.take([source]) == [ended]
+    assert isinstance(queue.take([source])[0], Artifact)
