@@ -40,7 +40,7 @@ class Repeat:
 
     def is_inside(self, outer: Repeat) -> bool:
         """True if it is a repeat in each step of another one."""
-        return self is not outer and outer.first <= self.first and self.stop <= outer.stop
+        return self != outer and outer.first <= self.first and self.stop <= outer.stop
 
 
 @dataclass(frozen=True)
