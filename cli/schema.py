@@ -201,6 +201,38 @@ class ProgramRun(AbstractLine, frozen=True, tag="program"):
     exit: int
 
 
+class WindowLine(AbstractLine, frozen=True, tag="window"):
+    """`run FILE.py`: a window of a program, and what was found for it (runtime/records/program_file.py)."""
+
+    name: str
+    kernels: str
+    runs: int
+    time_ns: float
+    share: float
+    ends: dict[str, int]
+    best_ns: Number
+    default_ns: Number
+    why: str
+
+
+class WindowsLine(AbstractLine, frozen=True, tag="program_run"):
+    """`run FILE.py`: the folder of a program's windows, which `ks.init(decisions=...)` takes."""
+
+    directory: str
+    exit: int
+
+
+class CheckedWindow(AbstractLine, frozen=True, tag="checked_window"):
+    """`replay --program`: a window, its runs in the program, those that were compared with its kernels, and what disagrees."""
+
+    name: str
+    runs: int
+    checked: int
+    wrong: str
+    plan_ns: Number
+    plain_ns: Number
+
+
 class CalibrationLine(AbstractLine, frozen=True, tag="calibration"):
     """`calibrate`."""
 

@@ -26,3 +26,8 @@ class Named:
         """The file of its own; None for one of the library."""
         path = self.text.partition(":")[0]
         return Path(path) if ":" in self.text or path.endswith(".py") else None
+
+
+def is_program(text: str) -> bool:
+    """True for the name of a file in the place of a sequence."""
+    return text.endswith(".py") and ":" not in text

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import copysign
@@ -37,6 +37,7 @@ from ..runtime.by_identity import ByIdentity
 from ..runtime.device import DeviceOptions, open_device
 from ..runtime.engine.spelling import spelled
 from ..runtime.measure.conditions import take_conditions
+from ..runtime.records.program_file import bests_of
 from ..runtime.records.record import RecordError
 from ..runtime.records.replay import StaleError, Tuned
 from ..runtime.records.store import TunedStore
@@ -94,7 +95,7 @@ _Held = tuple[_Kernel, _Values]  # a call that waits
 
 
 @dataclass(eq=False)
-class _Sequence:
+class StoredPlan:
     """The stored implementation of a sequence, and the texts of its kernels."""
 
     best: Best
@@ -140,7 +141,7 @@ class _Sequence:
 class _Match:
     """A sequence as far as the program has called it: fields bound to its arrays, and numbers bound to its scalars."""
 
-    sequence: _Sequence
+    sequence: StoredPlan
     n: int = 0
     arrays: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
@@ -222,10 +223,10 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class SequenceRun:
     """A complete sequence: its calls, and the function that ran in their place."""
 
-    sequence: _Sequence
+    sequence: StoredPlan
     calls: tuple[_Held, ...]
     run: Callable[[], object]
     called: list[tuple[object, _Values]]  # kernels and arguments of the calls; None: not known
@@ -235,12 +236,18 @@ class Follower(AbstractDeferringExecutor):
     """Replays the plans of some sequences. Of two that end with the same call the first counts. All other calls go to `behind`.
 
     Programs repeat themselves: while calls are those of the sequence that ran last, with the same objects, nothing else is
-    checked.
+    checked. `execute` runs what is found, in another way than by its `run`.
     """
 
     behind: Executor
 
-    def __init__(self, sequences: Sequence[_Sequence], behind: Executor) -> None:
+    def __init__(
+        self,
+        sequences: Sequence[StoredPlan],
+        behind: Executor,
+        execute: Callable[[SequenceRun], None] | None = None,
+    ) -> None:
+        self._execute = execute or _execute
         self._sequences, self.behind = list(sequences), behind
         self._known = {text for s in sequences for text in s.kernels}
         self._first = {s.kernels[0] for s in sequences}
@@ -248,7 +255,7 @@ class Follower(AbstractDeferringExecutor):
         self._callers = ByIdentity[KernelIR, tuple[Caller | None]]()
         self._held: list[_Held] = []
         self._matches: list[_Match] = []
-        self._last: _Run | None = None
+        self._last: SequenceRun | None = None
         self._repeats = (
             True  # the held calls are the first calls of `_last`, and `_matches` is not maintained
         )
@@ -339,16 +346,16 @@ class Follower(AbstractDeferringExecutor):
                 self._release_own()
                 return True
             called: list[tuple[object, _Values]] = [(None, ())] * len(self._held)
-            self._run(_Run(whole.sequence, tuple(self._held), run, called))
+            self._run(SequenceRun(whole.sequence, tuple(self._held), run, called))
         return True
 
-    def _run(self, whole: _Run) -> None:
+    def _run(self, whole: SequenceRun) -> None:
         self._forget()  # however the run ends: what it has begun must not run again
         self.behind.release()
         try:
-            whole.run()
+            self._execute(whole)
         except IndexError:  # nothing was written: the kernel that is wrong says so itself
-            _run_each(whole.calls)
+            run_each(whole.calls)
         else:
             whole.sequence.n_runs += 1
             self._last = whole
@@ -370,7 +377,7 @@ class Follower(AbstractDeferringExecutor):
         with self._lock:
             held = self._held
             self._forget()
-            _run_each(held)
+            run_each(held)
 
     def outdate(self) -> None:
         with self._lock:
@@ -393,7 +400,11 @@ class Follower(AbstractDeferringExecutor):
         self._sequences, self._last = [], None
 
 
-def _run_each(held: Iterable[_Held]) -> None:
+def _execute(whole: SequenceRun) -> None:
+    whole.run()
+
+
+def run_each(held: Iterable[_Held]) -> None:
     for kernel, values in held:
         kernel.run(values)
 
@@ -409,7 +420,7 @@ def _go_on_in_child() -> None:
 os.register_at_fork(after_in_child=_go_on_in_child)
 
 
-def _why(s: _Sequence) -> str:
+def _why(s: StoredPlan) -> str:
     names = [call.ir.name for call in s.calls]
     if s.n_met == 0:
         return (
@@ -422,7 +433,7 @@ def follow(decisions: object, behind: Executor) -> Follower | None:
     """Returns an executor that runs the plans that `ks.init(decisions=...)` names; `behind` runs all other calls. None where no
     plan can be used. Each unusable plan gives a warning.
     """
-    sequences = _of_store() if decisions is True else _of_files(decisions)
+    sequences = _of_store() if decisions is True else plans_of(decisions)
     if not sequences:
         return None
     follower = Follower(sequences, behind)
@@ -430,15 +441,16 @@ def follow(decisions: object, behind: Executor) -> Follower | None:
     return follower
 
 
-def _of_files(decisions: object) -> list[_Sequence]:
+def plans_of(decisions: object) -> list[StoredPlan]:
+    """Returns the plans of files: a best.json, a run's folder, a program.json or its folder. Those unusable give a warning each."""
     given = decisions if isinstance(decisions, list | tuple) else [decisions]
     sequences = []
-    for path in given:
+    for path in _with_windows(given):
         if not isinstance(path, str | Path):
             _warn(f"{path!r:.60} is no best.json, no directory of a run, and not True")
             continue
         try:
-            sequence = _Sequence(load(path))
+            sequence = StoredPlan(load(path))
             assert sequence.tuned is not None  # a file that cannot be used says so at once
         except _UNUSABLE as e:
             _warn(f"{str(path)!r:.200} is not used: {_sentence(e)}")
@@ -447,7 +459,16 @@ def _of_files(decisions: object) -> list[_Sequence]:
     return sequences
 
 
-def _of_store() -> list[_Sequence]:
+def _with_windows(given: Iterable[object]) -> Iterator[object]:
+    """Yields paths, those of each window in the place of a program's."""
+    for path in given:
+        try:
+            yield from bests_of(Path(path)) if isinstance(path, str | Path) else (path,)
+        except (RecordError, OSError, ValueError) as e:
+            _warn(f"{str(path)!r:.200} is not used: {e}")
+
+
+def _of_store() -> list[StoredPlan]:
     """Returns the sequences of the tuned store for functions of the running file, on this machine's CPU."""
     file = Path(str(getattr(sys.modules["__main__"], "__file__", "") or ""))
     try:
@@ -461,7 +482,7 @@ def _of_store() -> list[_Sequence]:
         try:
             if isinstance(best, RecordError):
                 raise best
-            sequences.append(_Sequence(Best(best, open_device(best.target, DeviceOptions()))))
+            sequences.append(StoredPlan(Best(best, open_device(best.target, DeviceOptions()))))
         except _UNUSABLE as e:
             _warn(_sentence(e))
     if not found:

@@ -29,7 +29,7 @@ from .llvm import CompiledKernel, compile_kernel, held_in, plain
 Array = NDArray[Any]
 
 _COMPILE_NS = 1.5e7
-_COMPILE_NODE_NS = 4e5  # and of each node of its expressions
+_COMPILE_NODE_NS = 1e5  # and of each node of its expressions
 _N_RUNS = 8  # of a kernel in one session: input sets, and the runs that measure conditioning
 _LONG_NS = 5e7  # from here on products of matrices are left to BLAS, also with perturbed results
 _MOVED = 4.0  # slowdown of a kernel with perturbed results

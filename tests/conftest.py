@@ -7,6 +7,7 @@ Examples are the same in every run, so that a run says something about the chang
 
 import gc
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -59,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
     config.stash[_TEMPORARY] = scratch
     subprocess.Popen = fork_server.Popen  # type: ignore[misc]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     budget = read_budget()
     config.pluginmanager.register(Meter(budget.most_s))
     if not hasattr(config, "workerinput"):  # the process that hears of all tests

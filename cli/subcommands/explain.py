@@ -14,7 +14,27 @@ from ..speaking import say
 @click.argument("path", type=click.Path(path_type=Path))
 @talks
 def command(talk: Talk, path: Path) -> None:
-    """Say of PATH (run directory or best.json) where the time goes, why, and what was left out."""
+    """Say of PATH (run directory or best.json) where the time goes, why, and what was left out.
+
+    Of a program's directory it says that of each window, and what ends it.
+    """
+    from ...runtime.records.program_file import load_program, program_folder
+    from ..program_search import window_lines
+
+    folder = program_folder(path)
+    if folder is None:
+        _explain(talk, path)
+        return
+    for row in load_program(folder).windows:
+        if not talk.is_json:
+            for line in window_lines(row):
+                say(line)
+        if row.best_ns is not None:
+            _explain(talk, folder / row.name)
+
+
+def _explain(talk: Talk, path: Path) -> None:
+    """Explains one run."""
     from ...explorer.explanation import explain_fruitless, explain_run
     from ..explain_view import explain_fields, explain_lines, fruitless_fields, fruitless_lines
 

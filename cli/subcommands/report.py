@@ -18,10 +18,16 @@ from ..speaking import say
 @click.option("--live", is_flag=True, help="Write it again and again while the search goes on.")
 @talks
 def command(talk: Talk, path: Path, output: Path | None, live: bool) -> None:
-    """Draw the run in PATH as one HTML page that needs no network."""
+    """Draw the run in PATH as one HTML page that needs no network. Of a program's directory each window has a page."""
     from ...report.live import LIVE_EVERY_S, pages
+    from ...runtime.records.program_file import bests_of, program_folder
 
-    for page in pages(path, output, LIVE_EVERY_S if live else 0.0):
+    folder = program_folder(path)
+    if folder is not None and output is not None:
+        raise click.UsageError(f"--output is of one page: name a window of {folder}")
+    runs = (path,) if folder is None else [best.parent for best in bests_of(path)]
+    every_s = LIVE_EVERY_S if live else 0.0
+    for page in (page for run in runs for page in pages(run, output, every_s)):
         if talk.is_json:
             put_json({"event": "report", "file": str(page.file), "evaluations": page.n_evaluations})
         else:

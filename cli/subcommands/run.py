@@ -26,7 +26,7 @@ from ..options import (
     verifying,
     workload_of,
 )
-from ..sequence_name import Named
+from ..sequence_name import Named, is_program
 
 if TYPE_CHECKING:
     from ...explorer.workload import Workload
@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 @click.option("--compiler", help="C compiler, name or path.")
 @click.option("--build-only", is_flag=True, help="Compile and report; run nothing (GPUs).")
 @click.option("--profile", help="With it: the GPU, where there is none: h200, h100, a100, rtx4090.")
+@click.option(
+    "--frames",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Of FILE.py: watch so many pictures at most.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
 def command(
@@ -55,16 +62,35 @@ def command(
     fixed: tuple[str, ...],
     build_only: bool,
     profile: str | None,
+    frames: int,
     output: Path | None,
     **flags: Any,
 ) -> None:
-    """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function."""
+    """Search the implementations of a SEQUENCE: a name from `explore list`, or FILE.py:function.
+
+    FILE.py alone is run as a program; the sequences of kernels that it calls again and again are searched.
+    """
     from ...explorer.entry import explore_made
     from ..listener import listener
 
     settings = settings_of(talk, **flags)
     options = options_of(settings, decisions_of(fixed))
     named, extents = Named(sequence, before, unseen), sizes_of(sizes)
+
+    if is_program(sequence):
+        of_functions = {"--size": sizes, "--before": before, "--unseen": unseen, "--fix": fixed}
+        for name, value in {**of_functions, "--build-only": build_only}.items():
+            if value:
+                raise click.UsageError(
+                    f"{name} is not of programs: name a function, {sequence}:NAME"
+                )
+        if options.target != "cpu":
+            raise click.UsageError(
+                f"programs run on the CPU: --target {options.target} is of sequences"
+            )
+        from ..program_search import search_program
+
+        sys.exit(search_program(talk, settings, Path(sequence), options, output, frames))
 
     def make() -> Workload:
         return workload_of(talk, settings, named, extents)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
 from ..options import Talk, put_json, talks
+from ..program_file import read, show
 from ..sequence_name import WorkloadError
 from ..speaking import say
-
-_PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 @click.command("taichi", context_settings={"ignore_unknown_options": True})
@@ -37,16 +34,10 @@ def command(
     look like ours.
     """
     from ...compat.display.frames import Reel
-    from ...compat.program import read_program, run_program
+    from ...compat.program import run_program
     from ...kernels.ir.errors import LanguageError
 
-    if not path.is_file():
-        raise WorkloadError(f"there is no file {path}")
-    try:
-        code = read_program(path)
-    except SyntaxError as e:
-        place = path if e.lineno is None else f"{path}:{e.lineno}"
-        raise WorkloadError(f"{place}: {e.msg}") from e
+    code = read(path)
     if output is not None:
         _prepare(output)
     reel = Reel(frames, output)
@@ -57,7 +48,7 @@ def command(
     except Exception as e:
         if e is reel.unwritten:
             raise
-        _show(e, path, is_whole=talk.verbosity > 1)
+        show(e, path, is_whole=talk.verbosity > 1)
         sys.exit(1)
     fields = {"event": "program", "frames": len(reel.shown_s), "is_cut": ran.is_cut}
     if talk.is_json:
@@ -84,22 +75,3 @@ def _prepare(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WorkloadError(f"{folder} cannot be written: give another folder for the pictures")
-
-
-def _show(error: Exception, path: Path, *, is_whole: bool) -> None:
-    """Prints an exception of a program as Python does; unless `is_whole`, without the frames of this package around its own."""
-    told = traceback.TracebackException.from_exception(error)
-    link: traceback.TracebackException | None = None if is_whole else told
-    while link is not None:
-        link.stack = _own_frames(link.stack, str(path))
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    print("".join(told.format()), end="", file=sys.stderr)
-
-
-def _own_frames(stack: traceback.StackSummary, program: str) -> traceback.StackSummary:
-    """Returns the frames from the program's first to the first of this package behind its last."""
-    own = [k for k, frame in enumerate(stack) if frame.filename == program]
-    begin, end = (own[0], own[-1] + 1) if own else (0, 0)
-    while end < len(stack) and not stack[end].filename.startswith(_PACKAGE):
-        end += 1
-    return traceback.StackSummary.from_list(stack[begin:end])

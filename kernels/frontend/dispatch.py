@@ -59,10 +59,12 @@ class Executor(ABC):
 class AbstractDeferringExecutor(Executor):
     """Executor that may defer calls: until their code is there, or until they form a whole sequence.
 
-    `repeats`: it has a sequence that ran last, so `again` may be True.
+    `repeats`: it has a sequence that ran last, so `again` may be True. `holds_accesses`: operations of Python on whole fields are
+    calls, which it may defer, too.
     """
 
     repeats = True
+    holds_accesses = False
 
     @abstractmethod
     def deferring(self, call: KernelCall) -> Caller | None:
@@ -124,6 +126,18 @@ def window(limit: int) -> AbstractDeferringExecutor:
 def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
     """Returns an executor that replays found implementations; `behind` runs other calls. None if `decisions` are of no use."""
     return _make_follower(decisions, behind)
+
+
+@contextmanager
+def watching(make: Callable[[], AbstractDeferringExecutor]) -> Iterator[None]:
+    """Gives programs that begin within the block the executors that `make` returns. They replay nothing."""
+    global _make_window, _make_follower
+    before = _make_window, _make_follower
+    _make_window, _make_follower = lambda limit: make(), lambda decisions, behind: None
+    try:
+        yield
+    finally:
+        _make_window, _make_follower = before
 
 
 def install(executor: Executor | None) -> None:

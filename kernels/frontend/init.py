@@ -80,7 +80,7 @@ def init(
         follower = dispatch.follower(decisions, window) if decisions else None
         program.follower = deferring = window if follower is None else follower
         dispatch.install(deferring)
-        if config.async_mode:
+        if window.holds_accesses:
             from .host_kernels import WaitingAccesses  # which imports the frontend
 
             program.host_kernels = WaitingAccesses()

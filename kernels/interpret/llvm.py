@@ -64,8 +64,10 @@ from .llvm_operations import (
     unary,
 )
 from .moved import Mover, rounds
+from .work import n_nodes
 
 NAME = "run"
+_LARGE = 1000  # nodes of expressions of a kernel
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class _Writer:
         if self.is_moved:
             counter = self._reserved(WORD)
             self.build.store(self.build.load(self.at), counter)
-            self.mover = Mover(self.build, counter)
+            self.mover = Mover(self.build, counter, calls=n_nodes(self.kernel) > _LARGE)
         self.arrays = {
             p.name: _Array(place, p.shape, dtype)
             for (p, dtype), place in zip(arrays, function.args, strict=False)

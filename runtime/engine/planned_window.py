@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -33,14 +33,13 @@ if TYPE_CHECKING:  # the frontend is imported while the engine looks for its com
 
 Values = tuple[Any, ...]  # of a call: the arrays of its kernel, then its numbers
 _MOST_WINDOWS = 256
-_SHORT = 8  # calls: shorter periods are taken several times
 
 
 class WaitingKernel:
     """A kernel whose calls wait; `where` is the line of its first call."""
 
     def __init__(self, instance: Instance, where: Location, behind: Window) -> None:
-        self.ir, self._instance, self._where, self._behind = instance.ir, instance, where, behind
+        self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
         self.n_arrays = len(self.ir.arrays)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
         self.n_loops = sum(isinstance(s, For) for s in self.ir.body)
@@ -55,47 +54,69 @@ class WaitingKernel:
         """Runs one call."""
         if self._quick is not None and not self._behind.waits and self._quick(*values):
             return
+        call = self.called(values)
+        self._behind.run(call)
+        self._quick = self._behind.caller(call)
+
+    def called(self, values: Values) -> KernelCall:
+        """Returns the call with these values."""
         from ...kernels.frontend.instance import KernelCall
 
         ir, n = self.ir, self.n_arrays
         arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
         scalars = {p.name: x for p, x in zip(ir.scalars, values[n:], strict=True)}
-        call = KernelCall(self._instance, arrays, scalars, self._where)
-        self._behind.run(call)
-        self._quick = self._behind.caller(call)
+        return KernelCall(self.instance, arrays, scalars, self.where)
 
 
-_Held = tuple[WaitingKernel, Values]
-_Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their arrays
+Held = tuple[WaitingKernel, Values]
+Shape = tuple[tuple[WaitingKernel, Values], ...]  # kernels of calls, and their arrays
 
 
 @dataclass(eq=False)
-class _Ran:
+class RanWindow:
     """A window that has run: its calls, its plan with the arrays in their order, and the window that ran behind it."""
 
-    shape: _Shape
+    shape: Shape
     plan: WindowPlan | None
     arrays: Values
     called: list[
-        tuple[object, Values, _Held] | None
+        tuple[object, Values, Held] | None
     ]  # kernels and arguments as the program gave them
     n_loops: int
     has_numbers: bool
-    behind: _Ran | None = None
+    behind: RanWindow | None = None
+
+
+Note = Callable[[RanWindow, Sequence[Held], float, str], None]
 
 
 class PlannedWindow(AbstractDeferringExecutor):
-    """Defers calls on fields of the program; `behind` runs those that are not planned. `limit`: calls of a window at most."""
+    """Defers calls on fields of the program; `behind` runs those that are not planned. `limit`: calls of a window at most.
+
+    Windows of less than `least_calls` have several periods, where the program repeats itself. `note` is told of each run of a
+    window: its calls, its seconds, and what ended it. It has no plans unless `plans`.
+    """
 
     behind: Window
+    holds_accesses = True
 
-    def __init__(self, behind: Window, limit: int) -> None:
-        self.behind, self._limit = behind, limit
-        self._held: list[_Held] = []
-        self._expected: _Ran | None = None
+    def __init__(
+        self,
+        behind: Window,
+        limit: int,
+        *,
+        least_calls: int = 8,
+        plans: bool = True,
+        note: Note | None = None,
+    ) -> None:
+        self.behind, self._limit, self._least_calls = behind, limit, least_calls
+        self._note, self._why = note, ""
+        self._has_plans = plans
+        self._held: list[Held] = []
+        self._expected: RanWindow | None = None
         self._follows = True  # the held calls are the first ones of `_expected`
-        self._before: _Ran | None = None
-        self._ran: dict[tuple[int, ...], _Ran] = {}
+        self._before: RanWindow | None = None
+        self._ran: dict[tuple[int, ...], RanWindow] = {}
         self._kernels = ByIdentity[KernelIR, tuple[Caller | None]]()
         self.plans = PlanBank()
         self.stats = Stats()
@@ -208,8 +229,8 @@ class PlannedWindow(AbstractDeferringExecutor):
             if not held:
                 return
             begin = perf_counter()
-            self.stats.note_end(why)
-            unit = _period(held)
+            self._end_by(why)
+            unit = _period(held, self._least_calls)
             n_whole = len(held) // unit * unit
             ends = [*range(unit, n_whole + 1, unit)]
             if n_whole < len(held) and not keeps_rest:
@@ -226,10 +247,10 @@ class PlannedWindow(AbstractDeferringExecutor):
                 self._follows = self._is_begun()
                 self.stats.wall_s += perf_counter() - begin
 
-    def _run_expected(self, expected: _Ran) -> None:
+    def _run_expected(self, expected: RanWindow) -> None:
         """Runs the deferred calls, which are those of the expected window."""
         begin = perf_counter()
-        self.stats.note_end("a window that ran before")
+        self._end_by("a window that ran before")
         held, self._held = self._held, []
         try:
             self._run(expected, held)
@@ -240,6 +261,10 @@ class PlannedWindow(AbstractDeferringExecutor):
             self._follows = self._is_begun()
             self.stats.wall_s += perf_counter() - begin
 
+    def _end_by(self, why: str) -> None:
+        self._why = why
+        self.stats.note_end(why)
+
     def _is_begun(self) -> bool:
         """True if the held calls are the first ones of the expected window."""
         expected, held = self._expected, self._held
@@ -248,7 +273,14 @@ class PlannedWindow(AbstractDeferringExecutor):
         pairs = zip(held, expected.shape, strict=False)
         return all(a is b and all(map(is_, x, y)) for (a, x), (b, y) in pairs)
 
-    def _run(self, ran: _Ran, calls: list[_Held]) -> None:
+    def _run(self, ran: RanWindow, calls: list[Held]) -> None:
+        """Runs the calls of one window, and notes it."""
+        begin, made = perf_counter(), () if self._note is None else tuple(calls)
+        self._run_calls(ran, calls)
+        if self._note is not None:
+            self._note(ran, made, perf_counter() - begin, self._why)
+
+    def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. An interrupt leaves those that have not begun to a later one."""
         if self._before is not None:
             self._before.behind = ran
@@ -280,7 +312,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             kernel.run(values)
         stats.backend_s += perf_counter() - begin
 
-    def _window(self, calls: list[_Held]) -> _Ran:
+    def _window(self, calls: list[Held]) -> RanWindow:
         """Returns the window of these kernels and arrays."""
         shape = tuple((kernel, values[: kernel.n_arrays]) for kernel, values in calls)
         key = tuple(id(x) for kernel, arrays in shape for x in (kernel, *arrays))
@@ -291,7 +323,7 @@ class PlannedWindow(AbstractDeferringExecutor):
             found = self._ran[key] = self._made(shape)
         return found
 
-    def _made(self, shape: _Shape) -> _Ran:
+    def _made(self, shape: Shape) -> RanWindow:
         numbers: dict[int, int] = {}
         unique: list[Any] = []
         pattern = []
@@ -301,24 +333,25 @@ class PlannedWindow(AbstractDeferringExecutor):
                     unique.append(x)
             pattern.append(tuple(numbers[id(x)] for x in arrays))
         kernels = tuple(kernel.ir for kernel, _ in shape)
-        plan = self.plans.plan(kernels, tuple(pattern)) if len(shape) > 1 else None
+        has_plan = self._has_plans and len(shape) > 1
+        plan = self.plans.plan(kernels, tuple(pattern)) if has_plan else None
         n_loops = sum(kernel.n_loops for kernel, _ in shape)
         has_numbers = any(ir.scalars for ir in kernels)
-        return _Ran(shape, plan, tuple(unique), [None] * len(shape), n_loops, has_numbers)
+        return RanWindow(shape, plan, tuple(unique), [None] * len(shape), n_loops, has_numbers)
 
 
-def _period(calls: Sequence[_Held]) -> int:
-    """The length of the shortest sequence of calls that is repeated from the first call on; short ones are taken several times."""
+def _period(calls: Sequence[Held], least: int) -> int:
+    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them."""
 
     def is_repeated(n: int) -> bool:
         return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))
 
     found = next((n for n in range(1, len(calls) // 2 + 1) if is_repeated(n)), len(calls))
-    n_times = min(max(1, _SHORT // found), len(calls) // found)
+    n_times = min(max(1, least // found), len(calls) // found)
     return found * n_times
 
 
-def _is_same(a: _Held, b: _Held) -> bool:
+def _is_same(a: Held, b: Held) -> bool:
     """True if two calls are of one kernel on the same arrays."""
     n = a[0].n_arrays
     return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))

@@ -20,7 +20,7 @@ from .record import READ, BestFile, Decisions, RecordError, RunHeader, repeated
 # are escaped and lines are not broken, so nothing else matches.
 _PAIR = re.compile(rb'\[\n\s+("(?:[^"\\]|\\.)*"),\n\s+("(?:[^"\\]|\\.)*")\n\s+\]')
 
-T = TypeVar("T", RunHeader, BestFile)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:
@@ -31,7 +31,7 @@ def write_record(path: Path, record: msgspec.Struct) -> None:
 
 def load_best(path: Path, *, follow: bool = False) -> BestFile:
     """Loads a best.json. `follow` links where the user has named the file itself. Raises RecordError."""
-    best = _load(path, BestFile, follow=follow)
+    best = load_record(path, BestFile, follow=follow)
     check_best(path, best)
     return best
 
@@ -48,7 +48,7 @@ def check_best(path: Path, best: BestFile) -> None:
 
 def load_header(path: Path) -> RunHeader:
     """Loads run.json. Raises RecordError."""
-    return _load(path, RunHeader)
+    return load_record(path, RunHeader)
 
 
 def read_json(path: Path, *, follow: bool = False) -> Any:
@@ -65,7 +65,8 @@ def read_json(path: Path, *, follow: bool = False) -> Any:
         raise RecordError(f"{path} is torn or is no JSON: {e}") from e
 
 
-def _load(path: Path, kind: type[T], *, follow: bool = False) -> T:
+def load_record(path: Path, kind: type[T], *, follow: bool = False) -> T:
+    """Loads a file with a schema. Raises RecordError."""
     found = read_json(path, follow=follow)
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema not in READ:

@@ -1,0 +1,118 @@
+"""Programs that run as `python FILE.py` would run them: their text, their exceptions, and the windows that they call."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
+
+from .sequence_name import WorkloadError
+
+if TYPE_CHECKING:
+    from ..compat.display.frames import Reel
+    from ..explorer.program_windows import WindowLog
+    from ..kernels.frontend.dispatch import AbstractDeferringExecutor
+
+_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+class ProgramError(Exception):
+    """A program has raised `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A program that has run: its windows, how long it ran, why it ended, and its names, which keep its fields."""
+
+    log: WindowLog
+    seconds: float
+    end: str
+    names: dict[str, Any]
+
+
+def read(path: Path) -> CodeType:
+    """The program in a file. Raises WorkloadError."""
+    from ..compat.program import read_program
+
+    if not path.is_file():
+        raise WorkloadError(f"there is no file {path}")
+    try:
+        return read_program(path)
+    except SyntaxError as e:
+        place = path if e.lineno is None else f"{path}:{e.lineno}"
+        raise WorkloadError(f"{place}: {e.msg}") from e
+
+
+def watch(path: Path, frames: int, seconds: float) -> Watched:
+    """Runs a program, up to so many frames or seconds, and logs its windows. Raises WorkloadError, LanguageError, ProgramError."""
+    from ..compat.display.frames import LastFrame, Reel
+    from ..explorer.program_windows import WindowLog, watched_window
+    from ..kernels.frontend.init import sync
+
+    def stop() -> None:
+        raise LastFrame
+
+    reel = Reel(frames)
+    log = WindowLog(seconds, stop)
+    is_cut, names = run_with(path, lambda: watched_window(log), reel)
+    taken_s = log.seconds
+    log.close()
+    sync()
+    end = (
+        f"ended after {frames} frames"
+        if len(reel.shown_s) >= frames
+        else "ended"
+        if is_cut
+        else "ended by itself"
+    )
+    return Watched(log, taken_s, end, names)
+
+
+def run_with(
+    path: Path, make: Callable[[], AbstractDeferringExecutor], reel: Reel
+) -> tuple[bool, dict[str, Any]]:
+    """Runs a program whose calls go to the executors that `make` returns. Returns whether the reel has ended it, and its names.
+
+    Raises WorkloadError, LanguageError and ProgramError.
+    """
+    from ..compat.program import run_program
+    from ..kernels.frontend.dispatch import watching
+    from ..kernels.ir.errors import LanguageError
+
+    code = read(path)
+    try:
+        with watching(make):
+            ran = run_program(code, path, (), reel)
+    except LanguageError:
+        raise
+    except Exception as e:
+        raise ProgramError(e) from e
+    return ran.is_cut, ran.names
+
+
+def show(error: BaseException, path: Path, *, is_whole: bool) -> None:
+    """Prints an exception of a program as Python does; unless `is_whole`, without the frames of this package around its own."""
+    told = traceback.TracebackException.from_exception(error)
+    link: traceback.TracebackException | None = None if is_whole else told
+    while link is not None:
+        link.stack = _own_frames(link.stack, str(path))
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _own_frames(stack: traceback.StackSummary, program: str) -> traceback.StackSummary:
+    """Returns the frames from the program's first to the first of this package behind its last."""
+    own = [k for k, frame in enumerate(stack) if frame.filename == program]
+    begin, end = (own[0], own[-1] + 1) if own else (0, 0)
+    while end < len(stack) and not stack[end].filename.startswith(_PACKAGE):
+        end += 1
+    return traceback.StackSummary.from_list(stack[begin:end])

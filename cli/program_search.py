@@ -1,0 +1,140 @@
+"""`explore run FILE.py`: a program is watched, and the windows of calls that cost most are searched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .exits import Exit
+from .listener import listener
+from .options import Talk, interrupted, put_json
+from .program_file import ProgramError, show, watch
+from .sequence_name import WorkloadError
+from .settings import Settings
+from .speaking import say
+
+if TYPE_CHECKING:
+    from ..explorer.program_run import ProgramRun
+    from ..explorer.workload import Options
+    from ..runtime.records.program_file import ProgramFile, WindowRow
+
+_WATCHED_SHARE = 0.25  # of the time limit
+_WATCHED_S = 20.0  # without one
+
+
+def search_program(
+    talk: Talk,
+    settings: Settings,
+    path: Path,
+    options: Options,
+    directory: Path | None,
+    frames: int,
+) -> int:
+    """Runs a program, searches its windows, and says what was found. Returns the exit code."""
+    from ..explorer.program_run import chosen, explore_windows
+
+    limit_s = options.time_limit_s
+    seconds = _WATCHED_S if limit_s is None else limit_s * _WATCHED_SHARE
+    try:
+        watched = watch(path, frames, seconds)
+    except ProgramError as e:
+        show(e.error, path, is_whole=talk.verbosity > 1)
+        return Exit.INTERNAL
+    windows = chosen(watched.log.windows)
+    if not windows:
+        raise WorkloadError(
+            f"{path} calls no kernels on its fields that could wait (none in debug mode can): name a function, {path}:NAME"
+        )
+    rows = _Rows(talk)
+    rows.say(
+        f"{path}: {watched.end} after {watched.seconds:.1f} s; {len(watched.log.windows)} windows of calls,"
+        f" {len(windows)} of which are searched"
+    )
+    if limit_s is not None:
+        options = replace(options, time_limit_s=max(1.0, limit_s - watched.seconds))
+    found = explore_windows(
+        windows,
+        path,
+        watched.seconds,
+        options,
+        directory=directory,
+        runs=settings.runs,
+        tell=rows.begin,
+        on_event=listener(talk, settings),
+        on_interrupt=interrupted,
+    )
+    code = _exit_of(found)
+    if talk.is_json:
+        rows.end(found.file)
+        put_json({"event": "program_run", "directory": str(found.folder), "exit": int(code)})
+    else:
+        say("")
+        for line in result_lines(found.file):
+            say(line)
+        if found.has_found:
+            say(f"Use it with ks.init(decisions={str(found.folder)!r})")
+    return code
+
+
+class _Rows:
+    """Says which window is searched next: in words, or as JSON lines."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+
+    def say(self, line: str) -> None:
+        if self._talk.verbosity:
+            say(line, err=self._talk.is_json)
+
+    def begin(self, row: WindowRow) -> None:
+        self.say("\n" + "\n".join(window_lines(row)))
+
+    def end(self, file: ProgramFile) -> None:
+        for row in file.windows:
+            put_json({"event": "window", **msgspec.structs.asdict(row)})
+
+
+def result_lines(file: ProgramFile) -> list[str]:
+    """The windows of a program in words, each with what was found for it."""
+    lines = [f"{file.program}, watched for {file.watched_s:.1f} s"]
+    for row in file.windows:
+        lines.append(_window_text(row))
+        if row.best_ns is None:
+            lines.append(f"  not searched: {row.why}" if row.why else "  not searched yet")
+        else:
+            against = (
+                ""
+                if row.default_ns is None
+                else f", {row.default_ns / row.best_ns:.2f}x its default"
+            )
+            lines.append(
+                f"  found {time_text(row.best_ns)} in place of {time_text(row.time_ns)}{against}"
+            )
+    return lines
+
+
+def window_lines(row: WindowRow) -> list[str]:
+    """A window in words, and what ends it."""
+    ends = ", ".join(f"{why} ({n})" for why, n in row.ends.items())
+    return [_window_text(row), f"  ends: {ends}"]
+
+
+def _window_text(row: WindowRow) -> str:
+    return f"{row.name}  {row.share:.0%} of the time: {row.runs} runs of {time_text(row.time_ns)}  {row.kernels}"
+
+
+def time_text(ns: float) -> str:
+    """A time of three digits with its unit."""
+    unit, size = next(
+        ((u, s) for u, s in (("s", 1e9), ("ms", 1e6), ("us", 1e3)) if ns >= s), ("ns", 1.0)
+    )
+    return f"{ns / size:.3g} {unit}"
+
+
+def _exit_of(found: ProgramRun) -> Exit:
+    if found.is_interrupted:
+        return Exit.INTERRUPTED
+    return Exit.OK if found.has_found else Exit.NOTHING_VALID

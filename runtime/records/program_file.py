@@ -1,0 +1,69 @@
+"""program.json: the windows of a program that calls them again and again, with the runs that searched them, folders beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from ..files import is_there
+from .folder import BEST, check_named
+from .loading import load_record
+from .record import Count, PositiveNs, RecordError, Share
+
+PROGRAM = "program.json"
+
+Name = Annotated[str, msgspec.Meta(pattern=r"\Awindow[0-9]{1,4}\Z")]
+
+
+class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A window. `time_ns`: the median of its runs in the program, kernel by kernel; `share` of the time of all windows.
+
+    `ends`: how often it ended by what. `best_ns`, `default_ns`: the time of the best and that of the default, in turn; `why` says
+    why there is no best.
+    """
+
+    name: Name  # of the folder of its run, too
+    kernels: str
+    runs: Count
+    time_ns: PositiveNs
+    share: Share
+    ends: dict[str, Count]
+    best_ns: PositiveNs | None = None
+    default_ns: PositiveNs | None = None
+    why: str = ""
+
+
+class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """program.json. `program`: the name of the program's file; `watched_s`: the time that it was watched."""
+
+    schema: int
+    program: str
+    watched_s: Share
+    windows: tuple[WindowRow, ...]
+
+
+def program_folder(place: Path) -> Path | None:
+    """The folder of a program.json, named itself or by that folder; None for anything else."""
+    if place.name == PROGRAM and place.is_file():
+        return place.parent
+    return place if place.is_dir() and is_there(place / PROGRAM) else None
+
+
+def load_program(folder: Path) -> ProgramFile:
+    """Loads the program.json of a folder. Raises RecordError."""
+    return load_record(folder / PROGRAM, ProgramFile)
+
+
+def bests_of(place: Path) -> list[Path]:
+    """The best.json of each window of a program; the path itself where it is of no program. Raises RecordError."""
+    folder = program_folder(place)
+    if folder is None:
+        return [place]
+    found = [folder / w.name / BEST for w in load_program(folder).windows if w.best_ns is not None]
+    if not found:
+        raise RecordError(f"{folder / PROGRAM} has no window for which something was found")
+    for path in found:
+        check_named(path)
+    return found

@@ -1,0 +1,193 @@
+"""`explore run FILE.py`: the windows of a running program are found, searched, and used by it; checked while it runs again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import jsonschema
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.cli.schema import line_schema
+from kernelscape.explorer.plan_check import PlanChecks
+from kernelscape.explorer.plan_replay import SequenceRun
+from kernelscape.explorer.program_windows import WindowLog, watched_window
+from kernelscape.kernels.frontend.dispatch import watching
+from kernelscape.runtime.engine.window import Window
+
+from .command import objects
+
+pytestmark = pytest.mark.compiler
+VALIDATOR = jsonschema.Draft202012Validator(line_schema())
+PROGRAM = """
+import kernelscape as ks
+
+ks.init(OPTIONS)
+x, y = ks.field(ks.f32, 64), ks.field(ks.f32, 64)
+
+@ks.kernel
+def fill():
+    for i in x:
+        x[i] = i
+
+@ks.kernel
+def shift(a: ks.f32):
+    for i in x:
+        y[i] = a * x[(i + 1) % 64]
+
+@ks.kernel
+def take(k: ks.i32):
+    for i in x:
+        x[i] += 0.5 * y[i] + k
+
+fill()
+for frame in range(3):
+    for step in range(4):
+        shift(0.25)
+        take(step)
+    assert x[0] > 0
+print(x[5])
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_program_is_left():
+    yield
+    ks.reset()
+
+
+def test_a_program_is_watched_searched_and_checked(explore) -> None:
+    Path("program.py").write_text(PROGRAM.replace("OPTIONS", ""))
+    code, out, err = explore("run", "program.py", "--max-evals", "2", "-o", "found", "--json")
+    assert code == 0, err
+    lines = [line for line in objects(out.partition("\n")[2]) if isinstance(line, dict)]
+    (window,) = [line for line in lines if line["event"] == "window"]
+    assert (window["kernels"], window["share"]) == ("shift, take", 1.0)
+    assert window["runs"] == 8  # the first four are behind `fill`, in a window that comes once
+    assert window["ends"] == {"Python, program.py:27": 4, "a window that ran before": 4}
+    assert window["best_ns"] > 0
+    assert lines[-1] == {"event": "program_run", "directory": "found", "exit": 0}
+    for line in lines:
+        VALIDATOR.validate(line)
+    assert json.loads(Path("found/program.json").read_text())["windows"][0]["name"] == "window1"
+
+    code, out, _ = explore("replay", "found", "--program", "program.py")
+    assert code == 0
+    assert "program:window1: 12 runs, the first 3 agree with its kernels; " in out
+    line = explore("replay", "found", "--program", "program.py", "--json")[1].splitlines()[-1]
+    VALIDATOR.validate(json.loads(line))
+    Path("other.py").write_text(PROGRAM.replace("OPTIONS", "").replace("0.5 *", "0.75 *"))
+    out = explore("replay", "found", "--program", "other.py")[1]
+    with pytest.warns(RuntimeWarning, match="was never run"):
+        ks.reset()
+    assert "program:window1: the program never ran it" in out
+
+    assert explore("replay", "found")[0] in (0, 6)
+    out = explore("explain", "found")[1]
+    assert out.startswith("window1  100% of the time: 8 runs of ") and "Where the time goes" in out
+    assert explore("report", "found")[0] == 0
+    assert Path("found/window1/report.html").is_file()
+
+    using = PROGRAM.replace("OPTIONS", "decisions='found/program.json'")
+    Path("using.py").write_text(using)
+    plain, tuned = (explore("taichi", name)[1] for name in ("program.py", "using.py"))
+    assert plain == tuned
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (
+            PROGRAM.replace("OPTIONS", "debug=True"),
+            (),
+            "calls no kernels on its fields that could wait",
+        ),
+        ("x = 1 +", (), "program.py:1: invalid syntax"),
+        ("x = 1", ("--size", "n=4"), "--size is not of programs: name a function, program.py:NAME"),
+        (
+            "x = 1",
+            ("--target", "emulator"),
+            "programs run on the CPU: --target emulator is of sequences",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_said(
+    text: str, options: tuple[str, ...], said: str, explore
+) -> None:
+    Path("program.py").write_text(text)
+    code, _, err = explore("run", "program.py", *options)
+    assert code == 2 and said in err
+
+
+def test_an_exception_of_a_program_is_shown_as_its_own(explore) -> None:
+    Path("program.py").write_text("def f():\n    return 1 / 0\n\nf()\n")
+    code, _, err = explore("run", "program.py")
+    assert code == 1 and err.rstrip().endswith("ZeroDivisionError: division by zero")
+    assert 'program.py", line 2, in f' in err and "run_program" not in err
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_a_log_ends_a_program_once() -> None:
+    def stop() -> None:
+        raise StoppedError
+
+    log = WindowLog(0.0, stop)
+    with watching(lambda: watched_window(log)):
+        ks.init()
+    x = ks.field(ks.f32, 8)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            x[i] += 1
+
+    add()
+    with pytest.raises(StoppedError):
+        x[0]
+    add()
+    assert x[0] == 2
+    assert [(w.kernels, len(w.times_s)) for w in log.windows] == [("add", 2)]
+
+
+def test_random_numbers_keep_a_window_as_it_is() -> None:
+    log = WindowLog(60.0, lambda: None)
+    with watching(lambda: watched_window(log)):
+        ks.init()
+    x = ks.field(ks.f32, 8)
+
+    @ks.kernel
+    def draw():
+        for i in x:
+            x[i] = ks.random()
+
+    draw()
+    assert x[0] != x[1]
+    assert log.windows[0].why_fixed == "draw draws random numbers"
+
+
+@pytest.mark.parametrize(
+    ("factor", "wrong"), [(1 + 1e-6, ""), (1.5, "x[3] is 1.5 and should be 1.0")]
+)
+def test_what_a_plan_computes_otherwise_is_named(factor: float, wrong: str) -> None:
+    """And the program goes on with what its kernels computed."""
+    x = np.ones(4, np.float32)
+
+    def plan() -> None:
+        x[3] *= factor
+
+    kernel = SimpleNamespace(run=lambda values: None)
+    stored = SimpleNamespace(
+        name="p", calls=[SimpleNamespace(arrays=("x",))], trees=(), kernels=["k"]
+    )
+    checks = PlanChecks([stored], Window())
+    for _ in range(2):
+        checks.execute(SequenceRun(stored, ((kernel, (x,)),), plan, []))
+    row = checks.found["p"]
+    assert row.wrong.startswith(wrong) and bool(row.wrong) == bool(wrong)
+    assert len(row.plan_s) == 2 and len(row.plain_s) == (1 if wrong else 2)
+    assert x[3] == (np.float32(factor) if wrong else 1)
