@@ -10,6 +10,7 @@ import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.interpret import llvm as llvm_text
 from kernelscape.runtime import reference as module
 from kernelscape.runtime.forked import Stopped, run_apart, shared_empty
 from kernelscape.runtime.llvm import compile_kernel
@@ -206,3 +207,25 @@ def test_a_kernel_is_compiled_once(compiled, monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(2):
         np.testing.assert_array_equal(reference.run(r, {"x": x, "y": x.copy()}, {})["y"], 3.0 * x)
     assert n == 1
+
+
+def test_large_kernels_move_results_as_small_ones_do(
+    compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind: code that is shared by operations, and counts or rounds in another way than code that is not."""
+    n = 40
+    rng = np.random.default_rng(3)
+    given = {
+        "x": rng.uniform(0.5, 3, n).astype(np.float32),
+        "i": rng.integers(-9, 9, n),
+        "out": np.zeros(n, np.float32),
+        "ints": rng.integers(0, 9, n).astype(np.int32),
+    }
+    r = record_sequence(lambda x, i, out, ints: mixed(x, i, out, ints, 0.3), tuple(given.values()))
+    found = []
+    for least in (1 << 30, 0):
+        monkeypatch.setattr(llvm_text, "_LARGE", least)
+        found.append(Reference().run(r, given, {}, wide=False, seed=5)["out"])
+    plain = Reference().run(r, given, {}, wide=False)["out"]
+    np.testing.assert_array_equal(*found)
+    assert (found[0] != plain).any()
