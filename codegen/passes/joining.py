@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from ...kernels.ir.kernel import (
@@ -21,12 +22,13 @@ from ...kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ...kernels.ir.task import Problem
 from ...kernels.ir.walk import nested_statements, rewrite
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
 from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
 from ..plan.plan import Plan
+
+_MOST_KEPT = 64  # joined bodies
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:
@@ -125,18 +127,31 @@ def _statements(
     plan: Plan, tasks: Sequence[int], loops: dict[int, dict[str, str]]
 ) -> tuple[Stmt, ...]:
     steps = {x.name: x.name for t in tasks for x in plan.tasks[t].task.steps}
-    taken = {*steps, *(name for t in tasks for name in loops[t].values())}
+    bodies = [plan.tasks[t].task.body for t in tasks]
+    statements = tuple(body.statements for body in bodies if body is not None)
+    return _numbered(
+        statements,
+        tuple(s.uid for body in statements for s in nested_statements(body)),
+        tuple(tuple({**steps, **loops[t]}.items()) for t in tasks),
+        tuple(steps),
+        tuple((a.name, a.dtype) for a in plan.problem.arrays),
+    )
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _numbered(
+    bodies: tuple[tuple[Stmt, ...], ...],
+    uids: tuple[int, ...],  # statements are equal whatever theirs are
+    loops: tuple[tuple[tuple[str, str], ...], ...],
+    steps: tuple[str, ...],
+    dtypes: tuple[tuple[str, DType], ...],
+) -> tuple[Stmt, ...]:
+    """Returns bodies with their loops renamed as one, with equal values computed once. Most candidates join the same."""
+    taken = {*steps, *(name for own in loops for _, name in own)}
     made: list[Stmt] = []
-    for t in tasks:
-        body = plan.tasks[t].task.body
-        assert body is not None
-        renamed = _renamed(body.statements, {**steps, **loops[t]}, taken)
-        made += renamed
-    return numbered(tuple(made), _dtypes(plan.problem))
-
-
-def _dtypes(problem: Problem) -> dict[str, DType]:
-    return {a.name: a.dtype for a in problem.arrays}
+    for body, own in zip(bodies, loops, strict=True):
+        made += _renamed(body, dict(own), taken)
+    return numbered(tuple(made), dict(dtypes))
 
 
 def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> tuple[Stmt, ...]:

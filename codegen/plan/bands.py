@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cmp_to_key
 from typing import Any
 
@@ -74,13 +73,6 @@ def _converting(task: Task, t: int, target: Target) -> TaskPlan:
     return TaskPlan(t, task, loops, False, True, (), (), (), threads=threads)
 
 
-def _emptied(task: Task) -> Task:
-    """Returns the task without the statements of its body."""
-    if task.body is None:
-        return task
-    return replace(task, body=replace(task.body, statements=(), sites=()))
-
-
 def _unplanned(task: Task, t: int) -> TaskPlan:
     """Returns a plan that stands for a task of another component."""
     return TaskPlan(t, task, (), False, True, (), (), ())
@@ -116,12 +108,7 @@ class _Reader:
         return self.planned(problem, tasks, launches)
 
     def component_plan(self, component: range) -> Plan:
-        # Rewriting bodies of which nothing is used takes far longer than all else here.
-        tasks_left = (
-            task if t in component else _emptied(task) for t, task in enumerate(self.problem.tasks)
-        )
-        left = replace(self.problem, tasks=tuple(tasks_left))
-        problem = decided_problem(left, Decided(self.decisions, self.target, component))
+        problem = decided_problem(self.problem, Decided(self.decisions, self.target, component))
         n_decided = len(self.problem.tasks)
 
         def planned(task: Task, t: int) -> TaskPlan:

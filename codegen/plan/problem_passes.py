@@ -6,12 +6,13 @@ of parts of trees add tasks that make or convert them: `Problem.entering` and `P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...kernels.analysis.accesses import analyse
 from ...kernels.ir.on_trees import EACH, making
+from ...kernels.ir.per_object import per_object
 from ...kernels.ir.task import Problem, Task
 from ...kernels.sparse.hash_index import keyed
 from ...kernels.sparse.leaf_layout import laid_out
@@ -145,8 +146,53 @@ def _records(problem: Problem, decided: Decided) -> Problem:
 PASSES: tuple[ProblemPass, ...] = (lists, activations, tiles, directories, slot_tables, layouts)
 
 
+# What passes read; of `staged` the fields in tiles, of all others whatever has a choice.
+_READ = ("listgen", "activate", "directory", "leaf_layout", "cell_order", "record")
+_MOST_KEPT = 64  # problems that differ in these
+
+_Key = tuple[range | None, Target, frozenset[tuple[str, Any, str]]]
+
+
 def decided_problem(problem: Problem, decided: Decided) -> Problem:
-    """Returns the problem after all passes."""
-    for one in PASSES:
-        problem = one(problem, decided)
-    return problem
+    """Returns the problem after all passes, without the statements of tasks whose decisions are not known.
+
+    Candidates that decide alike have the same one: bodies that are rewritten again are the most expensive part of a plan.
+    """
+    key = decided.tasks, decided.target, frozenset(_read(decided))
+    kept = _kept(problem)
+    found = kept.pop(key, None)
+    if found is None:
+        found = problem
+        if decided.tasks is not None:
+            tasks = enumerate(problem.tasks)
+            left = (task if t in decided.tasks else _emptied(task) for t, task in tasks)
+            found = replace(problem, tasks=tuple(left))
+        for one in PASSES:
+            found = one(found, decided)
+        if len(kept) >= _MOST_KEPT:
+            del kept[next(iter(kept))]
+    kept[key] = found
+    return found
+
+
+@per_object
+def _kept(problem: Problem) -> dict[_Key, Problem]:
+    """The last problems that this one was decided to, the latest last."""
+    return {}
+
+
+def _read(decided: Decided) -> Iterator[tuple[str, Any, str]]:
+    """Yields the decisions that passes read."""
+    for kind in _READ:
+        for site, value in decided.choices.get(kind, {}).items():
+            yield kind, site, value
+    for site, value in decided.choices.get("staged", {}).items():
+        if isinstance(site, tuple):
+            yield "staged", site, value
+
+
+def _emptied(task: Task) -> Task:
+    """Returns the task without the statements of its body."""
+    if task.body is None:
+        return task
+    return replace(task, body=replace(task.body, statements=(), sites=()))
