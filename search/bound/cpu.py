@@ -49,7 +49,7 @@ from .streams import (
     streaming_ns,
 )
 from .tables import BoundTables
-from .tiles import N_TILES, crossing_bytes, trips_with_barrier
+from .tile_costs import N_TILES, N_WAYS, crossing_bytes, trips_with_barrier
 
 # Of the terms; the levels of cache follow.
 READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, TILES, ATOMICS, LAUNCHES, FIRST_LEVEL = (
@@ -74,7 +74,7 @@ class BoundScratch(NamedTuple):
     busy: Floats  # [2 * N_PORTS] ns
     moves: Floats  # [n_tasks] ns, see tiles.py
     tiles: Floats  # [N_TILES, n_loops]
-    crossing: Floats  # [2, n_levels + 1] bytes: of all segments, and of one kind of them
+    crossing: Floats  # [1 + N_WAYS, n_levels + 1] bytes: of all segments, and of one kind of them in each way
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
@@ -95,7 +95,7 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         busy=np.zeros(2 * N_PORTS),
         moves=np.zeros(n),
         tiles=np.zeros((N_TILES, tables.most_loops)),
-        crossing=np.zeros((2, tables.capacity.size)),
+        crossing=np.zeros((1 + N_WAYS, tables.capacity.size)),
     )
 
 
@@ -140,6 +140,7 @@ def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> N
             tables.tiled,
             tables.tiled_loop,
             tables.tiled_array,
+            tables.tiled_source,
             tables.segment,
             tables.segment_order,
             tables.universe,
@@ -150,7 +151,7 @@ def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> N
             tables.capacity,
             tables.own,
             scratch.tiles,
-            scratch.crossing[1],
+            scratch.crossing[1:],
             crossing,
         )
         for k in range(1, crossing.size):

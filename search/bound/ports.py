@@ -232,20 +232,12 @@ def _own_loops(task: Task, access: Access) -> Iterator[str]:
 
 def _load(space: Space, t: int, access: Access, n: float) -> _Moved:
     tasks, array = space.problem.tasks, space.problem.array(access.array)
-    producers = {
-        f.producer
-        for f in space.variables.mem_space
-        if (f.consumer, f.array) == (t, array.name) and not f.is_read
-    }
-    sources, is_own, is_shared = [], True, False
+    producers, is_own, is_shared = _producers(space, t, array.name), True, False
     for m in space.backbone.merges:
-        if t not in (m.a, m.b):
-            continue
         other = m.a if m.b == t else m.b
-        a, b = (space.backbone.dim(*x, OUTER).order_id for x in ((m.a, m.loop_a), (m.b, m.loop_b)))
-        if other in producers:
-            sources.append(space.model.order(a, b))
-        elif array.name in (*arrays_read(tasks[other]), *arrays_written(tasks[other])):
+        if t not in (m.a, m.b) or other in producers:
+            continue
+        if array.name in (*arrays_read(tasks[other]), *arrays_written(tasks[other])):
             is_shared, is_own = True, is_own and other > t
     wide = max(1, space.target.vector_bytes // array.dtype.size_bytes)
     along = flat_strides(access, array)
@@ -256,10 +248,26 @@ def _load(space: Space, t: int, access: Access, n: float) -> _Moved:
         frozenset(_own_loops(tasks[t], access)),
         n,
         staged=staged_at(space, t, access),
-        sources=tuple(dict.fromkeys(sources)),
+        sources=orders_to_producers(space, t, array.name),
         is_own=is_own,
         is_wide=is_shared and short,
     )
+
+
+def _producers(space: Space, t: int, array: str) -> set[int]:
+    """Returns the tasks of the same launch, maybe, that made what a task reads of an array."""
+    flows = (f for f in space.variables.mem_space if (f.consumer, f.array) == (t, array))
+    return {f.producer for f in flows if not f.is_read}
+
+
+def orders_to_producers(space: Space, t: int, array: str) -> tuple[int, ...]:
+    """Returns the orders of loops that a task and those that made its array may share."""
+    b, producers, found = space.backbone, _producers(space, t, array), []
+    for m in b.merges:
+        if t in (m.a, m.b) and (m.a if m.b == t else m.b) in producers:
+            first, second = b.dim(m.a, m.loop_a, OUTER), b.dim(m.b, m.loop_b, OUTER)
+            found.append(space.model.order(first.order_id, second.order_id))
+    return tuple(dict.fromkeys(found))
 
 
 def staged_at(space: Space, t: int, access: Access) -> int:

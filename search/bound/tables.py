@@ -88,9 +88,11 @@ class BoundTables(NamedTuple):
     # product of two matrices its multiplications, results and bytes of an element
     tiled: Table
     tiled_loop: Table  # extent; is_reduced; kind of its outer dim; of its mid and inner dim: variable of its size, its universe
-    # staged and space: where it is read; is_result: sums; masks of loops: `depends` on them; `times`: elements are touched again
-    # in each of their tiles, lines in those of `line_times` (0: no lines); along: of neighbours; bytes of all elements and lines
+    # staged and space: where it is read; its rows of sources; is_result: sums; masks of loops: `depends` on them; `times`:
+    # elements are touched again in each of their tiles, lines in those of `line_times` (0: no lines); along: of neighbours; bytes
+    # of all elements and lines
     tiled_array: Table
+    tiled_source: Table  # order of two loops: merged, the array may be written where it is read
     segment: Table  # loop, level; first of its orders
     segment_order: (
         Table  # orders of the outer and mid dim of each loop to that of the segment, -1: its own

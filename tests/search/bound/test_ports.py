@@ -20,7 +20,7 @@ from kernelscape.space.backbone import INNER, MID, OUTER
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate, Space
 from kernelscape.space.targets.target import CacheLevel
-from kernelscape.testing.machines import library_space, root_of, round_target
+from kernelscape.testing.machines import IdealMachine, library_space, root_of, round_target
 from kernelscape.testing.port_counts import PortCounts, count_barriers, count_ports
 
 N = 256
@@ -230,6 +230,100 @@ def test_a_product_moves_its_volume_in_any_order() -> None:
     held = 2048 / 4  # elements of a core's first cache
     elements = 2 * 512**3 / held**0.5 - 2 * 2 * held - 2 * 512**2
     assert term(space, root_of(space).domains, "tiles") == pytest.approx(4 * elements)
+
+
+IN_BYTES = {"memory_read_bytes_per_ns": 1.0, "memory_mixed_bytes_per_ns": 1.0}
+
+
+@kernel
+def strided(x: types.ndarray(), y: types.ndarray()) -> None:
+    for i in y:
+        for j in range(2):
+            y[i] += x[i, 16 * j]
+
+
+def test_elements_a_line_apart_may_share_the_line_of_the_next_row() -> None:
+    """Kind: a line for each element of a row, where the next row begins in the last one."""
+    x, y = (np.zeros(shape, np.float32) for shape in ((1 << 12, 17), 1 << 12))
+    small = CacheLevel(name="L1", capacity_bytes=64, read_bytes_per_ns=1.0)
+    target = round_target(cores=1, vector_registers=0, levels=(small,), **IN_BYTES)
+    space = build_space(normalise(record_sequence(strided, (x, y))), target)
+    i, j = (loop.name for loop in space.problem.tasks[0].loops)
+    assert term(space, decided(space, (i, j), "", {i: 64}), "tiles") <= x.nbytes
+    apart = build_space(
+        normalise(record_sequence(strided, (np.zeros((1 << 12, 32), np.float32), y))), target
+    )
+    assert term(apart, decided(apart, (i, j), "", {i: 64}), "tiles") > 1.8 * x.nbytes
+
+
+@kernel
+def make(c: types.ndarray(), x: types.ndarray()) -> None:
+    for i, k in x:
+        x[i, k] = c[i] * 2.0
+
+
+@kernel
+def use(x: types.ndarray(), b: types.ndarray(), y: types.ndarray()) -> None:
+    for i, k in x:
+        y[i] += x[i, k] * b[k]
+
+
+def test_what_is_made_where_it_is_read_crosses_nothing() -> None:
+    """Kind: bytes of an array that merged loops write and read, which memory never gives. The simulated machine judges."""
+
+    def both(c: Any, x: Any, b: Any, y: Any) -> None:
+        make(c, x)
+        use(x, b, y)
+
+    arrays = [np.zeros(shape, np.float32) for shape in (8, (8, 300), 300, 8)]
+    small = CacheLevel(name="L1", capacity_bytes=8 * 64, read_bytes_per_ns=1e9)
+    target = round_target(cores=1, vector_bytes=16, vector_registers=0, levels=(small,), **IN_BYTES)
+    space = build_space(normalise(record_sequence(both, arrays)), target)
+    domains, b = root_of(space).domains.copy(), space.backbone
+    for m in b.merges:
+        if (m.loop_a, m.loop_b) in (("i", "i"), ("k", "k")):
+            first, second = b.dim(m.a, m.loop_a, OUTER), b.dim(m.b, m.loop_b, OUTER)
+            domains[space.model.order(first.order_id, second.order_id)] = 1 << ch.MERGED
+    for var in space.variables.mem_space.values():
+        domains[var] = 1 << ch.GLOBAL
+    merged, rng = space.candidate(domains), np.random.default_rng(1)
+    assert isinstance(merged, Candidate)
+    made = [
+        c for c in (merged.random_completion(rng) for _ in range(6)) if isinstance(c, Candidate)
+    ]
+    assert made
+    for c in made:
+        assert Bounder(space).tiles_ns(c).max() <= IdealMachine(c, 8).traffic(calls=1)[0]
+
+
+@kernel
+def scaled(x: types.ndarray(), z: types.ndarray(), v: types.ndarray(), y: types.ndarray()) -> None:
+    for i, j in y:
+        for k in range(v.shape[0]):
+            y[i, j] += x[i, k] * z[i, j] * v[k]
+
+
+def test_the_bytes_of_open_tiles_are_at_most_those_of_any_tile() -> None:
+    """Kind: the least of a larger of two counts, looked for at the ends alone: one falls with tiles while the other rises."""
+    arrays = [np.zeros(shape, np.float32) for shape in ((4, 1 << 12), (4, 256), 1 << 12, (4, 256))]
+    levels = (
+        CacheLevel(name="L1", capacity_bytes=32, read_bytes_per_ns=1e9),
+        CacheLevel(name="L2", capacity_bytes=64, read_bytes_per_ns=1e9),
+    )
+    target = round_target(vector_registers=0, levels=levels)
+    space = build_space(normalise(record_sequence(scaled, arrays)), target)
+    i, j, k = (loop.name for loop in space.problem.tasks[0].loops)
+    v, part = space.variables, space.backbone.dim(0, j, INNER)
+
+    def bytes_of(sizes: int) -> float:
+        domains = decided(space, (i, j, k), "", {k: 16})
+        domains[v.kind[space.backbone.dim(0, i, OUTER)]] = 1 << ch.PARALLEL
+        domains[v.size[part]] = sizes
+        return term(space, domains, "tiles")
+
+    n = len(v.universe[part])
+    each = [bytes_of(1 << at) for at in range(n)]
+    assert 0 < bytes_of((1 << n) - 1) <= min(each)
 
 
 @kernel
