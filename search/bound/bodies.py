@@ -304,34 +304,40 @@ class BodyOperations:
                 total += self.runs(n, loops, is_later=False)
         return total
 
-    def gathers(self) -> float:
+    def gathers(self, vector_bytes: int) -> float:
         """The guaranteed number of loads of elements whose index was loaded itself.
 
         Of each array that is not written, one access counts.
-        No compiler knows that two of them are of one element, so each takes a load of its own, a vector one a lane.
+        No compiler knows that two of them are of one element, so each takes a load of its own, a vector one a lane. Where a loop
+        moves the index that does not move what was loaded, as along a row that begins anywhere, a vector may hold neighbours.
         """
         assert self.task.body is not None
         most: dict[str, float] = {}
         written = arrays_written(self.task)
         for n in needed(self.task.body.statements):
             loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
-            for x in (x for x in loads if x.array not in written and self._is_gathered(x)):
+            for x in (x for x in loads if x.array not in written):
+                loaded = self._loaded_in_index(x)
                 known, late = self.is_sure(x, n.block)
-                count = self.runs(n, self._loops(x), late) if known else 0.0
+                if not loaded or not known:
+                    continue
+                is_apart = self._loops(x) <= frozenset[str]().union(*map(self._loops, loaded))
+                lanes = 1 if is_apart else max(1, vector_bytes // x.dtype.size_bytes)
+                count = self.runs(n, self._loops(x), late) / lanes
                 most[x.array] = max(count, most.get(x.array, 0.0))
         return sum(most.values())
 
-    def _is_gathered(self, load: Load) -> bool:
-        """True if the index of a load depends on a loaded value."""
-        seen, left = set[str](), list(load.indices)
+    def _loaded_in_index(self, load: Load) -> list[Load]:
+        """Returns the loads that the index of a load depends on."""
+        seen, left, found = set[str](), list(load.indices), list[Load]()
         while left:
             for x in walk(left.pop()):
                 if isinstance(x, Load):
-                    return True
+                    found.append(x)
                 if isinstance(x, Local | LocalElement) and x.name not in seen:
                     seen.add(x.name)
                     left += (e for s in self.changes.get(x.name, []) for e in children(s))
-        return False
+        return found
 
     def _is_new(self, text: str) -> bool:
         if text in self.seen:

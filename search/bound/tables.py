@@ -297,7 +297,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         shown, gathers = followed(task), 0.0
         if not shown.is_structured:
-            gathers = BodyOperations(shown, set(), space.profile).gathers()
+            gathers = BodyOperations(shown, set(), space.profile).gathers(target.vector_bytes)
         gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
         rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns, gathers_ns))
     return table(rows, "", "operations_ns lanes chain_ns gathers_ns")

@@ -344,6 +344,23 @@ def test_an_element_whose_index_was_loaded_takes_a_load() -> None:
     assert term(space, root_of(space).domains, "ports") == pytest.approx(N / RATE)
 
 
+@kernel
+def rows(at: types.ndarray(), x: types.ndarray(), y: types.ndarray()) -> None:
+    for i in range(at.shape[0]):
+        begin = at[i]
+        for k in range(8):
+            y[i] += x[begin + k]
+
+
+def test_a_row_that_begins_anywhere_may_be_loaded_in_vectors() -> None:
+    """Kind: a load for each element, where only where they begin was loaded."""
+    arrays = np.zeros(N, np.int32), np.zeros(N + 8, np.float32), np.zeros(N, np.float32)
+    problem = normalise(record_sequence(rows, arrays))
+    space = build_space(problem, round_target(loads_per_ns=RATE))
+    assert not space.problem.tasks[0].is_structured
+    assert term(space, root_of(space).domains, "ports") == pytest.approx(8 * N / 16 / RATE)
+
+
 def test_the_busiest_thread_has_whole_register_tiles() -> None:
     """Kind: tiles that do not divide among threads, with the bound of those that do."""
     space = library_space("matmul", round_target(), m=48, n=1024, k=1024)
