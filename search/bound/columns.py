@@ -40,7 +40,9 @@ class Universes:
         self._flat: list[int] = []
 
     def at(self, d: Dim) -> int:
-        sizes = self._of[d]
+        return self.at_sizes(self._of[d])
+
+    def at_sizes(self, sizes: tuple[int, ...]) -> int:
         if sizes not in self._at:
             self._at[sizes] = len(self._flat)
             self._flat.extend(sizes)

@@ -37,7 +37,16 @@ from .core_costs import (
     atomic_updates,
     shares,
 )
-from .overlap import MAYBE, barriers, ends_before, has_phases, launches, phases, threads
+from .overlap import (
+    MAYBE,
+    barriers,
+    ends_before,
+    has_phases,
+    launches,
+    phases,
+    sweep_barriers,
+    threads,
+)
 from .port_costs import N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
 from .streams import (
     ANYHOW,
@@ -321,7 +330,7 @@ def lower_bound(
             scratch.tiles,
         )
         n_barriers = max(n_barriers, trips * tables.runs[tables.tiled[row].task])
-    met = tables.barrier_ns * n_barriers
+    met = tables.barrier_ns * (n_barriers + sweep_barriers(tables, domains))
     terms[LAUNCHES] = tables.call_ns + started + met
     # While a team assembles, its first threads can already fill the bandwidth that all share; what
     # each core must do by itself waits for it to arrive.

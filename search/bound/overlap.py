@@ -40,8 +40,11 @@ def threads(tables: BoundTables, domains: Mask, parallel: Ints) -> None:
     for t in range(parallel.size):
         parallel[t] = 0
     for k in range(tables.wave.shape[0]):
-        if domains[tables.wave[k].waves] != _IN_ORDER:
+        waves = domains[tables.wave[k].waves]
+        if waves != _IN_ORDER:
             parallel[tables.wave[k].task] |= MAYBE
+        if not waves & _IN_ORDER:
+            parallel[tables.wave[k].task] |= SURELY
     for k in range(tables.outer.shape[0]):
         task = tables.outer[k].task
         kind = np.int64(domains[tables.outer[k].kind])
@@ -141,3 +144,22 @@ def barriers(tables: BoundTables, domains: Mask, parallel: Ints) -> float:
         if surely and parallel[tables.barrier[k].reader] & SURELY:
             most = max(most, tables.runs[tables.barrier[k].reader])
     return most
+
+
+@jit_flat_internal
+def sweep_barriers(tables: BoundTables, domains: Mask) -> float:
+    """The guaranteed number of barriers between the diagonals of sweeps: all but those that an end of a team may replace."""
+    total = 0.0
+    for k in range(tables.sweep.shape[0]):
+        if domains[tables.sweep[k].waves] & _IN_ORDER:
+            continue
+        rows = largest(
+            tables.universe, tables.sweep[k].rows_at, np.int64(domains[tables.sweep[k].rows])
+        )
+        columns = largest(
+            tables.universe, tables.sweep[k].columns_at, np.int64(domains[tables.sweep[k].columns])
+        )
+        n_rows = (tables.sweep[k].extent + rows - 1) // rows
+        n_columns = max(1, (tables.sweep[k].width + columns - 1) // columns)
+        total += (n_rows + n_columns - 2) * tables.runs[tables.sweep[k].task]
+    return total

@@ -14,6 +14,7 @@ from ...kernels.ir.task import Task
 from ...kernels.tasks.guarded_bodies import followed
 from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
+from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, Target
 from .bodies import BodyOperations, body_bytes
 from .columns import Floats, Ints, Table, Universes, table
@@ -99,6 +100,7 @@ class BoundTables(NamedTuple):
     )
     most_loops: int  # of a task
     atomic: Table  # task, scatter: how its updates are made; ns on all cores, where they are atomic
+    sweep: Table  # task waves; of its tiles variables and universes of rows and columns; iterations, skewed inner indices
     barrier: Table  # kind of a reduced outer dim, reader of the result, fused
     converted: Table  # layout of leaves, lists or tables; launches that convert them, where it is not the program's
 
@@ -127,6 +129,7 @@ def build_tables(space: Space, compiler_vectorises: bool) -> BoundTables:
         **ports(space, universe),
         **tile_tables(space, universe),
         atomic=_atomics(space),
+        sweep=_sweeps(space, universe),
         universe=universe.array(),
         barrier=_barriers(space),
         converted=_converted(space),
@@ -292,7 +295,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
     for task in space.problem.tasks:
         f32, f64 = counter.count(task)
         ns = f32 / target.f32_flops_per_ns + f64 / target.f64_flops_per_ns
-        # Vectors along a range, and of rows, are no kinds of dims.
+        # Compilers may put bodies into vectors that no choice puts there (codegen/write/outlining.py).
         is_free = compiler_vectorises or not task.is_structured
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         shown, gathers = followed(task), 0.0
@@ -350,6 +353,17 @@ def _chain_steps(task: Task) -> int:
     if any(not loop.is_reduction and loop.extent > 1 for loop in task.loops):
         return 0
     return points(task)
+
+
+def _sweeps(space: Space, universe: Universes) -> Table:
+    v, rows = space.variables, []
+    for t, waves in v.waves.items():
+        sweep = sweep_of(space.problem.tasks[t])
+        assert sweep is not None
+        sizes = [v.wave_sizes[t, k] for k in range(2)]
+        at = [universe.at_sizes(tuple(map(int, space.choices[x].values))) for x in sizes]
+        rows.append((t, waves, *sizes, *at, sweep.extent, sweep.width))
+    return table(rows, "task waves rows columns rows_at columns_at extent width")
 
 
 def _barriers(space: Space) -> Table:
