@@ -21,7 +21,8 @@ from ..space.backbone import MID, OUTER
 from ..space.candidate import Candidate
 from . import meaning
 
-_UNROLLED = 17  # iterations of a loop of which a compiler may leave nothing but copies
+# Whole iterations of a loop, of few operations each, of which compilers may leave nothing but copies, whatever the text says.
+_UNROLLED, _FEW = 2, 4
 _COPIES = 1024  # operations of all loops that are unrolled, one inside the other
 
 # A vector, or an element: the place, and the indices of its first lane.
@@ -80,7 +81,7 @@ class _Machine:
                 self.run(node.children, at)
             elif isinstance(node, Late):
                 self.counts.is_whole = False
-            elif isinstance(node, Loop) and self.remains(node):
+            elif isinstance(node, Loop) and self.remains(node, at):
                 self.iteration(flat, at)
                 flat = []
                 for inside in self.starts(node, at):
@@ -101,11 +102,13 @@ class _Machine:
                 total += self.barriers(node.children, at)
         return total
 
-    def remains(self, node: Loop) -> bool:
-        """True if a loop, or one inside of it, has too many iterations to be unrolled."""
+    def remains(self, node: Loop, at: Starts) -> bool:
+        """True if a loop that begins here, or one inside of it, has too many iterations to be unrolled."""
         inside = (x for x in node.children if isinstance(x, Loop))
-        is_long = self.trips(node) > _UNROLLED or self.copies(node) > _COPIES
-        return is_long or any(map(self.remains, inside))
+        lo, hi = self.ends(node, at)
+        most = _UNROLLED if self.least_tile(node) <= _FEW else 1
+        is_long = (hi - lo) // node.step > most or self.copies(node) > _COPIES
+        return is_long or any(self.remains(x, at) for x in inside)
 
     def trips(self, node: Loop) -> int:
         p = self.plan.tasks[node.members[0].task].loop(node.members[0].loop)
@@ -124,15 +127,24 @@ class _Machine:
                 return tile // self.lanes[t] if task.vector is not None else tile
         return 0
 
+    def least_tile(self, node: Node) -> int:
+        """The operations of the smallest register tile in a node."""
+        if isinstance(node, Loop | Alone):
+            return min(map(self.least_tile, node.children), default=0)
+        return self.copies(node)
+
     def starts(self, node: Loop, at: Starts) -> Iterator[Starts]:
         """Yields the first indices of all loops, for each iteration of a loop."""
-        first = node.members[0]
-        lo, hi = 0, node.extent
-        if node.level == MID:
-            lo = at.get((first.task, first.loop, OUTER), 0)
-            hi = min(hi, lo + self.plan.tasks[first.task].loop(first.loop).tile)
-        for x in range(lo, hi, node.step):
+        for x in range(*self.ends(node, at), node.step):
             yield {**at, **{(m.task, m.loop, m.level): x for m in node.members}}
+
+    def ends(self, node: Loop, at: Starts) -> tuple[int, int]:
+        """Returns the first index of a loop, and the one behind its last."""
+        first = node.members[0]
+        if node.level == OUTER:
+            return 0, node.extent
+        lo = at.get((first.task, first.loop, OUTER), 0)
+        return lo, min(node.extent, lo + self.plan.tasks[first.task].loop(first.loop).tile)
 
     def iteration(self, nodes: Sequence[Node], at: Starts) -> None:
         """Counts what nodes touch whose loops are unrolled."""

@@ -47,7 +47,7 @@ from .overlap import (
     sweep_barriers,
     threads,
 )
-from .port_costs import N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
+from .port_costs import N_AROUND, N_COPIES, N_LEAST, N_PORTS, least_ports, loads_and_stores
 from .streams import (
     ANYHOW,
     BY_EACH,
@@ -78,7 +78,7 @@ class BoundScratch(NamedTuple):
     costs: Floats  # [n_tasks, N_COSTS]
     parts: Floats  # [n_tasks, n_terms] ns
     rates: Floats  # [2, n_kinds + 2] bytes a ns read and written, see streams.py
-    copies: Floats  # [n_loops, N_COPIES], see port_costs.py
+    copies: Floats  # [N_AROUND, n_loops, N_COPIES], see port_costs.py
     least: Floats  # [n_tasks, N_LEAST]
     busy: Floats  # [2 * N_PORTS] ns
     moves: Floats  # [n_tasks] ns, see tiles.py
@@ -99,7 +99,7 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         costs=np.zeros((n, N_COSTS)),
         parts=np.zeros((n, n_terms)),
         rates=np.zeros((2, tables.stream.shape[0] + 2)),
-        copies=np.zeros((tables.port_loop.shape[0], N_COPIES)),
+        copies=np.zeros((N_AROUND, tables.port_loop.shape[0], N_COPIES)),
         least=np.zeros((n, N_LEAST)),
         busy=np.zeros(2 * N_PORTS),
         moves=np.zeros(n),

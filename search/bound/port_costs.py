@@ -11,13 +11,27 @@ from .columns import Floats, Ints
 from .common import Int, Mask
 from .core_costs import CLOCK_SLACK, LOADED, SHARE
 from .overlap import MAYBE
-from .ports import MAX_PEELED
+from .ports import FEW_OPERATIONS, MAX_PEELED
 from .tables import BoundTables
 
-# Of a loop: register copies; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a compiler may unroll it
-# completely, and 1 if it may be a loop.
-COPIES, WITH_MID, WITH_ALL, MID_UNROLLED, OUTER_UNROLLED, MID_LOOP, OUTER_LOOP = range(7)
-N_COPIES = 7
+# Of a loop: register copies, the most and the least; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a
+# compiler may unroll it completely, and 1 if it may be a loop. The share of its iterations in the last tile, if that alone has so
+# few register tiles that a compiler may unroll its mid dim there.
+(
+    COPIES,
+    LEAST_COPIES,
+    WITH_MID,
+    WITH_ALL,
+    MID_UNROLLED,
+    OUTER_UNROLLED,
+    MID_LOOP,
+    OUTER_LOOP,
+    REST,
+) = range(9)
+N_COPIES = 9
+# Loops around register tiles of few operations, and around others.
+FEW, MANY = range(2)
+N_AROUND = 2
 # Of a group: ns of loads and of stores, of those in vectors alone, and the same of rows that are a task's own.
 N_PORTS = 4
 # Of a task: 1 if some dim is surely in vectors; the least ns of all of its rows, and of its own.
@@ -32,11 +46,12 @@ _OUTSIDE = 1 << ch.OUTSIDE
 
 
 @jit_flat_internal
-def _count_copies(tables: BoundTables, domains: Mask, copies: Floats) -> None:
-    """Fill in the columns of each loop, over all sizes that are open."""
+def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Floats) -> None:
+    """Fill in the columns of each loop, over all sizes that are open. Compilers unroll loops of at most `peeled` iterations."""
     for loop in range(copies.shape[0]):
         for k in range(N_COPIES):
             copies[loop, k] = 0.0
+        copies[loop, LEAST_COPIES] = np.inf
         mids = np.int64(domains[tables.port_loop[loop].mid_size])
         inners = np.int64(domains[tables.port_loop[loop].inner_size])
         extent = tables.port_loop[loop].extent
@@ -44,9 +59,6 @@ def _count_copies(tables: BoundTables, domains: Mask, copies: Floats) -> None:
         while mids >> i:
             if mids >> i & 1:
                 mid = tables.universe[tables.port_loop[loop].mid_at + i]
-                is_unrolled = mid <= MAX_PEELED
-                if is_unrolled:
-                    copies[loop, MID_UNROLLED] = 1.0
                 if mid > 1:
                     copies[loop, MID_LOOP] = 1.0
                 j = 0
@@ -54,15 +66,23 @@ def _count_copies(tables: BoundTables, domains: Mask, copies: Floats) -> None:
                     if inners >> j & 1:
                         inner = tables.universe[tables.port_loop[loop].inner_at + j]
                         copies[loop, COPIES] = max(copies[loop, COPIES], float(inner))
-                        n = inner * mid if is_unrolled else inner
-                        copies[loop, WITH_MID] = max(copies[loop, WITH_MID], float(n))
-                        trips = (extent + mid * inner - 1) // (mid * inner)
-                        if trips <= MAX_PEELED:
+                        copies[loop, LEAST_COPIES] = min(copies[loop, LEAST_COPIES], float(inner))
+                        tile = mid * inner
+                        trips, rest = (extent + tile - 1) // tile, extent % tile
+                        n = float(inner)
+                        # What is left of two iterations in the last tile stands behind it, as copies.
+                        if mid <= peeled or (mid <= MAX_PEELED and rest > 0):
+                            copies[loop, MID_UNROLLED] = 1.0
+                            n *= mid
+                        elif rest // inner <= peeled:
+                            copies[loop, REST] = max(copies[loop, REST], rest / extent)
+                        copies[loop, WITH_MID] = max(copies[loop, WITH_MID], n)
+                        if extent // tile <= peeled:
                             copies[loop, OUTER_UNROLLED] = 1.0
                             n *= trips
                         if trips > 1:
                             copies[loop, OUTER_LOOP] = 1.0
-                        copies[loop, WITH_ALL] = max(copies[loop, WITH_ALL], float(n))
+                        copies[loop, WITH_ALL] = max(copies[loop, WITH_ALL], n)
                     j += 1
             i += 1
 
@@ -109,12 +129,37 @@ def _may_be_in_register(tables: BoundTables, domains: Mask, row: Int) -> bool:
 
 
 @jit_flat_internal
+def _in_whole_tiles(tables: BoundTables, group: Int, copies: Floats) -> float:
+    """The share of a task's iterations in tiles whose mid dims are as in most. In others another loop may be the innermost one."""
+    share = 1.0
+    if tables.port_group[group].level == MID:
+        share *= 1.0 - copies[tables.port_group[group].loop, REST]
+    for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
+        if tables.port_other[k].level == MID:
+            share *= 1.0 - copies[tables.port_other[k].loop, REST]
+    return share
+
+
+@jit_flat_internal
+def _tile_of(tables: BoundTables, group: Int, copies: Floats) -> int:
+    """FEW if register tiles may have so few operations that compilers unroll loops around them."""
+    n = copies[tables.port_group[group].loop, LEAST_COPIES] / tables.port_group[group].lanes
+    own = tables.port_group[group].loop
+    for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
+        loop = tables.port_other[k].loop
+        if tables.port_other[k].level != MID and loop != own:
+            n *= copies[loop, LEAST_COPIES]
+    return FEW if n <= FEW_OPERATIONS else MANY
+
+
+@jit_flat_internal
 def _price_group(
     tables: BoundTables, domains: Mask, group: Int, copies: Floats, busy: Floats
 ) -> None:
     """Fill in the ns of each port ([2 * N_PORTS]): of all rows of a group, then of the task's own."""
     for k in range(2 * N_PORTS):
         busy[k] = 0.0
+    share = _in_whole_tiles(tables, group, copies)
     for row in range(tables.port_group[group].first, tables.port_group[group].end):
         if _may_be_in_register(tables, domains, row):
             continue
@@ -123,8 +168,8 @@ def _price_group(
         ns, wide = tables.port[row].packed, tables.port[row].packed_wide
         if staged < 0 or domains[staged] == _DIRECT:
             ns, wide = tables.port[row].direct, tables.port[row].direct_wide
-        ns = max(0.0, ns / shared - tables.port[row].spared)
-        wide = max(0.0, wide / shared - tables.port[row].spared_wide)
+        ns = max(0.0, ns * share / shared - tables.port[row].spared)
+        wide = max(0.0, wide * share / shared - tables.port[row].spared_wide)
         port = 2 * tables.port[row].is_store
         busy[port] += ns
         busy[port + 1] += wide
@@ -137,18 +182,23 @@ def _price_group(
 def least_ports(
     tables: BoundTables, domains: Mask, copies: Floats, least: Floats, busy: Floats
 ) -> None:
-    """Fill in the least ns of loads and stores of each task (`least`, [n_tasks, N_LEAST]): inf where nothing is known."""
+    """Fill in the least ns of loads and stores of each task (`least`, [n_tasks, N_LEAST]): inf where nothing is known.
+
+    `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch space.
+    """
     for t in range(least.shape[0]):
         least[t, SURE_VECTOR], least[t, LEAST_ALL], least[t, LEAST_OWN] = 0.0, np.inf, np.inf
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k].kind] == _VECTOR:
             least[tables.vector[k].task, SURE_VECTOR] = 1.0
-    _count_copies(tables, domains, copies)
+    _count_copies(tables, domains, MAX_PEELED, copies[FEW])
+    _count_copies(tables, domains, 1, copies[MANY])
     for group in range(tables.port_group.shape[0]):
         t = tables.port_group[group].task
-        if not _is_possible(tables, domains, group, copies, least[t]):
+        around = copies[_tile_of(tables, group, copies[MANY])]
+        if not _is_possible(tables, domains, group, around, least[t]):
             continue
-        _price_group(tables, domains, group, copies, busy)
+        _price_group(tables, domains, group, around, busy)
         every, own = 0.0, 0.0
         for k in range(N_PORTS):
             every, own = max(every, busy[k]), max(own, busy[N_PORTS + k])

@@ -1,8 +1,8 @@
 """Ports: the loads and stores that a core surely starts, whatever the compiler does with registers.
 
 A core starts only so many loads and stores in a cycle. A task loads a value once for all register copies that share it, and outside
-of the innermost loops that do not change it. Any loop with more iterations than compilers unroll may be the innermost one, as far
-as the order is open. So each is assumed to be it in turn, and reads that depend on it are repeated in each of its iterations. The
+of the innermost loops that do not change it. Any loop that compilers do not unroll may be the innermost one, as far as the order is
+open. So each is assumed to be it in turn, and reads that depend on it are repeated in each of its iterations. The
 loop that needs the least gives the bound.
 
 Along vectors a read of neighbours takes one load a vector, a read of elements far apart one load a lane. A sum whose results change
@@ -29,8 +29,10 @@ from ...space.targets.target import Target
 from .columns import Universes, table
 from .traffic import sure_loads
 
-# A compiler unrolls a loop of up to 16 iterations completely; one more may be cut and stands behind it (launch_writer.py).
-MAX_PEELED = 17
+# Compilers leave loops of register tiles as they are, since the text says so (`copies` of codegen/write/launch_writer.py), but for
+# those of two iterations with few operations each. One more may be cut, and stands behind the loop.
+MAX_PEELED = 2
+FEW_OPERATIONS = 4
 # Operations of a task of which a compiler may leave no loop at all: gcc ends at 200 instructions, clang at some hundreds.
 _MOST_UNROLLED = 1024
 
@@ -76,7 +78,9 @@ class _Tables:
     def tables(self) -> dict[str, Any]:
         return {
             "port_loop": table(self.loops, "extent mid_size mid_at inner_size inner_at"),
-            "port_group": table(self.groups, "task kind loop level first end other other_end"),
+            "port_group": table(
+                self.groups, "task kind lanes loop level first end other other_end"
+            ),
             "port_other": table(self.others, "order loop level"),
             "port": table(
                 self.rows,
@@ -106,7 +110,8 @@ class _Tables:
                 for x in (x for x in moved if d.loop.name in x.loops):
                     self._row(t, task, x, vector, d, place)
                 ends = (first, len(self.rows), other, len(self.others))
-                self.groups.append((t, kind, place[d.loop.name], d.level, *ends))
+                lanes = space.target.lanes(task.lane_bytes) if vector else 1
+                self.groups.append((t, kind, lanes, place[d.loop.name], d.level, *ends))
 
     def _row(
         self, t: int, task: Task, x: _Moved, vector: str, inside: Dim, place: dict[str, int]

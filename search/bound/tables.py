@@ -76,7 +76,7 @@ class BoundTables(NamedTuple):
     )
     # loads and stores, see ports.py
     port_loop: Table  # of each loop of a task: extent; of mid and of inner: variable of its size, where its universe begins
-    # task; kind of the dim in vectors, -1: none is; loop and level: the innermost loop; its rows; the other dims
+    # task; kind of the dim in vectors, -1: none is; lanes of it; loop and level: the innermost loop; its rows; the other dims
     port_group: Table
     port_other: Table  # order of another dim to the innermost loop; its loop and level
     # is_store; is_own: of an array that no earlier task reads; staged: where it is read; loops that it does not depend on; sources
