@@ -20,10 +20,10 @@ Priorities = npt.NDArray[np.int32]
 _DEFAULT = (
     "fused",
     "order of tasks",  # outer dims and bodies of different tasks
-    "outer kind",
-    "schedule",
     "inner kind",
     "inner size",
+    "outer kind",
+    "schedule",
     "order in tasks",  # outer dims of one task
     "mid size",
     "mid kind",
@@ -66,7 +66,7 @@ _SIZE_FIRST = (
     "prefetch_accumulators",
 )
 ORDERS: dict[str, tuple[str, ...]] = {
-    "default": _DEFAULT,  # what the bound feels first: fusion, threads, register tiles
+    "default": _DEFAULT,  # what the bound feels first: fusion, register tiles, threads
     "size_first": _SIZE_FIRST,  # Telamon's
     "reverse": _DEFAULT[::-1],  # to measure what an order is worth
 }
