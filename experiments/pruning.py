@@ -18,7 +18,7 @@ from ..search.bound.bounder import Bounder
 from ..search.tree.ordering import NextChoice
 from ..space.build import build_space
 from ..space.candidate import Candidate, Space
-from ..space.targets.target import CacheLevel, Target
+from ..space.targets.target import CacheLevel, StreamCurve, Target
 from ..testing.machines import root_of
 from . import row
 from .conditions import stamp
@@ -27,12 +27,25 @@ from .rows import Columns, Job, Row, page, title
 from .tree_shape import walk_levels
 from .writing import time_text
 
-PROTOCOL = """A machine of round numbers: two cores, AVX-512, 3 GHz. Bounds of random complete candidates, rounded to 3 %:
-how many are distinct, the share within 3 % of the root's, and the median over the root's. Then the nodes of the last of the
-first levels that are kept, with the cut at the bound of the root over 0.95, 0.8, 0.6 and 0.4."""
+PROTOCOL = """A machine of round numbers: two cores, AVX-512, 3 GHz; one core alone has half of the memory's rate.
+Bounds of random complete candidates, rounded to 3 %: how many are distinct, the share within 3 % of the root's, and the
+median over the root's. Then the nodes of the last of the first levels that are kept, with the cut at the bound of the
+root over 0.95, 0.8, 0.6 and 0.4."""
 SHARES = (0.95, 0.8, 0.6, 0.4)
 _ROUNDED = np.log(1.03)
 
+
+def _curve(kind: str, cores: int, reads: int, writes: int, rate: float) -> StreamCurve:
+    """Arrays of 1 MiB to 1 GiB beside a last cache of 32 MiB: four times the memory's rate in caches."""
+    sizes = tuple(1 << k for k in range(20, 31, 2))
+    rates = tuple(4 * rate if n <= 16 << 20 else rate for n in sizes)
+    read, written = (tuple(n * x // (reads + writes) for n in sizes) for x in (reads, writes))
+    return StreamCurve(
+        kind=kind, cores=cores, read_bytes=read, written_bytes=written, bytes_per_ns=rates
+    )
+
+
+_MIXES = (("read", 1, 0, 25.0), ("write", 0, 1, 20.0), ("scale", 1, 1, 30.0))
 MACHINE = Target(
     backend="cpu",
     name="round numbers, two cores of AVX-512",
@@ -57,6 +70,11 @@ MACHINE = Target(
     vector_loads_per_ns=2 * 3.0 * 2,
     stores_per_ns=2 * 3.0 * 2,
     vector_stores_per_ns=2 * 3.0,
+    streams=tuple(
+        _curve(kind, n, reads, writes, rate * n / 2)
+        for n in (1, 2)
+        for kind, reads, writes, rate in _MIXES
+    ),
 )
 
 JOBS = [

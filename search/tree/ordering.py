@@ -22,10 +22,10 @@ _DEFAULT = (
     "order of tasks",  # outer dims and bodies of different tasks
     "inner kind",
     "inner size",
+    "mid size",
     "outer kind",
     "schedule",
     "order in tasks",  # outer dims of one task
-    "mid size",
     "mid kind",
     "thread_level",
     "shift",
@@ -66,7 +66,7 @@ _SIZE_FIRST = (
     "prefetch_accumulators",
 )
 ORDERS: dict[str, tuple[str, ...]] = {
-    "default": _DEFAULT,  # what the bound feels first: fusion, register tiles, threads
+    "default": _DEFAULT,  # what the bound feels first: fusion, sizes of tiles, threads
     "size_first": _SIZE_FIRST,  # Telamon's
     "reverse": _DEFAULT[::-1],  # to measure what an order is worth
 }
