@@ -65,33 +65,57 @@ class AdmissibleOptions:
 
 def make_row(job: Job, options: AdmissibleOptions) -> dict[str, Any]:
     """Shares of counts, and what is wrong, of one sequence."""
-    problem = row.workload_of(job, options.seed).problem
-    ports, small = ({name: _bounder(problem, _TERMS[name]) for name in x} for x in _GROUPS)
-    team = _bounder(problem, _TEAM)
-    rng = np.random.default_rng(options.seed)
+    descents, rng = Descents(job, options.seed), np.random.default_rng(options.seed)
     shares: dict[str, list[float]] = {name: [] for name in COUNTED}
     n_fallen = 0
     for k in range(options.sample):
-        for group in (ports, small):
-            root = root_of(_space(group))
-            made = random_candidate(root, rng) if k % 2 else descended(group, rng)
-            if isinstance(made, int):
-                n_fallen += made
-            elif isinstance(made, Candidate):
-                for name, n in _counts(group, made).items():
-                    shares[name].append(float(_ns(name, group, made).max()) / max(n, 1))
-        shared = random_candidate(root_of(team.space), rng)
-        if isinstance(shared, Candidate):
-            n = float(team.terms(shared)[team.names.index("launches")])
-            shares["barriers"].append(n / max(count_barriers(shared), 1))
+        found, fallen = descents.one(rng, by_steps=k % 2 == 0)
+        n_fallen += fallen
+        for name, share in found:
+            shares[name].append(share)
     return {
         "checked": len(shares["loads"]),
-        "above": sum(x > _SLACK for each in shares.values() for x in each),
+        "above": sum(is_above(x) for each in shares.values() for x in each),
         "fallen": n_fallen,
         "median": {name: float(np.median(each)) for name, each in shares.items() if each},
         "most": {name: max(each) for name, each in shares.items() if each},
         "stamp": stamp(),
     }
+
+
+def is_above(share: float) -> bool:
+    """True if a term that is this share of a count exceeds it."""
+    return share > _SLACK
+
+
+class Descents:
+    """Random candidates of a sequence on the machines of each term."""
+
+    def __init__(self, job: Job, seed: int) -> None:
+        problem = row.workload_of(job, seed).problem
+        self._groups = [{name: _bounder(problem, _TERMS[name]) for name in x} for x in _GROUPS]
+        self._team = _bounder(problem, _TEAM)
+
+    def one(
+        self, rng: np.random.Generator, *, by_steps: bool
+    ) -> tuple[list[tuple[str, float]], int]:
+        """Returns the shares that the terms of one candidate are of their counts, and how many terms fell on the way to it."""
+        shares: list[tuple[str, float]] = []
+        n_fallen = 0
+        for group in self._groups:
+            made = (
+                descended(group, rng) if by_steps else random_candidate(root_of(_space(group)), rng)
+            )
+            if isinstance(made, int):
+                n_fallen += made
+            elif isinstance(made, Candidate):
+                for name, n in _counts(group, made).items():
+                    shares.append((name, float(_ns(name, group, made).max()) / max(n, 1)))
+        shared = random_candidate(root_of(self._team.space), rng)
+        if isinstance(shared, Candidate):
+            ns = float(self._team.terms(shared)[self._team.names.index("launches")])
+            shares.append(("barriers", ns / max(count_barriers(shared), 1)))
+        return shares, n_fallen
 
 
 def descended(bounders: dict[str, Bounder], rng: np.random.Generator) -> Candidate | int | None:

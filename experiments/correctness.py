@@ -3,11 +3,13 @@
     python -m kernelscape.experiments.correctness [--n 2000] [--seed 1] [--add]
     python -m kernelscape.experiments.correctness --operators
     python -m kernelscape.experiments.correctness --derivatives [FIRST END]
+    python -m kernelscape.experiments.correctness --bounds [FIRST END]
 
 writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
 With --operators it prints the wrong cells of the whole table of operators (testing/operator_table.py), which is to have none.
 With --derivatives it compares adjoints and duals of random bodies by dot products (testing/dot_products.py), numbers FIRST to END.
+With --bounds it compares terms of the bound with counts (admissible.py) at the ends of random descents, numbers FIRST to END.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from ..codegen.text.source import Source
 from ..runtime.measure.conditions import take_conditions
@@ -29,6 +32,7 @@ from ..testing.generator.features import DERIVATIVES
 from ..testing.operator_runs import wrong_in_all_ways
 from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
+from . import admissible
 from .features import FEATURES, features
 from .sampling import Sampling, run
 
@@ -85,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--operators" in given:
         return operators()
-    if "--derivatives" in given:
-        ends = [int(x) for x in given[given.index("--derivatives") + 1 :][:2]]
-        return derivatives(*ends)
+    for option, ask in (("--derivatives", derivatives), ("--bounds", bounds)):
+        if option in given:
+            return ask(*map(int, given[given.index(option) + 1 :][:2]))
     return run(QUESTION, __doc__, arguments)
 
 
@@ -101,6 +105,27 @@ def derivatives(first: int = 0, end: int = 1000) -> int:
         *tally.wrong,
     )
     return int(bool(tally.wrong))
+
+
+def bounds(first: int = 0, end: int = 1000) -> int:
+    """Prints the terms that are above their counts, or fell, at the ends of random descents of these numbers; 1 where any is.
+
+    Of each sequence the numbers lie `len(JOBS)` apart.
+    """
+    n_shares, wrong = 0, list[str]()
+    for k, job in enumerate(admissible.JOBS):
+        descents = admissible.Descents(job, seed=1)
+        for number in range(first + (k - first) % len(admissible.JOBS), end, len(admissible.JOBS)):
+            shares, n_fallen = descents.one(np.random.default_rng(number), by_steps=True)
+            n_shares += len(shares)
+            wrong += [
+                f"{number}: {x} of {job.name} is {share:.4f} of its count"
+                for x, share in shares
+                if admissible.is_above(share)
+            ]
+            wrong += [f"{number}: {n_fallen} terms of {job.name} fell"] * (n_fallen > 0)
+    print(f"descents {first} to {end}: {n_shares} terms, {len(wrong)} wrong", *wrong, sep="\n")
+    return int(bool(wrong))
 
 
 def operators(pieces: int = 16, chosen: Sequence[int] | None = None) -> int:

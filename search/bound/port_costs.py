@@ -15,8 +15,8 @@ from .ports import FEW_OPERATIONS, MAX_PEELED
 from .tables import BoundTables
 
 # Of a loop: register copies, the most and the least; with the mid dim unrolled; with all unrolled. Of its mid and outer dim: 1 if a
-# compiler may unroll it completely, and 1 if it may be a loop. The share of its iterations in the last tile, if that alone has so
-# few register tiles that a compiler may unroll its mid dim there.
+# compiler may unroll it completely, and 1 if it may be a loop. The share of its iterations that may stand behind a loop, without
+# a mid loop around them: of the last tile, if it has few register tiles, else of the last register tile.
 (
     COPIES,
     LEAST_COPIES,
@@ -70,12 +70,11 @@ def _count_copies(tables: BoundTables, domains: Mask, peeled: Int, copies: Float
                         tile = mid * inner
                         trips, rest = (extent + tile - 1) // tile, extent % tile
                         n = float(inner)
-                        # What is left of two iterations in the last tile stands behind it, as copies.
-                        if mid <= peeled or (mid <= MAX_PEELED and rest > 0):
+                        if mid <= peeled:
                             copies[loop, MID_UNROLLED] = 1.0
                             n *= mid
-                        elif rest // inner <= peeled:
-                            copies[loop, REST] = max(copies[loop, REST], rest / extent)
+                        behind = rest if rest // inner <= peeled else extent % inner
+                        copies[loop, REST] = max(copies[loop, REST], behind / extent)
                         copies[loop, WITH_MID] = max(copies[loop, WITH_MID], n)
                         if extent // tile <= peeled:
                             copies[loop, OUTER_UNROLLED] = 1.0
@@ -130,12 +129,11 @@ def _may_be_in_register(tables: BoundTables, domains: Mask, row: Int) -> bool:
 
 @jit_flat_internal
 def _in_whole_tiles(tables: BoundTables, group: Int, copies: Floats) -> float:
-    """The share of a task's iterations in tiles whose mid dims are as in most. In others another loop may be the innermost one."""
-    share = 1.0
-    if tables.port_group[group].level == MID:
-        share *= 1.0 - copies[tables.port_group[group].loop, REST]
+    """The share of a task's iterations that stand behind no loop. Around others another loop may be the innermost one."""
+    own = tables.port_group[group].loop
+    share = 1.0 - copies[own, REST]
     for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
-        if tables.port_other[k].level == MID:
+        if tables.port_other[k].level == MID and tables.port_other[k].loop != own:
             share *= 1.0 - copies[tables.port_other[k].loop, REST]
     return share
 
