@@ -1,6 +1,7 @@
 """Prediction: the time that a candidate is expected to take. It orders candidates and proves nothing.
 
-The resources of the bound take longer than the best that was ever measured of them, each by a factor of its own. They overlap in
+The resources of the bound take longer than the best that was ever measured of them, each by a factor of its own. Sums wait for one
+another where a register tile has few of them, which no bound says: a core may begin the next tile before. Resources overlap in
 part: a p-norm of their times lies between the largest and their sum. A machine has five factors. They are fitted to its own
 journals by least squares in logarithms, and are 1 where nothing was measured.
 """
@@ -26,6 +27,7 @@ _OF_TERMS = {
     **dict.fromkeys(("ports", "atomics"), "ports"),
     "launches": "launches",
 }  # every other term is of a cache
+_OPERATIONS = FACTORS.index("operations")
 _NORM = 4.0
 # A factor is pulled to 1 as by so many measurements in which it alone matters, each an e-fold away.
 _RIDGE = 0.5
@@ -52,6 +54,8 @@ class Predictor:
         """Returns [n_factors] the ns of the longest term of each group."""
         parts = np.zeros(len(FACTORS))
         np.maximum.at(parts, self._groups, self.bounder.terms(candidate))
+        if self.bounder.gpu is None:
+            parts[_OPERATIONS] = max(parts[_OPERATIONS], self.bounder.sums_ns(candidate).sum())
         return parts
 
     def ns(self, candidate: Candidate) -> float:

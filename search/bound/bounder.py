@@ -22,6 +22,8 @@ from . import gpu_facts as gf
 from .columns import Floats
 from .gpu_tables import GpuTables, build_gpu_tables
 from .operations import named_flops
+from .overlap import MAYBE
+from .port_costs import SUMS
 from .tables import build_tables
 
 __all__ = ["Bound", "Bounder", "Phase", "Roofline"]
@@ -145,6 +147,13 @@ class Bounder:
         """Returns [n_tasks] ns in which each task of a CPU alone moves tiles between levels. The next call changes them."""
         self.ns(candidate)
         return self._scratch.moves
+
+    def sums_ns(self, candidate: Candidate | Mask) -> Floats:
+        """Returns [n_tasks] ns in which each task of a CPU makes sums that wait for one another, if tiles do not overlap."""
+        self.ns(candidate)
+        found = self._scratch.least[:, SUMS]
+        shared = np.where(self._scratch.parallel & MAYBE, self.tables.cores, 1.0)
+        return np.where(np.isfinite(found), found, 0.0) / shared * self.tables.runs
 
     def expected_ns(self, candidate: Candidate | Mask, base: float, slope: float) -> float:
         """Returns the bound on a GPU under a register model: each accumulating thread has `base + slope * counted` registers."""

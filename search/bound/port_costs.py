@@ -34,9 +34,10 @@ FEW, MANY = range(2)
 N_AROUND = 2
 # Of a group: ns of loads and of stores, of those in vectors alone, and the same of rows that are a task's own.
 N_PORTS = 4
-# Of a task: 1 if some dim is surely in vectors; the least ns of all of its rows, and of its own.
-SURE_VECTOR, LEAST_ALL, LEAST_OWN = range(3)
-N_LEAST = 3
+# Of a task: 1 if some dim is surely in vectors; the least ns of all of its rows, and of its own; on one core the ns of sums that
+# wait for one another, if tiles do not overlap: for predictions, since a core may begin the next tile before.
+SURE_VECTOR, LEAST_ALL, LEAST_OWN, SUMS = range(4)
+N_LEAST = 4
 
 _VECTOR = 1 << ch.VECTOR
 _DIRECT = 1 << ch.DIRECT
@@ -135,7 +136,7 @@ def _in_whole_tiles(tables: BoundTables, group: Int, copies: Floats) -> float:
     for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
         if tables.port_other[k].level == MID and tables.port_other[k].loop != own:
             share *= 1.0 - copies[tables.port_other[k].loop, REST]
-    return share
+    return float(share)
 
 
 @jit_flat_internal
@@ -148,6 +149,18 @@ def _tile_of(tables: BoundTables, group: Int, copies: Floats) -> int:
         if tables.port_other[k].level != MID and loop != own:
             n *= copies[loop, LEAST_COPIES]
     return FEW if n <= FEW_OPERATIONS else MANY
+
+
+@jit_flat_internal
+def _copies_of_all(tables: BoundTables, group: Int, copies: Floats) -> float:
+    """The most iterations in a register tile of the task of a group."""
+    own = tables.port_group[group].loop
+    n = copies[own, COPIES]
+    for k in range(tables.port_group[group].other, tables.port_group[group].other_end):
+        loop = tables.port_other[k].loop
+        if tables.port_other[k].level != MID and loop != own:
+            n *= copies[loop, COPIES]
+    return float(n)
 
 
 @jit_flat_internal
@@ -185,7 +198,8 @@ def least_ports(
     `copies` ([N_AROUND, n_loops, N_COPIES]) and `busy` are scratch space.
     """
     for t in range(least.shape[0]):
-        least[t, SURE_VECTOR], least[t, LEAST_ALL], least[t, LEAST_OWN] = 0.0, np.inf, np.inf
+        least[t, SURE_VECTOR], least[t, SUMS] = 0.0, np.inf
+        least[t, LEAST_ALL], least[t, LEAST_OWN] = np.inf, np.inf
     for k in range(tables.vector.shape[0]):
         if domains[tables.vector[k].kind] == _VECTOR:
             least[tables.vector[k].task, SURE_VECTOR] = 1.0
@@ -200,6 +214,9 @@ def least_ports(
         every, own = 0.0, 0.0
         for k in range(N_PORTS):
             every, own = max(every, busy[k]), max(own, busy[N_PORTS + k])
+        own_loop = tables.port_group[group].loop
+        sums = tables.task[t].sums_ns / _copies_of_all(tables, group, around)
+        least[t, SUMS] = min(least[t, SUMS], sums * tables.port_loop[own_loop].is_reduced)
         least[t, LEAST_ALL] = min(least[t, LEAST_ALL], every)
         least[t, LEAST_OWN] = min(least[t, LEAST_OWN], own)
     for t in range(least.shape[0]):

@@ -77,7 +77,7 @@ class _Tables:
 
     def tables(self) -> dict[str, Any]:
         return {
-            "port_loop": table(self.loops, "extent mid_size mid_at inner_size inner_at"),
+            "port_loop": table(self.loops, "extent is_reduced mid_size mid_at inner_size inner_at"),
             "port_group": table(
                 self.groups, "task kind lanes loop level first end other other_end"
             ),
@@ -98,7 +98,8 @@ class _Tables:
         for loop in task.loops:
             mid, inner = (space.backbone.dim(t, loop.name, k) for k in (MID, INNER))
             at = (self.universe.at(mid), self.universe.at(inner))
-            self.loops.append((loop.extent, v.size[mid], at[0], v.size[inner], at[1]))
+            sizes = (v.size[mid], at[0], v.size[inner], at[1])
+            self.loops.append((loop.extent, int(loop.is_reduction), *sizes))
         dims = [d for d in space.backbone.dims_of(t) if d.level != INNER]
         for vector in ("", *(loop.name for loop in task.loops)):
             kind = v.kind[space.backbone.dim(t, vector, INNER)] if vector else -1

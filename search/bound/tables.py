@@ -69,13 +69,15 @@ class BoundTables(NamedTuple):
     stream_point: Table  # read_bytes written_bytes; read_rate written_rate in bytes a ns
     # arithmetic
     # operations_ns: on all cores, in vectors; lanes: by how much scalar code is slower; chain_ns: of one accumulator, 0 where there
-    # is more than one result; gathers_ns: on all cores, of loads that a body surely makes one by one
+    # is more than one result; gathers_ns: on all cores, of loads that a body surely makes one by one; sums_ns: on one core, of sums
+    # each of which waits for the one before
     task: Table
     chain: (
         Table  # task, dim_size, at: where its universe begins, most: the largest size that counts
     )
     # loads and stores, see ports.py
-    port_loop: Table  # of each loop of a task: extent; of mid and of inner: variable of its size, where its universe begins
+    # of each loop of a task: extent; is_reduced; of mid and of inner: variable of its size, where its universe begins
+    port_loop: Table
     # task; kind of the dim in vectors, -1: none is; lanes of it; loop and level: the innermost loop; its rows; the other dims
     port_group: Table
     port_other: Table  # order of another dim to the innermost loop; its loop and level
@@ -302,8 +304,12 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
         if not shown.is_structured:
             gathers = BodyOperations(shown, set(), space.profile).gathers(target.vector_bytes)
         gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
-        rows.append((ns, lanes, _chain_steps(task) * target.add_latency_ns, gathers_ns))
-    return table(rows, "", "operations_ns lanes chain_ns gathers_ns")
+        chain_ns = _chain_steps(task) * target.add_latency_ns
+        sums = (
+            points(task) if task.is_structured and task.is_reduction and task.dtype.is_float else 0
+        )
+        rows.append((ns, lanes, chain_ns, gathers_ns, sums * target.add_latency_ns))
+    return table(rows, "", "operations_ns lanes chain_ns gathers_ns sums_ns")
 
 
 def _atomics(space: Space) -> Table:

@@ -15,6 +15,7 @@ from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library.heat import step
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.predict import FACTORS, Predictor
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID, OUTER
 from kernelscape.space.build import build_space
@@ -81,6 +82,23 @@ def test_a_register_tile_saves_loads() -> None:
     assert loads_ns(space, "ijk", "j", {"i": 2, "j": 16}) == pytest.approx(points * (1 + 1 / 2))
     assert loads_ns(space, "ijk", "j", {"i": 4, "j": 32}) == pytest.approx(points * (1 / 2 + 1 / 4))
     assert loads_ns(space, "ijk", "", {}) == pytest.approx(2 * N**3 / RATE)
+
+
+def test_a_prediction_tells_tiles_of_few_sums_apart() -> None:
+    """Kind: equal bounds, and predictions, of tiles whose few sums wait for one another."""
+    space = library_space(
+        "matmul", round_target(loads_per_ns=1e3, add_latency_ns=4.0), m=N, n=N, k=N
+    )
+    predictor, parts = Predictor(Bounder(space)), []
+    for rows in (1, 2, 4):
+        domains = decided(space, "ijk", "j", {"i": rows, "j": 16})
+        parts.append(predictor.parts(domains)[FACTORS.index("operations")])
+        assert term(space, domains, "operations") < parts[-1]
+    assert parts == pytest.approx([N**3 / 16 * 4.0 / 2 / rows for rows in (1, 2, 4)])
+    by_rows = decided(space, "ikj", "j", {"j": 16})  # neighbouring sums, in memory
+    assert predictor.parts(by_rows)[FACTORS.index("operations")] == term(
+        space, by_rows, "operations"
+    )
 
 
 def test_sums_that_change_in_the_innermost_loop_are_loaded_there() -> None:
