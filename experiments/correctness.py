@@ -112,18 +112,20 @@ def bounds(first: int = 0, end: int = 1000) -> int:
 
     Of each sequence the numbers lie `len(JOBS)` apart.
     """
-    n_shares, wrong = 0, list[str]()
+    n_shares, wrong, n_jobs = 0, list[str](), len(admissible.JOBS)
     for k, job in enumerate(admissible.JOBS):
+        numbers = range(first + (k - first) % n_jobs, end, n_jobs)
+        if not numbers:
+            continue
         descents = admissible.Descents(job, seed=1)
-        for number in range(first + (k - first) % len(admissible.JOBS), end, len(admissible.JOBS)):
+        for number in numbers:
             shares, n_fallen = descents.one(np.random.default_rng(number), by_steps=True)
             n_shares += len(shares)
+            above = [(name, share) for name, share in shares if admissible.is_above(share)]
             wrong += [
-                f"{number}: {x} of {job.name} is {share:.4f} of its count"
-                for x, share in shares
-                if admissible.is_above(share)
+                f"{number}, {job.name}: {x} are {share:.4f} of their count" for x, share in above
             ]
-            wrong += [f"{number}: {n_fallen} terms of {job.name} fell"] * (n_fallen > 0)
+            wrong += [f"{number}, {job.name}: {n_fallen} terms fell"] * (n_fallen > 0)
     print(f"descents {first} to {end}: {n_shares} terms, {len(wrong)} wrong", *wrong, sep="\n")
     return int(bool(wrong))
 

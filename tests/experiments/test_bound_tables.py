@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kernelscape.experiments import admissible, pruning, rank
+from kernelscape.experiments import admissible, correctness, pruning, rank
 from kernelscape.experiments.rows import Job
 from kernelscape.search.predict import NO_FACTORS
 
@@ -24,6 +24,18 @@ def test_a_row_of_counts_is_above_none() -> None:
     made = admissible.make_row(job, admissible.AdmissibleOptions(sample=2))
     assert (made["checked"] > 0, made["above"], made["fallen"]) == (True, 0, 0)
     assert admissible.missed([{"status": "ok", **job._asdict(), **made, "above": 1}]) != []
+
+
+def test_bounds_are_judged_in_pieces(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind: a piece that ends well whatever it found."""
+    monkeypatch.setattr(admissible, "JOBS", [Job("axpy", {"n": 5000})])
+    assert correctness.main(["--bounds", "3", "5"]) == 0
+    assert "descents 3 to 5: 8 terms, 0 wrong" in capsys.readouterr().out
+    monkeypatch.setattr(admissible, "_SLACK", 0.0)
+    assert correctness.main(["--bounds", "3", "4"]) == 1
+    assert "3, axpy: loads are" in capsys.readouterr().out
 
 
 def test_equal_bounds_share_a_rank() -> None:
