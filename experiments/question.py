@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from math import inf
 from pathlib import Path
 from typing import Any, Generic
 
@@ -87,6 +89,8 @@ class Question(Generic[Options]):
         """Its arguments, to which a script may add."""
         types = "[:f64]" if len(self.dtypes) > 1 else ""
         parser = rows.table_parser(self.doc, f"NAME or NAME:n=2^20,...{types}")
+        more = "minutes after which no row begins; the next call goes on"
+        parser.add_argument("--piece", type=float, default=inf, help=more)
         add_options(parser, self.options)
         return parser
 
@@ -105,7 +109,8 @@ class Question(Generic[Options]):
         if self.works is not None:
             which |= {"known": tuple(self.works), "find": self.works.__getitem__}
         wanted = rows.wanted_jobs(parser, given.only, self.order, **which)
-        missed = self.missed(self.table(wanted, options, given.again, given.results))
+        end_s = time.monotonic() + 60 * given.piece
+        missed = self.missed(self.table(wanted, options, given.again, given.results, end_s))
         print("\n".join(f"missed: {line}" for line in missed) or "nothing is missed")
         return 1 if missed else 0
 
@@ -115,12 +120,17 @@ class Question(Generic[Options]):
         options: Options,
         again: bool = False,
         folder: Path | None = None,
+        end_s: float = inf,
     ) -> list[Row]:
-        """Makes the rows that are missing, writing after each; all rows of the results."""
+        """Makes the rows that are missing, writing after each, as long as the clock is before `end_s`; all rows of the results."""
         results = rows.Table(self.file, self.order, self.report, folder)
         missing = results.missing(wanted, again)
         make = self.row or self.child
-        made: list[Row] = results.make(missing, lambda job: make(job, options), self.say)["rows"]
+
+        def in_time(job: Job) -> Row | None:
+            return make(job, options) if time.monotonic() < end_s else None
+
+        made: list[Row] = results.make(missing, in_time, self.say)["rows"]
         return made
 
     def child(self, job: Job, options: Options) -> Row:

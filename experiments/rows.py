@@ -219,9 +219,12 @@ class Table:
         return {"rows": []} | read_results(self.file, self.folder, self.machine)
 
     def missing(self, wanted: Sequence[Job], again: bool) -> list[Job]:
-        """Those of `wanted` that are not there or failed; all of them to be made `again`."""
-        there = {Job.of(r).key for r in self.stored()["rows"] if r["status"] == "ok"}
-        return [job for job in wanted if again or job.key not in there]
+        """Those of `wanted` that are not there or failed; all of them to be made `again`, the oldest first."""
+        there = {Job.of(r).key: r for r in self.stored()["rows"] if r["status"] == "ok"}
+        if not again:
+            return [job for job in wanted if job.key not in there]
+        taken = {key: str(r.get("stamp", {}).get("taken", "")) for key, r in there.items()}
+        return sorted(wanted, key=lambda job: taken.get(job.key, ""))
 
     def make(
         self,

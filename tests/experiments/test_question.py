@@ -93,6 +93,15 @@ def test_options_are_arguments_and_rows_are_kept(tmp_path, children):
     assert children[1:] == [Options()]
 
 
+def test_a_page_is_made_in_pieces(tmp_path, children):
+    """Kind: pages that take longer than a machine is quiet. The next call goes on with what is missing, or oldest."""
+    whole = ["--results", str(tmp_path)]
+    assert question().main([*whole, "--piece", "0"]) == 0
+    assert children == []
+    assert question().main([*whole, "--piece", "1"]) == 0
+    assert len(children) == len(ORDER)
+
+
 def test_what_is_missed_is_the_exit_status(tmp_path, children, capsys):
     asked_for = ["--results", str(tmp_path)]
     assert question(missed=lambda made: [f"{len(made)} are few"]).main(asked_for) == 1

@@ -33,9 +33,12 @@ def test_only_rows_that_are_missing_or_failed_are_made(table, capfd):
     table.make([ORDER[1]], lambda job: row(job, "failed", why="no luck"), lambda r: "made")
     assert table.missing(ORDER, again=False) == ORDER[1:]
     assert table.missing(ORDER, again=True) == ORDER
+    table.make([ORDER[0]], lambda job: row(job, stamp={"taken": "2026"}), lambda r: "made")
+    assert table.missing(ORDER, again=True) == [*ORDER[1:], ORDER[0]]
     assert [line.split(" (")[0] for line in capfd.readouterr().out.splitlines()] == [
         "axpy:n=8: made",
         "vadd:n=8: failed: no luck",
+        "axpy:n=8: made",
     ]
 
 
