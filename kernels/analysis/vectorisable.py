@@ -7,7 +7,6 @@ from ..ir.kernel import (
     DType,
     Load,
     LocalArray,
-    LocalElement,
     Print,
     Stmt,
     Store,
@@ -16,6 +15,8 @@ from ..ir.kernel import (
 from ..ir.task import Problem
 from ..ir.walk import children, nested_statements, walk
 
+MOST_ELEMENTS = 512  # of local arrays: each has a vector or two on the stack of the thread
+
 
 def refusal(body: tuple[Stmt, ...], problem: Problem) -> str:
     """Returns the reason why a body cannot be vectorised, as the end of a sentence; "" if it can.
@@ -23,21 +24,24 @@ def refusal(body: tuple[Stmt, ...], problem: Problem) -> str:
     Precondition: its iterations are independent.
     """
     arrays = set[str]()
+    n_elements = 0
     for s in nested_statements(body):
         if isinstance(s, Print | Assert):
             return "it prints" if isinstance(s, Print) else "it asserts"
-        if isinstance(s, LocalArray) and s.value.dtype is DType.bool_:
-            return "it has local arrays of bools"
+        if isinstance(s, LocalArray):
+            n_elements += s.extent
+            if s.value.dtype is DType.bool_:
+                return "it has local arrays of bools"
         if isinstance(s, Store | Update):
             arrays.add(s.array)
         for e in children(s):
             for x in walk(e):
-                if isinstance(x, LocalElement):
-                    return "it has a local array"
                 if x.dtype is DType.f16:
                     return "it computes in halves"
                 if isinstance(x, Load):
                     arrays.add(x.array)
+    if n_elements > MOST_ELEMENTS:
+        return f"its local arrays have more than {MOST_ELEMENTS} elements"
     for name in sorted(arrays):
         info = problem.array(name)
         if info.dtype in (DType.f16, DType.bool_):

@@ -211,6 +211,18 @@ def neared(out: A(), x: A(), at: A()):
             out[i] = x[k, 0] * 2 + x[k, 1] + x[k, 2] * 3 + x[k, 4] - x[k + 1, 0]
 
 
+@ks.kernel
+def kept(out: A(), x: A()):
+    for i in out:
+        last = np.zeros(40, np.float32)
+        for k in range(40):
+            last[k] += x[i] * k
+            if x[i] > 0.5:
+                last[39 - k] += 1.0
+        for k in range(40):
+            out[i] += last[39 - k] * k
+
+
 def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     """Kernels, arguments, and whether they run in lanes."""
     rng = np.random.default_rng(5)
@@ -239,6 +251,7 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield told, [out, unit, np.zeros(1, np.int64)], False
     yield repeated, [out, unit], True
     yield chained, [unit], False
+    yield kept, [out, unit], True
 
 
 def lanes_of(ir: KernelIR) -> list[Lanes]:
