@@ -131,8 +131,10 @@ class _Rules:
             self.decide("reduction", (0, loop.loop), REDUCTION[PARTIALS])
         for x in () if conflicts else independent:
             self.decide("iterations", (0, x), ANY_ORDER)
-        for s in nested_statements(loop.body):
-            if isinstance(s, For) and s.loop.partition("@")[0] in self.independent:
+        inner = (s for s in nested_statements(loop.body) if isinstance(s, For))
+        for s in inner:
+            # With updates a compiler would load elements before other iterations have added to them.
+            if s.loop.partition("@")[0] in self.independent and not shared_updates(s):
                 self.decide("iterations", (0, s.loop), ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))
         self.vectorise(nest)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ...kernels.frontend.lowering import lowered_call
-from ...kernels.ir.kernel import For, KernelIR
+from ...kernels.ir.kernel import For
 from ..by_identity import ByIdentity
 from .loaded import rows_of_kernel
 from .plan_bank import PlanBank, WindowPlan
@@ -117,7 +117,8 @@ class PlannedWindow(AbstractDeferringExecutor):
         self._follows = True  # the held calls are the first ones of `_expected`
         self._before: RanWindow | None = None
         self._ran: dict[tuple[int, ...], RanWindow] = {}
-        self._kernels = ByIdentity[KernelIR, tuple[Caller | None]]()
+        # By instance: equal kernels are of other fields.
+        self._kernels = ByIdentity[Any, tuple[Caller | None]]()
         self.plans = PlanBank()
         self.stats = Stats()
         self._lock = threading.RLock()
@@ -144,11 +145,11 @@ class PlannedWindow(AbstractDeferringExecutor):
         plain = lowered_call(call)
         if not self.behind.may_wait(plain, fails=True):
             return None
-        ir = plain.instance.ir
-        found = self._kernels.get(ir)
+        instance = plain.instance
+        found = self._kernels.get(instance)
         if found is None:
-            kernel = WaitingKernel(plain.instance, call.where, self.behind)
-            found = self._kernels.setdefault(ir, (partial(self._take, kernel),))
+            kernel = WaitingKernel(instance, call.where, self.behind)
+            found = self._kernels.setdefault(instance, (partial(self._take, kernel),))
         return found[0]
 
     def again(self, kernel: object, args: Values) -> bool:

@@ -155,3 +155,30 @@ def test_a_loop_that_only_looks_at_its_own_cells_is_left_to_the_compiler() -> No
 
     steps = [s for s in default_plan(plain_ir(double), 1).tasks[0].steps if isinstance(s, NestPlan)]
     assert steps and not any(s.copies for s in steps)
+
+
+def test_cells_of_a_leaf_that_update_one_element_all_count() -> None:
+    """Kind: iterations that are parallel by definition are not apart: a compiler that runs them at once loses updates."""
+    ks.init()
+    fine, coarse = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, 8).place(fine)
+    ks.root.pointer(ks.ij, 2).dense(ks.ij, 8).place(coarse)
+
+    @ks.kernel
+    def fill(given: ks.types.ndarray()):
+        for i, j in ks.ndrange(32, 32):
+            fine[i, j] = given[i, j]
+
+    @ks.kernel
+    def restrict():
+        for i, j in fine:
+            res = fine[i, j] - 0.25 * (fine[i, j - 1] + fine[i, j + 1])
+            coarse[i // 2, j // 2] += 0.5 * res
+
+    values = np.random.default_rng(2).uniform(-1, 1, (32, 32)).astype(np.float32)
+    fill(values)
+    restrict()
+    beside = np.pad(values.astype(np.float64), ((0, 0), (1, 1)))
+    res = values - 0.25 * (beside[:, :-2] + beside[:, 2:])
+    wanted = 0.5 * res.reshape(16, 2, 16, 2).sum(axis=(1, 3))
+    np.testing.assert_allclose(coarse.to_numpy(), wanted, rtol=0, atol=1e-5)
