@@ -1,7 +1,8 @@
 """Prediction: the time that a candidate is expected to take. It orders candidates and proves nothing.
 
 The resources of the bound take longer than the best that was ever measured of them, each by a factor of its own. Sums wait for one
-another where a register tile has few of them, which no bound says: a core may begin the next tile before. Resources overlap in
+another where a register tile has few of them, which no bound says: a core may begin the next tile before. Nor does a bound say
+that caches keep what was used last (LRU), so that they lose tiles larger than they are before their next use. Resources overlap in
 part: a p-norm of their times lies between the largest and their sum. A machine has five factors. They are fitted to its own
 journals by least squares in logarithms, and are 1 where nothing was measured.
 """
@@ -28,6 +29,7 @@ _OF_TERMS = {
     "launches": "launches",
 }  # every other term is of a cache
 _OPERATIONS = FACTORS.index("operations")
+_AGAIN = [FACTORS.index("caches"), FACTORS.index("memory")]
 _NORM = 4.0
 # A factor is pulled to 1 as by so many measurements in which it alone matters, each an e-fold away.
 _RIDGE = 0.5
@@ -55,7 +57,8 @@ class Predictor:
         parts = np.zeros(len(FACTORS))
         np.maximum.at(parts, self._groups, self.bounder.terms(candidate))
         if self.bounder.gpu is None:
-            parts[_OPERATIONS] = max(parts[_OPERATIONS], self.bounder.sums_ns(candidate).sum())
+            parts[_OPERATIONS] = max(parts[_OPERATIONS], self.bounder.sums_ns().sum())
+            parts[_AGAIN] = np.maximum(parts[_AGAIN], self.bounder.lost_ns())
         return parts
 
     def ns(self, candidate: Candidate) -> float:

@@ -148,9 +148,16 @@ class Bounder:
         self.ns(candidate)
         return self._scratch.moves
 
-    def sums_ns(self, candidate: Candidate | Mask) -> Floats:
+    def lost_ns(self) -> Floats:
+        """Returns [2] ns in which a CPU likely reads tiles again that caches have lost: out of caches, and out of memory.
+
+        They are those of the last call's candidate, as `sums_ns`.
+        """
+        found: Floats = self.tables.runs @ self._scratch.lost
+        return found
+
+    def sums_ns(self) -> Floats:
         """Returns [n_tasks] ns in which each task of a CPU makes sums that wait for one another, if tiles do not overlap."""
-        self.ns(candidate)
         found = self._scratch.least[:, SUMS]
         shared = np.where(self._scratch.parallel & MAYBE, self.tables.cores, 1.0)
         return np.where(np.isfinite(found), found, 0.0) / shared * self.tables.runs

@@ -66,6 +66,11 @@ READ, WRITE, MIXED, STREAMS, OPERATIONS, CHAIN, PORTS, TILES, ATOMICS, LAUNCHES,
 )
 
 
+# Of what is read again: from where.
+CACHES, MEMORY = range(2)
+N_SIDES = 2
+
+
 class BoundScratch(NamedTuple):
     """Scratch arrays of one bound evaluation, by task, or by phase (in the row of its least task)."""
 
@@ -82,8 +87,9 @@ class BoundScratch(NamedTuple):
     least: Floats  # [n_tasks, N_LEAST]
     busy: Floats  # [2 * N_PORTS] ns
     moves: Floats  # [n_tasks] ns, see tiles.py
+    lost: Floats  # [n_tasks, N_SIDES] ns of what is likely read again from caches and from memory
     tiles: Floats  # [N_TILES, n_loops]
-    crossing: Floats  # [1 + N_WAYS, n_levels + 1] bytes: of all segments, and of one kind of them in each way
+    crossing: Floats  # [2 + N_WAYS, n_levels + 1] bytes: surely and likely of all segments, and of one kind of them in each way
 
 
 def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
@@ -103,8 +109,9 @@ def make_scratch(tables: BoundTables, n_terms: int) -> BoundScratch:
         least=np.zeros((n, N_LEAST)),
         busy=np.zeros(2 * N_PORTS),
         moves=np.zeros(n),
+        lost=np.zeros((n, N_SIDES)),
         tiles=np.zeros((N_TILES, tables.most_loops)),
-        crossing=np.zeros((1 + N_WAYS, tables.capacity.size)),
+        crossing=np.zeros((2 + N_WAYS, tables.capacity.size)),
     )
 
 
@@ -137,14 +144,14 @@ def _stream_traffic(tables: BoundTables, domains: Mask, phase: Ints, scratch: Bo
 @jit_flat_internal
 def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> None:
     """Fill in the ns in which each task surely moves bytes between levels, since its tiles are larger than caches."""
-    crossing, n_levels = scratch.crossing[0], tables.rate.size - 1
+    crossing, likely, n_levels = scratch.crossing[0], scratch.crossing[1], tables.rate.size - 1
     for t in range(scratch.moves.size):
-        scratch.moves[t] = 0.0
+        scratch.moves[t], scratch.lost[t, CACHES], scratch.lost[t, MEMORY] = 0.0, 0.0, 0.0
     for row in range(tables.tiled.shape[0]):
         t = tables.tiled[row].task
         is_alone = not scratch.parallel[t] & MAYBE
         for k in range(crossing.size):
-            crossing[k] = 0.0
+            crossing[k], likely[k] = 0.0, 0.0
         crossing_bytes(
             tables.tiled,
             tables.tiled_loop,
@@ -160,14 +167,17 @@ def _price_tiles(tables: BoundTables, domains: Mask, scratch: BoundScratch) -> N
             tables.capacity,
             tables.own,
             scratch.tiles,
-            scratch.crossing[1:],
+            scratch.crossing[2:],
             crossing,
+            likely,
         )
         for k in range(1, crossing.size):
-            ns = crossing[k] / tables.rate[k]
+            alone = 1.0
             if is_alone and k < n_levels - 1:
-                ns *= max(1.0, tables.cores / CLOCK_SLACK)
-            scratch.moves[t] = max(scratch.moves[t], ns)
+                alone = max(1.0, tables.cores / CLOCK_SLACK)
+            scratch.moves[t] = max(scratch.moves[t], crossing[k] / tables.rate[k] * alone)
+            side = MEMORY if k == n_levels else CACHES
+            scratch.lost[t, side] = max(scratch.lost[t, side], likely[k] / tables.rate[k] * alone)
 
 
 @jit_flat_internal

@@ -13,9 +13,10 @@ from .common import Int, Mask
 # Of the loops of a task, in rows of `tiles`: least and greatest number of tiles outside a segment, and the one that is tried.
 LEAST, MOST, TRIED = range(3)
 N_TILES = 3
-# Two counts of the bytes that cross: into all caches, and at least what one thread of those that share the loop out brings in.
-ALL, EACH = range(2)
-N_WAYS = 2
+# Counts of the bytes that cross: into all caches; at least what one thread of those that share the loop out brings in; and, for
+# predictions, all that is touched, where a cache that keeps what was used last (LRU) has lost it by the next segment.
+ALL, EACH, LIKELY = range(3)
+N_WAYS = 3
 # More loops whose tiles are open are not tried: with each, there are twice as many combinations.
 _MOST_OPEN = 4
 
@@ -253,8 +254,10 @@ def crossing_bytes(
     tiles: Floats,
     least: Floats,
     crossing: Floats,
+    likely: Floats,
 ) -> None:
-    """Raise `crossing` ([n_levels + 1]) to the bytes that a task brings into the caches inside each level.
+    """Raise `crossing` ([n_levels + 1]) to the bytes that a task brings into the caches inside each level, `likely` to those that
+    caches of what was used last bring in.
 
     `tiles` ([N_TILES, n_loops]) and `least` ([N_WAYS, n_levels + 1]) are scratch space.
     """
@@ -335,21 +338,24 @@ def crossing_bytes(
                 if parallel >= 0 and arrays[a].depends >> parallel & 1:
                     apart += elements
             for k in range(1, n_levels + 1):
-                each = 0.0
+                each, kept = 0.0, capacity[k]
                 if is_alone:
                     private = min(k, n_private)
                     held = capacity[k] - capacity[private] + own_capacity[private]
-                    n = every - held * n_segments
+                    n, kept = every - held * n_segments, held
                 elif k <= n_private:
                     held = own_capacity[k] if parallel >= 0 else capacity[k]
-                    n = packed - held * n_segments
+                    n, kept = packed - held * n_segments, held
                 elif parallel >= 0:
                     n = apart - capacity[k] * n_segments
-                    each = every / cores - capacity[k] * n_segments / cores
+                    each, kept = (every - capacity[k] * n_segments) / cores, capacity[k] / cores
                 else:
                     n = every / cores - capacity[k] * n_segments
                 least[ALL, k] = min(least[ALL, k], n)
                 least[EACH, k] = min(least[EACH, k], each)
+                lost = every if every > kept * n_segments else 0.0
+                least[LIKELY, k] = min(least[LIKELY, k], lost)
         for k in range(1, n_levels + 1):
-            for way in range(N_WAYS):  # one may fall with tiles while another rises
-                crossing[k] = max(crossing[k], least[way, k])
+            # One may fall with tiles while another rises.
+            crossing[k] = max(crossing[k], max(least[ALL, k], least[EACH, k]))
+            likely[k] = max(likely[k], least[LIKELY, k])

@@ -101,6 +101,21 @@ def test_a_prediction_tells_tiles_of_few_sums_apart() -> None:
     )
 
 
+def test_a_prediction_counts_all_of_a_tile_that_caches_lose() -> None:
+    """Kind: orders with about equal predictions, since a cache may hold most of what it loses before its next use."""
+    space = library_space("matmul", round_target(), m=N, n=N, k=5 * N)
+    bounder = Bounder(space)
+    held, operand = bounder.tables.capacity[1], 4 * 5 * N * N
+    by_rows, by_steps = (decided(space, order, "", {}) for order in ("ikj", "kij"))
+    assert held < operand < 1.3 * held
+    assert term(space, by_rows, "tiles") < 0.3 * N * operand / 400.0
+    found = [bounder.ns(x) and bounder.lost_ns()[0] for x in (by_rows, by_steps)]
+    assert found[0] == pytest.approx(N * operand / 400.0, rel=0.01)
+    assert found[1] < found[0] / 10
+    parts = Predictor(bounder).parts(by_rows)
+    assert parts[FACTORS.index("caches")] >= found[0]
+
+
 def test_sums_that_change_in_the_innermost_loop_are_loaded_there() -> None:
     space = space_of("matmul", m=N, n=2 * N, k=N)
     # B and the sums; A stays in a register, and the first sums come from nowhere.
