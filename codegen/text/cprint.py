@@ -275,8 +275,7 @@ class Printer:
             self.hint(self.dialect.free_loop)
         # gcc takes no pragma between `omp simd` and its loop.
         if s.copies and not s.sums:
-            kept, unrolled = self.dialect.kept_loop, self.dialect.unrolled_loop
-            self.hint(kept if s.copies == 1 else unrolled.format(copies=s.copies))
+            self.hint(self.dialect.unrolled_loop.format(copies=s.copies))
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
         self.nested(s.body)
         self.line("}")

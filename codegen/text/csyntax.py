@@ -131,7 +131,7 @@ class For:
 
     With `in_any_order`, its iterations may be reordered, as far as their stores and loads allow. With `sums`, they only add to (or
     multiply) these variables, each with its operator. With `independent`, no iteration loads a value that another one stores.
-    `copies` is the unroll factor for compilers: 0 leaves it to them, with 1 the loop stays.
+    `copies` is the unroll factor for compilers; 0 leaves it to them.
     """
 
     var: str

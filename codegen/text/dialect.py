@@ -27,6 +27,5 @@ class Dialect:
     free_loop: str = ""  # before a loop whose sums may be reordered
     independent_loop: str = ""  # before a loop whose iterations may run at once
     unrolled_loop: str = ""  # before a loop whose body is to be written out {copies} times
-    kept_loop: str = ""  # before a loop that stays a loop
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks
     shared_array: str = ""  # before the type of an array that a block shares

@@ -62,9 +62,6 @@ from .strips import length_of
 from .thread_ranges import balanced, guided
 from .threads import Statements, Threads
 
-# Iterations of a loop of which compilers may leave nothing but copies: clang does so up to some hundred operations.
-MOST_UNROLLED = 64
-
 
 class LaunchWriter:
     """Writes the nodes of one launch."""
@@ -331,34 +328,22 @@ class LaunchWriter:
         ctx: Context,
     ) -> Statements:
         """Returns a loop; in strips, if operands are packed in advance at the head of each."""
-        n = iterations(self.scene.plan, node)
         if node.strips is None:
-            return (c.For(name, lo, hi, self.stride(node), body, copies=self.copies(node, n)),)
+            return (c.For(name, lo, hi, self.stride(node), body),)
         assert not (node.is_parallel or node.is_last)
         w, length = self.scene.w, node.step * node.strips.length
-        n_strips = -(-n // node.strips.length)
-        kept, kept_strips = self.copies(node, node.strips.length), self.copies(node, n_strips)
+        n_strips = -(-iterations(self.scene.plan, node) // node.strips.length)
         strip = w.fresh(f"{name}_strip")
         with w.scope() as head:
             self.threads.at_strip(node.strips, n_strips, ctx)
         w.used.discard(strip)
         if n_strips == 1:
-            return (*head.statements, c.For(name, lo, hi, node.step, body, copies=kept))
+            return (*head.statements, c.For(name, lo, hi, node.step, body))
         whole, end = length_of(lo, hi), c.linear(((c.Id(strip), 1),), length)
         if whole is None or whole % length:
             end = c.minimum(end, hi)
-        inside = c.For(name, c.Id(strip), end, node.step, body, copies=kept)
-        strips = (*head.statements, inside)
-        return (c.For(strip, lo, hi, length, strips, copies=kept_strips),)
-
-    def copies(self, node: Loop, n: int) -> int:
-        """Returns the unroll factor of a loop of `n` iterations: 1 where compilers may unroll it, else 0.
-
-        Register tiles are decided. The bound relies on that compilers do not make larger ones (search/bound/ports.py).
-        """
-        plan = self.scene.plan
-        is_tile = all(plan.tasks[m.task].task.is_structured for m in node.members)
-        return int(is_tile and 1 < n <= MOST_UNROLLED)
+        inside = c.For(name, c.Id(strip), end, node.step, body)
+        return (c.For(strip, lo, hi, length, (*head.statements, inside)),)
 
     def span(self, node: Loop) -> int:
         """The number of iterations of the register tiles that start at a loop and need not be whole."""

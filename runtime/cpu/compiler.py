@@ -47,6 +47,9 @@ _COMMON: tuple[str, ...] = (
 _CONTRACTS, _CONTRACTS_WITHIN = "-ffp-contract=fast", "-ffp-contract=on"
 # gcc 12 drops calls of functions that store through a difference of two pointers (u[2 * i] beside u[i]) unless both are off.
 SOUND = ("-fno-ipa-modref", "-fno-ipa-pure-const")
+# For others than gcc, whose passes below unroll no loop of more than two iterations: loops of register tiles stay, on which the
+# bound relies. Loops that a decision unrolls say so in the text.
+KEEPS_LOOPS = ("-fno-unroll-loops",)
 # For gcc instead of the level: its passes that help generated texts. These run as fast and compile sooner:
 # experiments/results/compile_flags.md.
 FEWER_PASSES = (
@@ -113,7 +116,7 @@ class Compiler:
 
     def unspared(self) -> Compiler:
         """Returns the same compiler with all passes and libraries: for C that was not generated."""
-        flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES))
+        flags = tuple(f for f in self.flags if f not in (LEVEL, *FEWER_PASSES, *KEEPS_LOOPS))
         return replace(self, flags=(LEVEL, *flags), linked=_LINKED)
 
     def command_line(
@@ -221,7 +224,7 @@ def _tried(path: str) -> Compiler | str:
     version = _version(path)
     if version is None:
         return "cannot be run"
-    flags, meaning, is_gcc = (*_COMMON, _CONTRACTS_WITHIN), "", False
+    flags, meaning, is_gcc = (*_COMMON, _CONTRACTS_WITHIN, *KEEPS_LOOPS), "", False
     for native in ("-march=native", "-mcpu=native"):
         try:
             macros = _output([*words(path), native, "-dM", "-E", "-x", "c", os.devnull])
@@ -231,7 +234,7 @@ def _tried(path: str) -> Compiler | str:
         wide = ("-mprefer-vector-width=512",) if "__AVX512F__" in macros else ()
         is_gcc = not any(name in macros for name in _NOT_GCC)
         contracts = _CONTRACTS if is_gcc else _CONTRACTS_WITHIN
-        flags = (*_COMMON, contracts, native, *wide)
+        flags = (*_COMMON, contracts, native, *wide, *(() if is_gcc else KEEPS_LOOPS))
         meaning = hashlib.blake2b(macros.encode(), digest_size=8).hexdigest()
         break
     ways: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((LEVEL,), _LINKED)]

@@ -57,11 +57,6 @@ void ks_team_meet(struct ks_team *team);
 #else
 #pragma GCC ivdep
 #endif""",
-    # gcc does not unroll a loop of more than two iterations, and would unroll one of two for the word.
-    kept_loop="""\
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif""",
     unrolled_loop="""\
 #if defined(__clang__)
 #pragma clang loop unroll_count({copies})

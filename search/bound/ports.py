@@ -29,8 +29,8 @@ from ...space.targets.target import Target
 from .columns import Universes, table
 from .traffic import sure_loads
 
-# Compilers leave loops of register tiles as they are, since the text says so (`copies` of codegen/write/launch_writer.py), but for
-# those of two iterations with few operations each. One more may be cut, and stands behind the loop.
+# Compilers leave loops of register tiles as they are, by their flags (KEEPS_LOOPS of runtime/cpu/compiler.py), but for those of two
+# iterations with few operations each. One more may be cut, and stands behind the loop.
 MAX_PEELED = 2
 FEW_OPERATIONS = 4
 # Operations of a task of which a compiler may leave no loop at all: gcc ends at 200 instructions, clang at some hundreds.

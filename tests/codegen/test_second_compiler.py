@@ -11,7 +11,6 @@ from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.runtime.api.errors import DeviceError
 from kernelscape.runtime.cpu.compiler import find_compiler
-from kernelscape.runtime.cpu.dialect import C_TEAM
 from kernelscape.search.starts.complete import first_candidates
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
@@ -91,9 +90,7 @@ def test_what_is_written_scalar_stays_scalar(name, tmp_path):
 
 TILES = """
 void f(float *restrict c, const float *restrict a, const float *restrict b, long n) {
-HINT
     for (long k = 0; k < n; ++k)
-HINT
         for (long j = 0; j < TRIPS * 5; j += 5) {
             c[j] += a[k] * b[k * 64 + j];
             c[j + 1] += a[k] * b[k * 64 + j + 1];
@@ -114,6 +111,6 @@ def test_a_loop_of_register_tiles_stays_a_loop(name, trips, tmp_path):
     if "-march=native" not in compiler.flags:
         pytest.skip("the names of instructions are those of x86")
     source, output = tmp_path / "tiles.c", tmp_path / "tiles.s"
-    source.write_text(TILES.replace("HINT", C_TEAM.kept_loop).replace("TRIPS", str(trips)))
+    source.write_text(TILES.replace("TRIPS", str(trips)))
     made = instructions([compiler.path, *compiler.flags, str(source), "-o", str(output)])
     assert sum("fmadd" in m or m in ("mulss", "vmulss") for m in made) == 5

@@ -59,9 +59,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
         f32x16 t_acc_0_1 = splat_f32x16(0.0f);
         f32x16 t_acc_1_0 = splat_f32x16(0.0f);
         f32x16 t_acc_1_1 = splat_f32x16(0.0f);
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long j0 = 0; j0 < 512; j0 += 32) {
             __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
             const float *a_at = &a[i0 * 512 + j0];
@@ -86,9 +83,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict x, fl
         t_value_0 = t_total_;
         const float t_total_1 = fold_add_f32x16(t_acc_1_0 + t_acc_1_1);
         t_value_1 = t_total_1;
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long j0 = 0; j0 < 512; j0 += 32) {
             __builtin_prefetch(&a[i0 * 512 + j0 + 1024], 0, 3);
             const float *a_at_1 = &a[i0 * 512 + j0];

@@ -49,9 +49,6 @@ static void launch_0_thread(const float *restrict w, const float *restrict v, fl
     const long end = 63 * (tid + 1) / n_threads * 16 < 1000 ? 63 * (tid + 1) / n_threads * 16 : 1000;
     {
         const long i0_whole = begin + (end - begin) / 16 * 16;
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long i0 = begin; i0 < i0_whole; i0 += 16) {
             const f32x16 w_ = load_f32x16(&w[i0]);
             const f32x16 v_ = load_f32x16(&v[i0]);
@@ -90,9 +87,6 @@ static void launch_1_thread(const float *restrict u, const float *restrict z, ch
     f32x16 r_acc = splat_f32x16(0.0f);
     {
         const long i0_whole = begin + (end - begin) / 16 * 16;
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long i0 = begin; i0 < i0_whole; i0 += 16) {
             const f32x16 z_ = load_f32x16(&z[i0]);
             const f32x16 u_ = load_f32x16(&u[i0]);

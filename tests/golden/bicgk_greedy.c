@@ -56,9 +56,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict p, co
             ((float *)(workspace + slot * 4288))[k] = 0.0f;
         }
     }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
     for (long i0 = begin; i0 < end; i0 += 4) {
         f32x16 q_acc_0_0 = splat_f32x16(0.0f);
         f32x16 q_acc_0_1 = splat_f32x16(0.0f);

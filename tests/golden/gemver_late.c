@@ -67,17 +67,11 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
             ((float *)(workspace + (slot * 4608 + 94720)))[k] = 0.0f;
         }
     }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
     for (long j0 = begin; j0 < end; j0 += 32) {
         f32x16 x_acc_0_0 = splat_f32x16(0.0f);
         f32x16 x_acc_0_1 = splat_f32x16(0.0f);
         f32x16 x_acc_1_0 = splat_f32x16(0.0f);
         f32x16 x_acc_1_1 = splat_f32x16(0.0f);
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long i0 = 0; i0 < 120; i0 += 2) {
             if (j0 > begin) {
                 float *b_row_at = &b_row[i0 * 32];
@@ -158,13 +152,7 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
         store_f32x16(&x_at[16], x_1);
     }
     if (begin < end) {
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long j0 = begin + (end - begin - 1) / 32 * 32; j0 < end; j0 += 32) {
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long i0 = 0; i0 < 120; i0 += 2) {
                 float *b_row_at_2 = &b_row[i0 * 32];
                 const f32x16 b_row_4 = load_f32x16(&b_row_at_2[0]);

@@ -65,18 +65,12 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
             ((float *)(workspace + (slot * 6144 + 1101824)))[k] = 0.0f;
         }
     }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
     for (long j0 = begin; j0 < end; j0 += 128) {
         for (long j = j0; j < j0 + 128; j += 16) {
             const f32x16 x_sum_ = splat_f32x16(0.0f);
             store_f32x16(&x_sum[j - j0], x_sum_);
         }
         for (long i = 0; i < 512; ++i) {
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
                 f32x16 b_value_0;
                 f32x16 b_value_1;
@@ -123,9 +117,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict u1, c
         for (long i = 0; i < 512; ++i) {
             f32x16 w_acc_0 = splat_f32x16(0.0f);
             f32x16 w_acc_1 = splat_f32x16(0.0f);
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long j1 = j0; j1 < j0 + 128; j1 += 32) {
                 float *b_row_at_1 = &b_row[i * 128 + j1 - j0];
                 const f32x16 b_row_ = load_f32x16(&b_row_at_1[0]);

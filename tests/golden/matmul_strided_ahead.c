@@ -35,9 +35,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
             c[i * 37 + j] = 0.0f;
         }
     }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
     for (long k0 = 0; k0 < 128; k0 += 64) {
         for (long j0 = 0; j0 < 37; j0 += 64) {
             for (long j1 = j0; j1 < 37; j1 += 16) {
@@ -84,29 +81,17 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                     }
                 }
             }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long i0 = begin; i0 < end; i0 += 16) {
                 const long a_half = (i0 - begin) / 16 % 2 * 1024;
                 const long i_ahead = i0 + 16;
                 const long a_slices = i_ahead < end ? ((i_ahead + 16 < 61 ? i_ahead + 16 : 61) - i_ahead + 3) / 4 * 32 : 0;
                 long a_slice = 0;
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
                 for (long j1 = j0; j1 < 37; j1 += 16) {
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
                     for (long i1 = i0; i1 < (i0 + 16 < 61 ? i0 + 16 : 61); i1 += 4) {
                         f32x16 c_acc_0 = splat_f32x16(0.0f);
                         f32x16 c_acc_1 = splat_f32x16(0.0f);
                         f32x16 c_acc_2 = splat_f32x16(0.0f);
                         f32x16 c_acc_3 = splat_f32x16(0.0f);
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
                         for (long k_strip = k0; k_strip < k0 + 64; k_strip += 8) {
                             if (a_slice + 8 < a_slices) {
                                 const long i_asked = i_ahead + (a_slice + 8) / 32 * 4;
@@ -146,9 +131,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict b, fl
                                 }
                                 a_slice += 1;
                             }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
                             for (long k = k_strip; k < k_strip + 8; ++k) {
                                 float *a_packed_at_2 = &a_packed[i1 * 64 - i0 * 64 + k * 4 - k0 * 4 + a_half];
                                 const float a_packed_ = a_packed_at_2[0];

@@ -59,18 +59,12 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
             ((float *)(workspace + (slot * 6144 + 575488)))[k] = 0.0f;
         }
     }
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
     for (long j0 = begin; j0 < end; j0 += 64) {
         for (long j = j0; j < j0 + 64; j += 16) {
             const f32x16 x_sum_ = splat_f32x16(0.0f);
             store_f32x16(&x_sum[j - j0], x_sum_);
         }
         for (long i0 = 0; i0 < 512; i0 += 4) {
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
                 __builtin_prefetch(&a[i0 * 512 + j1 + 6144], 0, 2);
                 const float *a_at = &a[i0 * 512 + j1];
@@ -112,9 +106,6 @@ static void launch_0_thread(const float *restrict a, const float *restrict y, co
             f32x16 w_acc_1 = splat_f32x16(0.0f);
             f32x16 w_acc_2 = splat_f32x16(0.0f);
             f32x16 w_acc_3 = splat_f32x16(0.0f);
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
             for (long j1 = j0; j1 < j0 + 64; j1 += 16) {
                 float *a_kept_at_1 = &a_kept[i0 * 64 + j1 - j0];
                 const f32x16 a_kept_ = load_f32x16(&a_kept_at_1[0]);

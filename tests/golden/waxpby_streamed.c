@@ -43,9 +43,6 @@ static inline __attribute__((always_inline)) void launch_0_thread(const float *r
     const long end = 32 * (tid + 1) / n_threads * 32 < 1000 ? 32 * (tid + 1) / n_threads * 32 : 1000;
     {
         const long i0_whole = begin + (end - begin) / 32 * 32;
-#if defined(__clang__)
-#pragma clang loop unroll(disable)
-#endif
         for (long i0 = begin; i0 < i0_whole; i0 += 32) {
             f32x16 t_value_0;
             f32x16 t_value_1;
