@@ -20,10 +20,12 @@ from ...kernels.ir.kernel import (
     Load,
     LoopIndex,
     Select,
+    SetLocal,
     Stmt,
     Store,
     Unary,
     Update,
+    UpdateLocal,
     While,
 )
 from ...kernels.ir.task import Problem
@@ -33,6 +35,7 @@ _LEAST_BYTES = 32  # of a register, from which on it pays
 # Cost of one of these, in operations on all lanes.
 _FUNCTION, _GATHER, _UPDATE = 8, 4, 6
 _IN_ROW = 2  # a load of one of several elements near one another, which are transposed
+_FUNCTIONS = frozenset(("pow", "atan2", "hypot"))
 _INSTRUCTIONS = frozenset(("neg", "abs", "sqrt", "rsqrt", "floor", "ceil", "trunc", "rint", "not"))
 
 
@@ -90,6 +93,9 @@ def _looks_up(body: tuple[Stmt, ...]) -> bool:
 def _pays(loop: For, problem: Problem) -> bool:
     uniformity = Uniformity(loop.loop, loop.body, frozenset())
     inside = list(nested_statements(loop.body))
+    inner = [s for s in inside if isinstance(s, For)]
+    if inner and all(_runs_along_rows(s, uniformity) for s in inner):
+        return False
     in_rows = _in_rows(loop, problem, uniformity)
     leaves_scalar = bool(in_rows) or any(isinstance(s, If | While | For) for s in inside)
     leaves_scalar = leaves_scalar or _adds_in_overlap(inside, uniformity)
@@ -106,15 +112,39 @@ def _pays(loop: For, problem: Problem) -> bool:
                         work -= _IN_ROW
                     case Load() if _distance(x.indices, uniformity) not in (0, 1):
                         work -= _GATHER
-                    case Unary(op=op) if x.x.dtype.is_float and op not in _INSTRUCTIONS:
-                        work += _FUNCTION
-                        leaves_scalar = True
-                    case Binary(op="pow" | "atan2" | "hypot"):
+                    case _ if _is_function(x):
                         work += _FUNCTION
                         leaves_scalar = True
                     case Binary() | Unary() | Compare() | Select() | Cast():
                         work += 1
     return leaves_scalar and work >= 0
+
+
+def _is_function(e: Expr) -> bool:
+    """True if an operation is no instruction of a machine."""
+    match e:
+        case Unary(op=op, x=x):
+            return x.dtype.is_float and op not in _INSTRUCTIONS
+        case Binary(op=op):
+            return op in _FUNCTIONS
+    return False
+
+
+def _runs_along_rows(s: For, uniformity: Uniformity) -> bool:
+    """True if what an inner loop accesses is side by side in its iterations, but not in lanes around it.
+
+    Compilers vectorise such a loop, if it calls no functions.
+    """
+    kinds = SetLocal | UpdateLocal | Store | Update
+    if not all(isinstance(x, kinds) and x.value.dtype.is_float for x in s.body):
+        return False
+    every = [x for t in s.body for e in children(t) for x in walk(e)]
+    places = [x.indices for x in every if isinstance(x, Load)]
+    places += [t.indices for t in s.body if isinstance(t, Store | Update)]
+    along = Uniformity(s.loop, s.body, frozenset())
+    if any(map(_is_function, every)) or any(_distance(p, along) not in (0, 1) for p in places):
+        return False
+    return any(_distance(p, uniformity) not in (0, 1) for p in places)
 
 
 def _adds_in_overlap(inside: Sequence[Stmt], uniformity: Uniformity) -> bool:

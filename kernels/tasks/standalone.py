@@ -9,17 +9,19 @@ from ..ir.body import Closure, Reason
 from ..ir.kernel import DType, KernelIR
 from ..ir.task import Problem, Task, TreeParts
 from ..ir.walk import written_in
+from ..transforms.gathered import gathered
 from .distribute import unique_loops
 
 
 def standalone(ir: KernelIR) -> Problem:
     """Returns the problem of one call of a kernel. Its one task has no loops: decisions are about the loops of its body.
 
-    The loops of the body have unique names (`i@1`); loops that never run are left out.
+    Nests of shared updates are sums where they may be. The loops of the body have unique names (`i@1`); loops that never run are
+    left out.
     """
     problem = parameters_of(ir)
     reason = Reason(Closure.ORDER, "the order of its statements", ir.where)
-    body = analyse(unique_loops(ir.body), (), reason)
+    body = analyse(unique_loops(gathered(ir).body), (), reason)
     written = next((a for a in problem.arrays if a.role != "input"), None)
     target, dtype = ("", DType.f64) if written is None else (written.name, written.dtype)
     task = Task(

@@ -223,6 +223,16 @@ def kept(out: A(), x: A()):
             out[i] += last[39 - k] * k
 
 
+@ks.kernel
+def matched(out: A(), x: A(), y: A()):
+    for i in range(32):
+        for j in range(32):
+            s = np.float32(0)
+            for k in range(40):
+                s += x[i, k] * y[j, k]
+            out[i, j] = s
+
+
 def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     """Kernels, arguments, and whether they run in lanes."""
     rng = np.random.default_rng(5)
@@ -252,6 +262,8 @@ def known() -> Iterator[tuple[Any, list[np.ndarray], bool]]:
     yield repeated, [out, unit], True
     yield chained, [unit], False
     yield kept, [out, unit], True
+    rows = rng.integers(0, 9, (2, 32, 40)).astype(np.float32)
+    yield matched, [np.zeros((32, 32), np.float32), *rows], False  # the sum runs in vectors
 
 
 def lanes_of(ir: KernelIR) -> list[Lanes]:
