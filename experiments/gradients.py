@@ -1,0 +1,92 @@
+"""What does a gradient cost beside its function?
+
+    python -m kernelscape.experiments.gradients [--taichi PYTHON] [--only NAME ...] [--rounds 3]
+
+Ten kernels of experiments/gradient_kernels.py in processes of their own, one thread on one core each, here and in the Python of
+Taichi by turns: CPU time of a call of the kernel and of one of its adjoint, the least of all rounds, and whether the gradients of
+both have one sum. Writes experiments/results/gradients.md; takes three minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .conditions import stamp, stamp_text
+from .gradient_kernels import KERNELS
+from .turns import Found, by_turns, last_said, pythons_of, this_package, turns_parser
+from .writing import table, time_text, write_results
+
+FILE = "gradients"
+LIMIT_S = 120.0
+GOAL = 4.0  # of the time of an adjoint over that of its function
+_NEAR = 1e-3  # of sums of gradients in f32
+
+
+def said(way: str, python: str, name: str) -> dict[str, Any]:
+    """What a library says of a kernel, on one core; with "why" where it fails."""
+    with this_package() as (_, environment):
+        command = [python, "-m", "kernelscape.experiments.gradient_kernels", way, name]
+        try:
+            return last_said(command, LIMIT_S, environment)
+        except RuntimeError as e:
+            return {"why": str(e)}
+
+
+def least(found: list[dict[str, Any]], what: str) -> float | None:
+    """The least time that the rounds found, in seconds; None where one failed."""
+    times = [x.get(what) for x in found]
+    return min(times) if all(times) else None  # type: ignore[type-var]
+
+
+def report(values: dict[str, Any]) -> str:
+    """The page of one machine."""
+    ways, found = values["ways"], values["found"]
+    rows, within = [], 0
+    for name, of_ways in found.items():
+        cells = [name]
+        for way in ways:
+            function, gradient = (least(of_ways[way], x) for x in ("function", "gradient"))
+            if function is None or gradient is None:
+                cells += ["–", "–", of_ways[way][0].get("why", "–")]
+                continue
+            within += way == "ours" and gradient <= GOAL * function
+            cells += [time_text(function * 1e9), time_text(gradient * 1e9)]
+            cells.append(f"{gradient / function:.1f}")
+        rows.append([*cells, _agreement(of_ways)])
+    others = "".join(f" {n} {v}." for n, v in values["versions"].items())
+    head = ["kernel", *(f"{w}, {x}" for w in ways for x in ("function", "gradient", "ratio")), "sums"]  # fmt: skip
+    text = f"{within} of {len(found)} gradients take at most {GOAL:.0f} times as long as their functions here.{others}"
+    return "\n\n".join(
+        ["# Gradients beside their functions", stamp_text(values["stamp"]), text, table(head, rows)]
+    )
+
+
+def _agreement(of_ways: dict[str, list[dict[str, Any]]]) -> str:
+    """How sums of gradients compare with ours."""
+    sums = {way: of[0].get("sums") for way, of in of_ways.items()}
+    ours = sums.pop("ours", None)
+    theirs = [x for x in sums.values() if x is not None]
+    if ours is None or not theirs:
+        return "–"
+    far = [n for n, x in ours.items() if any(abs(y[n] - x) > _NEAR * max(1.0, x) for y in theirs)]
+    return f"differ: {', '.join(far)}" if far else "equal"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = turns_parser(__doc__, 3, list(KERNELS))
+    given = parser.parse_args(arguments)
+    pythons, versions = pythons_of(parser, {"taichi": given.taichi}, "ours")
+    conditions = stamp()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    found: Found = by_turns(pythons, given.only or list(KERNELS), given.rounds, said)
+    values = {"stamp": conditions, "versions": versions, "ways": list(pythons), "found": found}
+    print(write_results(FILE, report, values, given.results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
