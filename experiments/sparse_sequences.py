@@ -24,9 +24,10 @@ FILE = "sparse_sequences"
 LIMIT_S = 300.0
 PLAIN, EXPLORED = "kernelscape", "explored"
 
-_HEAD = """
+HEAD = """
 import json, sys, time
 way, shrink, folder, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+unseen = ()  # fields whose values nobody reads
 if way in ("kernelscape", "explored", "explore"):
     import kernelscape.compat.taichi as ti
     import kernelscape as ks
@@ -38,11 +39,11 @@ else:
     import taichi as ti
     ti.init(arch=ti.cpu, cpu_max_num_threads=1)
 """
-_TAIL = """
+TAIL = """
 for _ in range(2):
     step()
 if way == "explore":
-    run = ks.explore(step, time_limit=seconds, directory=folder)
+    run = ks.explore(step, time_limit=seconds, directory=folder, unseen=unseen)
     best = run.best
     n = len(run.frame().get("status", []))
     found = {"status": run.status, "evaluations": n, "tasks": None if best is None else n_tasks(best)}
@@ -63,7 +64,7 @@ else:
     found = {"cpu_us": min(c for c, _ in samples) * 1e6, "wall_us": min(w for _, w in samples) * 1e6, "result": result()}
 print(json.dumps(found))
 """
-_TASKS = """
+TASKS = """
 def n_tasks(best):
     from kernelscape.kernels.tasks.pipeline import normalise
     tasks = normalise(best.file.stored.recorded()).tasks
@@ -213,11 +214,11 @@ def result():
 
 
 def measure(
-    peers: Mapping[str, str], name: str, rounds: int, given: tuple[int, Path, float]
+    peers: Mapping[str, str], name: str, program: str, rounds: int, given: tuple[int, Path, float]
 ) -> dict[str, Any]:
-    """A program in each way, in turn."""
+    """The text of a program in each way, in turn."""
     shrink, folder, seconds = given
-    text, told = _HEAD + PROGRAMS[name] + _TASKS + _TAIL, (str(shrink), str(folder / name))
+    text, told = HEAD + program + TASKS + TAIL, (str(shrink), str(folder / name))
 
     def once(way: str, python: str, _: str = name) -> dict[str, Any]:
         limit_s = LIMIT_S + seconds
@@ -276,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with TemporaryDirectory() as folder:
         for name in given.only or PROGRAMS:
             options = (given.shrink, Path(folder), given.seconds)
-            found[name] = measure(peers, name, given.rounds, options)
+            found[name] = measure(peers, name, PROGRAMS[name], given.rounds, options)
             print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
     values = {
         "stamp": stamp(),
