@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -276,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", choices=tuple(KERNELS))
     parser.add_argument("--calls", type=int, default=5)
     given = parser.parse_args(arguments)
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     ti: Any = import_module("kernelscape" if given.library == "ours" else "taichi")
     ti.init(
         arch=ti.cpu,

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernelscape.experiments import (
+    autodiff,
+    gradients,
     kill_resume,
     paper_rows,
     paper_tables,
@@ -27,6 +29,23 @@ def test_think_speed_writes_a_row_for_each_sequence(tmp_path):
     assert [r["name"] for r in rows] == ["axpy", "bicgk"]
     assert all(r["descent_ms"]["median"] > 0 and r["n_open"] > 0 for r in rows)
     assert "| bicgk | " in (tmp_path / "think_speed.md").read_text()
+
+
+@pytest.mark.compiler
+def test_gradients_are_timed_and_summed(tmp_path):
+    gradients.main(["--only", "stencil", "--rounds", "1", "--results", str(tmp_path)])
+    (found,) = read_results("gradients", tmp_path)["found"]["stencil"]["ours"]
+    assert found["function"] > 0 and found["gradient"] > 0 and found["sums"]["x"] > 0
+    assert "| stencil | " in (tmp_path / "gradients.md").read_text()
+
+
+@pytest.mark.slow
+def test_energy_that_nobody_sees_is_stored_by_no_candidate(tmp_path):
+    autodiff.main(["--shrink", "20", "--results", str(tmp_path)])
+    counts = read_results("autodiff", tmp_path)["counts"]
+    assert counts["seen"]["stores"] and not counts["unseen"]["stores"]
+    assert counts["unseen"]["tasks"] < counts["seen"]["tasks"]
+    assert all(0 < x["fewest"] <= x["first"] for x in counts.values())
 
 
 @pytest.mark.compiler
