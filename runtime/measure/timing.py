@@ -5,6 +5,7 @@ The rules are independent of the timed program: a `Sampler` provides the clock, 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ _ENOUGH_DISTURBED = 4  # the fastest of so many disturbed samples is hardly ever
 _DISTURBED_FACTOR = 4.0  # ... so many times as long as an undisturbed one
 _ENOUGH_KEPT = 0.5  # least share of undisturbed samples: with fewer, all samples count, relative to the others of their turns
 _CLAIMED_PAIRS = 11  # least pairs before a candidate counts as the best
+_WIDE = 0.25  # a spread of ratios that says little of their median
 _SURE = 0.01  # the spread of a median of ratios, about: their own over the root of their number
 
 
@@ -252,13 +254,15 @@ def measure_beside(
     """Time two programs in turn on a machine with other work, which affects both.
 
     No sample is set aside. A pair gives the ratio of the candidate to the control. Both times are as if the control took
-    `control_ns`.
+    `control_ns`. Where ratios differ widely, other work may have met the control more often: then the candidate is no faster than
+    by the ratio of the least samples of both.
 
     Ends once the median of the ratios is sure, or they are surely beyond the cut, or the budget is spent. A candidate that seems to
     be below the claimed limit gets many samples: among many candidates, some seem so by chance.
     """
     both = [Series(s, protocol, is_alone=False) for s in (control, candidate)]
     ratios: list[float] = []
+    least_ns = [math.inf, math.inf]
     n_disturbed, is_early = 0, False
     while not _is_sure(ratios, sum(s.spent_ns for s in both), protocol, control_ns):
         is_kept = True
@@ -266,6 +270,7 @@ def measure_beside(
             if both[which].n_calls > 1:  # a long call hardly notices what the caches hold
                 both[which].warm()
             is_kept &= both[which].step() is not None
+            least_ns[which] = min(least_ns[which], both[which].last_ns)
         ratios.append(both[1].last_ns / both[0].last_ns)
         n_disturbed += not is_kept
         # One pair alone says little: other work may have met one half of it.
@@ -274,6 +279,8 @@ def measure_beside(
         if is_early:
             break
     ratio, n = median(ratios), len(ratios)
+    if spread(ratios) > _WIDE:
+        ratio = max(ratio, least_ns[1] / least_ns[0])
     times = [control_ns * r for r in ratios]
     measured = Measurement(
         time_ns=ratio * control_ns,

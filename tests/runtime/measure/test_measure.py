@@ -316,6 +316,15 @@ def test_a_ratio_that_would_be_the_best_is_not_so_by_chance():
     assert slower.n_samples == 3
 
 
+def test_a_ratio_is_no_smaller_than_that_of_the_least_samples():
+    """The kind: other work that meets the control alone makes an equal candidate eight times as fast."""
+    load = cycle((8.0, 9.0, 3.0, 8.0, 1.0, 20.0, 7.0))
+    pair = [Sampler(lambda n: n * 1e8 * next(load)), Clock(1e8).sampler()]
+    protocol = Protocol(control_ns=1e8, claims_below_ns=9e7, budget_ns=1.0)
+    _, found = interleave(pair, protocol)
+    assert found.ratio == 1.0 and found.time_ns == 1e8
+
+
 def test_a_long_call_is_tried_once_however_it_was_disturbed():
     clock = Clock(1e8, waits=(10**9,))
     measure(clock.sampler(), Protocol(budget_ns=1.0))
