@@ -24,7 +24,9 @@ def replay_program(talk: Talk, place: Path, program: Path) -> int:
     from ..explorer.plan_check import PlanChecks, checked_follower
     from ..explorer.plan_replay import Follower, plans_of
     from ..kernels.frontend.init import sync
+    from ..runtime.records.program_file import bests_of
 
+    bests_of(place)  # raises where nothing was found
     plans = plans_of(place)
     if not plans:
         raise WorkloadError(f"nothing in {place} can be used on this machine")

@@ -18,6 +18,8 @@ from ..runtime.engine.window import Window
 from .workload import Workload, make_workload
 
 _MOST_CALLS = 4096  # of a window
+_REPEATED = 3  # runs of a window that make its time known
+_MORE = 3.0  # times as long as it should, a program is watched at most
 
 
 @dataclass(eq=False)
@@ -89,7 +91,10 @@ class ProgramWindow:
 
 
 class WindowLog:
-    """The windows that a program runs. After `seconds` of running, `stop` is called once: it may raise what ends the program."""
+    """The windows that a program runs. After `seconds`, `stop` is called once: it may raise what ends the program.
+
+    A program that repeats no window by then waits for compilers: it gets three times as long.
+    """
 
     def __init__(self, seconds: float, stop: Callable[[], None]) -> None:
         self._seconds, self._stop = seconds, stop
@@ -103,7 +108,8 @@ class WindowLog:
             made = ProgramWindow(tuple(kernel.called(values) for kernel, values in calls))
             found = self._windows[id(ran)] = ran, made
         found[1].add(calls, taken_s, why)
-        if perf_counter() - self._begin_s > self._seconds:
+        is_known = len(found[1].times_s) >= _REPEATED
+        if self.seconds > self._seconds * (1 if is_known else _MORE):
             self._seconds = inf
             self._stop()
 
