@@ -245,7 +245,9 @@ class _Reader:
         return None if found is None or found >= _LATEST else found + 1
 
     def used_in(self, name: str, b: int, first: int, end: int) -> tuple[int | None, bool]:
-        """Returns the same distance for a part of one block, and whether the local is set again there."""
+        """Returns the same distance for a part of one block, and whether uses behind it do not matter: the local is set again, or
+        is used at once.
+        """
         block, inside = self.inside[b]
         best: int | None = None
         for k in range(first, end):
@@ -258,6 +260,8 @@ class _Reader:
                     inner = inside[k][0]
                     n = len(self.inside[inner][0].statements)
                     best = _least(best, self.used_in(name, inner, 0, n)[0])
+                if best == 0:
+                    return best, True  # no other use is nearer
             if name in self.changes[b, k]:
                 return best, not (isinstance(s, UpdateLocal) and s.name == name)
         return best, False

@@ -6,9 +6,11 @@ counts are those of the profiled arguments, and the bound holds for these argume
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from math import ceil, prod
 
+from ...kernels.analysis.cycles import components_of
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.analysis.must_execute import (
     BasicBlock,
@@ -45,6 +47,7 @@ from .weights import chain, told, weight
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
+_LOADED = ""  # among loops: there is a load
 
 
 def body_bytes(
@@ -108,6 +111,7 @@ class BodyOperations:
         self.changes = set_in(self.blocks[0].statements)  # equal bodies have one tuple of blocks
         self.where = _blocks_of_changes(self.blocks)
         self.extents = {loop.name: loop.extent for loop in task.loops}
+        self.below = self._below()
         self.ties = self._ties()
         # Caches by identity of an expression.
         self.loops: dict[int, frozenset[str]] = {}
@@ -188,28 +192,53 @@ class BodyOperations:
 
     # --- what a value depends on
 
+    def _below(self) -> dict[str, frozenset[str]]:
+        """Returns, by local, the locals that its values are computed from."""
+        return {
+            name: frozenset(x for s in statements for e in children(s) for x in locals_read(e))
+            for name, statements in self.changes.items()
+        }
+
     def _ties(self) -> dict[str, frozenset[str]]:
         """Returns, by local, the loops on which its value depends."""
-        every = [(name, s) for name, statements in self.changes.items() for s in statements]
-        reads = [frozenset(x for e in children(s) for x in locals_read(e)) for _, s in every]
-        below: dict[str, set[str]] = {name: set() for name in self.changes}
-        for (name, _), read in zip(every, reads, strict=True):
-            below[name] |= read
         ties: dict[str, frozenset[str]] = dict.fromkeys(self.changes, frozenset())
-        for (name, s), read in zip(every, reads, strict=True):
-            own = (x for e in children(s) for x in walk(e) if isinstance(x, LoopIndex))
-            ties[name] |= {x.loop for x in own}
-            # What it is set to depends on what it was.
-            if isinstance(s, UpdateLocal) or name in _reached(read, below):
-                ties[name] |= self.where[id(s)][1]
+        cycles = components_of(self.below)
+        for name, statements in self.changes.items():
+            for s in statements:
+                own = (x for e in children(s) for x in walk(e) if isinstance(x, LoopIndex))
+                ties[name] |= {x.loop for x in own}
+                # What it is set to depends on what it was.
+                read = (x for e in children(s) for x in locals_read(e))
+                is_own = any(x == name or cycles.get(x) == cycles[name] for x in read)
+                if isinstance(s, UpdateLocal) or is_own:
+                    ties[name] |= self.where[id(s)][1]
+        return self._with_those_below(ties)
+
+    def _with_those_below(self, own: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+        """Returns, by local, what it has itself or any local that its value depends on."""
+        found = dict(own)
         grows = True
         while grows:
             grows = False
-            for name, names in below.items():
-                found = ties[name].union(*(ties.get(x, frozenset()) for x in names))
-                grows = grows or found != ties[name]
-                ties[name] = found
-        return ties
+            for name, names in self.below.items():
+                every = found[name].union(*(found.get(x, frozenset()) for x in names))
+                grows = grows or every != found[name]
+                found[name] = every
+        return found
+
+    @cached_property
+    def _loaded(self) -> dict[str, frozenset[str]]:
+        """The loops of the loads that a local's value depends on, and `_LOADED` where there are any."""
+        direct = {
+            name: self._loaded_in(e for s in statements for e in children(s))
+            for name, statements in self.changes.items()
+        }
+        return self._with_those_below(direct)
+
+    def _loaded_in(self, expressions: Iterable[Expr]) -> frozenset[str]:
+        """The loops of the loads in expressions, and `_LOADED` where there are any."""
+        loads = [x for e in expressions for x in walk(e) if isinstance(x, Load)]
+        return frozenset([_LOADED] if loads else []).union(*map(self._loops, loads))
 
     def _loops(self, e: Expr) -> frozenset[str]:
         """The loops that a value depends on."""
@@ -317,27 +346,19 @@ class BodyOperations:
         for n in needed(self.task.body.statements):
             loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
             for x in (x for x in loads if x.array not in written):
-                loaded = self._loaded_in_index(x)
+                locals_in = (name for i in x.indices for name in locals_read(i))
+                loaded = self._loaded_in(x.indices).union(*map(self._loaded_by, locals_in))
                 known, late = self.is_sure(x, n.block)
                 if not loaded or not known:
                     continue
-                is_apart = self._loops(x) <= frozenset[str]().union(*map(self._loops, loaded))
+                is_apart = self._loops(x) <= loaded
                 lanes = 1 if is_apart else max(1, vector_bytes // x.dtype.size_bytes)
                 count = self.runs(n, self._loops(x), late) / lanes
                 most[x.array] = max(count, most.get(x.array, 0.0))
         return sum(most.values())
 
-    def _loaded_in_index(self, load: Load) -> list[Load]:
-        """Returns the loads that the index of a load depends on."""
-        seen, left, found = set[str](), list(load.indices), list[Load]()
-        while left:
-            for x in walk(left.pop()):
-                if isinstance(x, Load):
-                    found.append(x)
-                if isinstance(x, Local | LocalElement) and x.name not in seen:
-                    seen.add(x.name)
-                    left += (e for s in self.changes.get(x.name, []) for e in children(s))
-        return found
+    def _loaded_by(self, name: str) -> frozenset[str]:
+        return self._loaded.get(name, frozenset())
 
     def _is_new(self, text: str) -> bool:
         if text in self.seen:
@@ -372,16 +393,6 @@ class BodyOperations:
             if len(statements) == 1 and isinstance(statements[0], SetLocal):
                 self.texts[name] = self.text(statements[0].value)
         return self.texts[name]
-
-
-def _reached(names: frozenset[str], below: Mapping[str, set[str]]) -> set[str]:
-    """Returns the locals on which the given ones depend, the given ones included."""
-    seen, left = set(names), list(names)
-    while left:
-        more = below.get(left.pop(), set()) - seen
-        seen |= more
-        left += more
-    return seen
 
 
 def _name(loop: For | While, depth: int) -> str:

@@ -1,0 +1,41 @@
+"""Strongly connected components of a graph (Tarjan, 1972)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+
+def components_of(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Returns a number for each node of a graph, given by its successors: equal ones lie on a common cycle."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    found: dict[str, int] = {}
+    waiting: list[str] = []
+    for root in graph:
+        if root in order:
+            continue
+        path = [(root, iter(graph[root]))]
+        order[root] = low[root] = len(order)
+        waiting.append(root)
+        while path:
+            node, left = path[-1]
+            for x in left:
+                if x not in graph or x in found:
+                    continue
+                if x in order:
+                    low[node] = min(low[node], order[x])
+                    continue
+                order[x] = low[x] = len(order)
+                waiting.append(x)
+                path.append((x, iter(graph[x])))
+                break
+            else:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    low[above] = min(low[above], low[node])
+                if low[node] == order[node]:
+                    at = waiting.index(node)
+                    found |= dict.fromkeys(waiting[at:], order[node])
+                    del waiting[at:]
+    return found
