@@ -142,7 +142,7 @@ def _gathered(s: Stmt, names: Names) -> list[Stmt] | None:
         return None
     nest = _Nest()
     nest.walk((s,), (), ())
-    if not nest.fits or not nest.may_be_cut():
+    if not nest.leaves or not nest.fits or not nest.may_be_cut():
         return None
     groups: dict[tuple[_Loops, _Loops], list[_Leaf]] = {}
     for leaf in nest.leaves:

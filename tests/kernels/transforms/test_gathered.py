@@ -112,6 +112,13 @@ def one_loop(a: nd, b: nd, c: nd, x: nd, y: nd, s: nd):
 
 
 @kernel
+def nothing(a: nd, b: nd, c: nd, x: nd, y: nd, s: nd):
+    for i in range(N):
+        for j in range(N):
+            t = a[i, j]  # noqa: F841
+
+
+@kernel
 def cleared_elsewhere(a: nd, b: nd, c: nd, x: nd, y: nd, s: nd):
     for i in range(N):
         for j in range(N):
