@@ -7,6 +7,7 @@ block or of one around.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,7 +30,7 @@ from ..ir.kernel import (
     UpdateLocal,
     While,
 )
-from ..ir.walk import children, local_changed, nested_statements, walk
+from ..ir.walk import children, local_changed, locals_read, nested_statements, walk
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,8 @@ class _Reader:
         # By the same: locals that a statement itself surely reads, and that it or those nested in it change.
         self.reads: dict[tuple[int, int], frozenset[str]] = {}
         self.changes: dict[tuple[int, int], frozenset[str]] = {}
+        # By block and local: places of statements that read it, change it, or run a loop that does.
+        self.places: dict[tuple[int, str], list[int]] = {}
         self.looked_at = _looked_at(body)
         of_loops: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
         self.expressions: dict[tuple[int, int], tuple[Expr, ...]] = {}  # that matter in each run
@@ -151,7 +154,13 @@ class _Reader:
                 self.reads[at] = frozenset(x.name for x in own)
                 if isinstance(s, UpdateLocal):
                     self.reads[at] |= {s.name}
-                self.changes[at] = frozenset(local_changed(x) for x in nested_statements((s,)))
+                every = tuple(nested_statements((s,)))
+                self.changes[at] = frozenset(local_changed(x) for x in every)
+                met = self.reads[at] | self.changes[at]
+                if isinstance(s, For):
+                    met |= {name for x in every for e in children(x) for name in locals_read(e)}
+                for name in met:
+                    self.places.setdefault((block.number, name), []).append(k)
 
     def found(self) -> tuple[Needed, ...]:
         while self.has_changed:
@@ -250,7 +259,8 @@ class _Reader:
         """
         block, inside = self.inside[b]
         best: int | None = None
-        for k in range(first, end):
+        places = self.places.get((b, name), [])
+        for k in places[bisect_left(places, first) : bisect_left(places, end)]:
             s = block.statements[k]
             late = self.late.get((b, k))
             if late is not None:
