@@ -290,6 +290,7 @@ _PUBLIC = {
     "gles": "kernels.fields.program",
     "dx11": "kernels.fields.program",
     "dx12": "kernels.fields.program",
+    "emulator": "kernels.fields.program",
     "axes": "kernels.fields.tree",
     "i": "kernels.fields.tree",
     "j": "kernels.fields.tree",
@@ -406,6 +407,12 @@ def _make_follower(decisions: object, behind: Executor) -> AbstractDeferringExec
     return follow(decisions, behind)
 
 
+def _make_on_device(name: str) -> AbstractDeferringExecutor | str:
+    from .explorer.device_executor import executor_on
+
+    return executor_on(name)
+
+
 def _lower(instance: Instance) -> Instance:
     """Returns an instance on sparse fields, lowered to plain arrays by default decisions."""
     from .kernels.tasks.default_lowering import lower_instance
@@ -413,7 +420,7 @@ def _lower(instance: Instance) -> Instance:
     return lower_instance(instance)
 
 
-_dispatch.register(_make_eager, _make_window, _make_follower)
+_dispatch.register(_make_eager, _make_window, _make_follower, _make_on_device)
 _lowering.register(_lower)
 
 

@@ -49,6 +49,7 @@ MOST_S, LEAST_S = 120.0, 10.0  # of one search
 _EXTRA_S = 35.0  # that a row takes beside its search, until rows have told
 _TESTS = (
     "tests/contracts",
+    "tests/explorer/test_device_executor.py",
     *(f"tests/runtime/cuda/test_cuda{part}.py" for part in ("", "_build", "_calibration")),
 )
 _TESTS_S = 300.0

@@ -1,9 +1,10 @@
 """Runs the small programs of `behaviours/`, here or with Taichi itself, and compares what both show.
 
-    python -m kernelscape.testing.observing ours|taichi [FILE[:NAME] ...]
+    python -m kernelscape.testing.observing ours|emulator|taichi [FILE[:NAME] ...]
 
-prints one line of JSON a behaviour: file, name, and "value" or "error". A line with "begun" stands before each, so that one that
-ends the process is known. Needs NumPy only, and taichi for `taichi`.
+prints one line of JSON a behaviour: file, name, and "value" or "error". `emulator` is ours on the emulator of a GPU; lines
+then have "runs", the calls of each kernel by backend. A line with "begun" stands before each, so that one that ends the process is
+known. Needs NumPy only, and taichi for `taichi`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ def taichi_of(who: str) -> AbstractContextManager[Any]:
     from ..compat.taichi import install
 
     return install()
+
+
+def ks() -> Any:
+    """This package."""
+    return import_module(__package__.partition(".")[0])
 
 
 def behaviours(file: str) -> dict[str, Callable[[], Any]]:
@@ -98,27 +104,30 @@ def sentence(text: str) -> str:
     return _PATH.sub("", " ".join(lines[begin:]))[:300]
 
 
-def observe(call: Callable[[], Any]) -> dict[str, Any]:
-    """Returns the observation of a behaviour in a program of its own."""
+def observe(call: Callable[[], Any], arch: Any = None) -> dict[str, Any]:
+    """Returns the observation of a behaviour in a program of its own, on the CPU if no `arch` is given."""
     ti: Any = import_module("taichi")
-    ti.init(arch=ti.cpu, random_seed=7)
+    ti.init(arch=arch or ti.cpu, random_seed=7)
     try:
-        return {"value": plain(call())}
+        said: dict[str, Any] = {"value": plain(call())}
     except Exception as e:  # what it is, is the answer
-        return {"error": f"{type(e).__name__}: {sentence(str(e))}"}
+        said = {"error": f"{type(e).__name__}: {sentence(str(e))}"}
+    try:
+        return said if arch is None else said | {"runs": ks().engine.stats().runs}
     finally:
         ti.reset()
 
 
 def run(who: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Lines of what was asked for: files, or single behaviours."""
+    arch = ks().emulator if who == "emulator" else None
     with taichi_of(who):
         for what in asked:
             file, _, one = what.partition(":")
             for name, call in behaviours(file).items():
                 if one in ("", name):
                     yield {"begun": f"{file}:{name}"}
-                    yield {"file": file, "name": name, **observe(call)}
+                    yield {"file": file, "name": name, **observe(call, arch)}
 
 
 def main(arguments: Sequence[str]) -> int:

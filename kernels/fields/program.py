@@ -37,17 +37,24 @@ class Arch(Enum):
     gles = "gles"
     dx11 = "dx11"
     dx12 = "dx12"
+    emulator = "emulator"  # of GPUs, on the CPU
 
     @property
     def is_cpu(self) -> bool:
         return self in (Arch.x64, Arch.arm64)
+
+    @property
+    def is_device(self) -> bool:
+        """True if programs run on it where it is, by the backend of this name."""
+        return self in (Arch.cuda, Arch.emulator)
 
 
 x64, arm64 = Arch.x64, Arch.arm64
 cuda, amdgpu, vulkan, metal = Arch.cuda, Arch.amdgpu, Arch.vulkan, Arch.metal
 opengl, gles, dx11, dx12 = Arch.opengl, Arch.gles, Arch.dx11, Arch.dx12
 cpu = arm64 if platform.machine() in ("aarch64", "arm64") else x64
-gpu = tuple(arch for arch in Arch if not arch.is_cpu)
+emulator = Arch.emulator
+gpu = tuple(arch for arch in Arch if not arch.is_cpu and arch is not emulator)
 
 # Options of Taichi's that say how its compiler and its devices work; they are taken and mean nothing here.
 _TAICHIS = """

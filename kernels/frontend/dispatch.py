@@ -92,19 +92,29 @@ class AbstractDeferringExecutor(Executor):
 MakeEager = Callable[[], Executor]
 MakeWindow = Callable[[int], AbstractDeferringExecutor]
 MakeFollower = Callable[[object, Executor], AbstractDeferringExecutor | None]
+MakeOnDevice = Callable[[str], "AbstractDeferringExecutor | str"]
 
 _make_eager: MakeEager
 _make_window: MakeWindow
 _make_follower: MakeFollower
+_make_on_device: MakeOnDevice
 _eager: Executor | None = None
 _installed: Executor | None = None
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
-def register(make_eager: MakeEager, make_window: MakeWindow, make_follower: MakeFollower) -> None:
-    """Registers the factories of executors: the eager one, that of a program's calls, and the one that replays decisions."""
-    global _make_eager, _make_window, _make_follower
+def register(
+    make_eager: MakeEager,
+    make_window: MakeWindow,
+    make_follower: MakeFollower,
+    make_on_device: MakeOnDevice,
+) -> None:
+    """Registers the factories of executors: the eager one, that of a program's calls, the one that replays decisions, and that of
+    programs on a device.
+    """
+    global _make_eager, _make_window, _make_follower, _make_on_device
     _make_eager, _make_window, _make_follower = make_eager, make_window, make_follower
+    _make_on_device = make_on_device
 
 
 def eager() -> Executor:
@@ -126,6 +136,11 @@ def window(limit: int) -> AbstractDeferringExecutor:
 def follower(decisions: object, behind: Executor) -> AbstractDeferringExecutor | None:
     """Returns an executor that replays found implementations; `behind` runs other calls. None if `decisions` are of no use."""
     return _make_follower(decisions, behind)
+
+
+def on_device(name: str) -> AbstractDeferringExecutor | str:
+    """Returns an executor for the calls of a program on a device; a sentence where there is none."""
+    return _make_on_device(name)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from ..fields.program import (
     cpu,
     element_dtype,
     end,
-    gpu,
 )
 from ..ir.errors import ProgramKeyError, ProgramTypeError, ProgramValueError
 from ..ir.kernel import DType
@@ -29,6 +28,8 @@ from . import dispatch
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .dispatch import AbstractDeferringExecutor
 
 
 def init(
@@ -41,12 +42,15 @@ def init(
 ) -> None:
     """Begins a program, and ends the previous one: its fields are gone.
 
-    `arch` is the requested architecture (of several the first that exists). `default_fp` (f32) and `default_ip` (i32) are the types
-    of literals and of `float` and `int`. Further options: `debug` (False: True checks indices and asserts), `random_seed` (0),
-    `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be reassociated), `deterministic` (False: True keeps the order of
-    sums, so two runs give equal bytes), `offline_cache`. With `offline_cache` (True) compiled kernels are stored for later
-    processes. With False none is stored, and none stored by an earlier process is used. `ad_stack_size` (1,024) is the most
-    iterations of a loop of unknown length whose locals an adjoint keeps.
+    `arch` is the requested architecture, of several the first that exists: `ks.cpu`; `ks.cuda`, a GPU; `ks.emulator`, which runs
+    the text for a GPU on the CPU, slowly, and finds races. Where none exists the CPU is taken, and a line says so. A kernel that a
+    device cannot run is run by the CPU after a warning.
+
+    `default_fp` (f32) and `default_ip` (i32) are the types of literals and of `float` and `int`. Further options: `debug` (False:
+    True checks indices and asserts), `random_seed` (0), `cpu_max_num_threads` (all cores), `fast_math` (True: sums may be
+    reassociated), `deterministic` (False: True keeps the order of sums, so two runs give equal bytes), `offline_cache`. With
+    `offline_cache` (True) compiled kernels are stored for later processes. With False none is stored, and none stored by an earlier
+    process is used. `ad_stack_size` (1,024) is the most iterations of a loop of unknown length whose locals an adjoint keeps.
 
     `async_mode` (False): calls on fields wait until Python reads or writes a field, or `async_flush_every` (50) of them wait. Calls
     that come again run by a plan for all of them, built in the background. Values are the same; an error of a kernel on a full tree
@@ -72,11 +76,14 @@ def init(
             f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(sorted(names))}"
         )
         fail(f"ks.init has no option {', '.join(sorted(unknown))}: {advice}", ProgramKeyError)
-    config = Config(**{name: _checked(name, given[name]) for name in names & given.keys()})
+    config = Config(
+        **{name: _checked(name, given[name]) for name in names & given.keys() - {"arch"}}
+    )
     reset()
+    config, device = _on_arch(config, given.get("arch", cpu))
     program = Program(config, {name: given[name] for name in given.keys() - names})
     if not config.debug:  # that names the kernel and the line of what is wrong
-        window = dispatch.window(config.async_flush_every if config.async_mode else 0)
+        window = device or dispatch.window(config.async_flush_every if config.async_mode else 0)
         follower = dispatch.follower(decisions, window) if decisions else None
         program.follower = deferring = window if follower is None else follower
         dispatch.install(deferring)
@@ -104,8 +111,6 @@ def sync() -> None:
 
 def _checked(name: str, x: Any) -> Any:
     match name:
-        case "arch":
-            return _arch(x)
         case "default_fp" | "default_ip":
             dtype = (
                 DType.bool_ if x in (int, float) else element_dtype(x)
@@ -125,17 +130,32 @@ def _checked(name: str, x: Any) -> Any:
     return int(x)
 
 
-def _arch(x: Any) -> Arch:
-    """The architecture of the program, always the CPU; prints a note to stderr if only GPUs were named."""
+def _on_arch(config: Config, x: Any) -> tuple[Config, AbstractDeferringExecutor | None]:
+    """Returns the options with the first architecture of `x` that exists, and the executor of its device; None for a CPU.
+
+    Where none exists, the CPU is taken, and a line on stderr says why.
+    """
     asked = tuple(x) if isinstance(x, (list, tuple)) else (x,)
     if not asked or not all(isinstance(a, Arch) for a in asked):
         fail(
-            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.vulkan",
+            f"ks.init: {x!r} is nothing that programs run on, use ks.cpu, ks.gpu, ks.cuda, ks.emulator",
             ProgramValueError,
         )
-    if not any(a.is_cpu for a in asked):
-        name = "gpu" if asked == gpu else asked[0].value
-        print(
-            f"ks.init: programs do not run on {name} yet, this one runs on the CPU", file=sys.stderr
-        )
-    return cpu
+    why = ""
+    for arch in asked:
+        if arch.is_cpu:
+            return config, None
+        made = _device(arch, config)
+        if not isinstance(made, str):
+            return replace(config, arch=arch), made
+        why = why or made
+    print(f"ks.init: {why}: this program runs on the CPU", file=sys.stderr)
+    return config, None
+
+
+def _device(arch: Arch, config: Config) -> AbstractDeferringExecutor | str:
+    if not arch.is_device:
+        return f"programs do not run on {arch.value}"
+    if config.debug:
+        return f"debug=True is not for {arch.value}"
+    return dispatch.on_device(arch.value)

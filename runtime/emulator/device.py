@@ -181,6 +181,10 @@ class EmulatorRunner(AbstractRunner):
     def __init__(self, options: DeviceOptions) -> None:
         self._thread_order = options.thread_order
         self._cpu = CpuRunner(CpuBuilder(options))
+        self._compiler = options.compiler
+
+    def check(self) -> None:
+        find_compiler(self._compiler)
 
     def child_library(self) -> Path:
         return self._cpu.child_library()

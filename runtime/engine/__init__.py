@@ -22,7 +22,9 @@ def current_engine() -> Engine:
 
 
 def stats() -> Stats:
-    """Returns the statistics of the program's windows, with `ks.init(async_mode=True)`; zeros without it."""
+    """Returns the statistics of the program: of its windows with `ks.init(async_mode=True)`, and on a device of the backends that
+    ran its kernels. Zeros without them.
+    """
     from dataclasses import replace
 
     from ...kernels.fields.program import current_program
@@ -34,7 +36,8 @@ def stats() -> Stats:
         executor = executor.behind
     found = Stats() if executor is None else executor.stats
     n_compiled = 0 if _engine is None else _engine.n_compiled
-    return replace(found, ends=dict(found.ends), n_compiled=n_compiled)
+    runs = {kernel: dict(n) for kernel, n in found.runs.items()}
+    return replace(found, ends=dict(found.ends), runs=runs, n_compiled=n_compiled)
 
 
 def use(options: EngineOptions) -> Engine:

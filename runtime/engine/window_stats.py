@@ -1,4 +1,4 @@
-"""Statistics of a program whose calls wait, `ks.engine.stats()`."""
+"""Statistics of a program whose calls wait or run on a device, `ks.engine.stats()`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ class Stats:
     `n_launches`: launches made for calls that waited; without plans there would have been `n_launches_without`.
     `n_compiled`: kernels that the engine has compiled in this process, those of plans included.
     `ends`: the number of windows by what ended them.
+    `backend`: where the program runs, "cpu", "cuda" or "emulator"; with a device `runs` has for each kernel the number of its calls
+    on each backend.
     """
 
     wall_s: float = 0.0
@@ -26,7 +28,14 @@ class Stats:
     n_launches_without: int = 0
     n_compiled: int = 0
     ends: dict[str, int] = field(default_factory=dict)
+    backend: str = "cpu"
+    runs: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def note_end(self, why: str) -> None:
         """Counts the end of a window."""
         self.ends[why] = self.ends.get(why, 0) + 1
+
+    def note_run(self, kernel: str, backend: str) -> None:
+        """Counts a call of a kernel on a backend."""
+        of_kernel = self.runs.setdefault(kernel, {})
+        of_kernel[backend] = of_kernel.get(backend, 0) + 1

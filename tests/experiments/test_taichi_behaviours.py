@@ -12,6 +12,7 @@ import pytest
 from kernelscape.experiments.taichi_behaviours import FILE, REASONS, report, same, unpacked
 from kernelscape.experiments.writing import RESULTS
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.runtime.device import backends
 from kernelscape.testing.observing import files, is_like, observe, plain, run, sentence, taichi_of
 
 # Each machine ran some of the topics.
@@ -65,6 +66,21 @@ COMPILED = [
     "structs:methods_of_elements_of_fields",
     "templates:dictionaries_are_constant_tables",
 ]
+# As CUDA text on the emulator: True if all of their kernels run there.
+EMULATED = {
+    "casts:small_integers_meet": True,
+    "element_wise:two_operands_of_floats": True,
+    "fields:offsets_shift_indices": True,
+    "jumps:escape_times_of_a_fractal": True,
+    "loops:statements_stand_between_loops": True,
+    "matrices:rows_are_chosen_at_run_time": True,
+    "printing:unsigned_numbers_are_printed_whole": False,
+    "random_numbers:another_call_draws_other_numbers": True,
+    "reductions:most_atomics_give_the_old_value": True,
+    "sparse_loops:loops_may_deactivate_their_own_cell": True,
+    "sparse_sequences:many_mixed_kernels_one_after_the_other": True,
+    "structs:methods_of_elements_of_fields": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +118,20 @@ def test_compiled_ones_are_those_of_taichi(capfd: pytest.CaptureFixture[str]) ->
     with capfd.disabled():
         found = unlike(list(run("ours", COMPILED)))
     assert found == []
+
+
+@pytest.mark.skipif("emulator" not in backends(), reason="there is no emulator")
+@pytest.mark.filterwarnings("ignore:the kernel .* runs on the CPU, since it prints")
+def test_emulated_ones_are_those_of_taichi(capfd: pytest.CaptureFixture[str]) -> None:
+    """The others are by `python -m kernelscape.testing.observing emulator`."""
+    with capfd.disabled():
+        lines = [x for x in run("emulator", list(EMULATED)) if "begun" not in x]
+    assert unlike(lines) == []
+    ran_on = {
+        f"{x['file']}:{x['name']}": {name for runs in x["runs"].values() for name in runs}
+        for x in lines
+    }
+    assert {key: names == {"emulator"} for key, names in ran_on.items()} == EMULATED
 
 
 def test_what_is_refused_is_refused_by_a_sentence_with_its_place() -> None:

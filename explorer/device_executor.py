@@ -1,0 +1,138 @@
+"""Executor of programs on a device, `ks.init(arch=ks.cuda)`: kernels run there, on arrays that stay until Python uses them."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
+from ..kernels.frontend.instance import KernelCall
+from ..kernels.frontend.lowering import lowered_call
+from ..kernels.ir.errors import KernelRuntimeError
+from ..kernels.ir.kernel import KernelIR
+from ..runtime.api.arguments import fitting_array
+from ..runtime.api.backend import AbstractDevice, RunError
+from ..runtime.api.errors import DeviceError
+from ..runtime.by_identity import ByIdentity
+from ..runtime.device import open_device
+from ..runtime.engine import current_engine
+from ..runtime.engine.device_arrays import DeviceArrays
+from ..runtime.engine.window_stats import Stats
+from ..runtime.records.signature import number
+from .device_kernels import DeviceKernel, RefusedError, make_kernel
+
+
+class DeviceExecutor(AbstractDeferringExecutor):
+    """Runs calls on a device at once. A kernel that the device cannot run is run by the CPU, and a warning says why.
+
+    Calls never wait, but their results do: `waits` is true while the host may not have the contents of arrays.
+    """
+
+    repeats = False
+
+    def __init__(self, device: AbstractDevice) -> None:
+        self._device = device
+        self._arrays = DeviceArrays(device.runner)
+        self._kernels = ByIdentity[KernelIR, DeviceKernel | RefusedError]()
+        self._lock = threading.RLock()
+        self.stats = Stats(backend=device.name)
+
+    @property
+    def waits(self) -> bool:
+        return self._arrays.are_used
+
+    def run(self, call: KernelCall) -> Any:
+        plain = lowered_call(call)
+        ir = plain.instance.ir
+        with self._lock:
+            kernel = self._kernel(ir)
+            if isinstance(kernel, RefusedError):
+                self.release()
+                current_engine().run(ir, *plain.in_order)
+                self.stats.note_run(ir.name, "cpu")
+            else:
+                self._run_here(kernel, plain)
+                self.stats.note_run(ir.name, self._device.name)
+        return call.result()
+
+    def deferring(self, call: KernelCall) -> Caller | None:
+        return None
+
+    def again(self, kernel: object, args: tuple[Any, ...]) -> bool:
+        return False
+
+    def give_way(self) -> bool:
+        return False  # all calls use `run`
+
+    def release(self) -> None:
+        with self._lock:
+            self._arrays.to_host()
+
+    def outdate(self) -> None:
+        """Frees the memory on the device: fields are gone, or seen by others."""
+        with self._lock:
+            self._arrays.to_host()
+            self._arrays.clear()
+
+    def end(self) -> None:
+        """Drops what the device holds: the fields are gone."""
+        with self._lock:
+            self._arrays.clear()
+
+    def start(self) -> None:
+        current_engine().start()
+
+    def _kernel(self, ir: KernelIR) -> DeviceKernel | RefusedError:
+        found = self._kernels.get(ir)
+        if found is not None:
+            return found
+        made: DeviceKernel | RefusedError
+        try:
+            made = make_kernel(ir, self._device)
+        except RefusedError as e:
+            warnings.warn(
+                f"the kernel {ir.name} runs on the CPU, since {e}", RuntimeWarning, stacklevel=2
+            )
+            made = e
+        return self._kernels.setdefault(ir, made)
+
+    def _run_here(self, kernel: DeviceKernel, call: KernelCall) -> None:
+        """Runs a call on the device. Arrays that others may see or change are copied there and back."""
+        arrays, numbers = fitting(kernel, *call.in_order)
+        own = {name for name, x in call.instance.fields if not x.is_lent}
+        lent = [a for p, a in zip(kernel.ir.arrays, arrays, strict=True) if p.name not in own]
+        try:
+            there = [
+                self._arrays.on_device(a, is_written=p.name in kernel.written)
+                for p, a in zip(kernel.ir.arrays, arrays, strict=True)
+            ]
+            kernel.run(there, numbers)
+        except RunError as e:
+            what = f"kernel {kernel.ir.name} on the {self._device.name}: {e}"
+            raise KernelRuntimeError(what) from e
+        finally:
+            self._arrays.take_back(lent)
+
+
+def fitting(
+    kernel: DeviceKernel, arrays: Sequence[Any], scalars: Sequence[Any]
+) -> tuple[list[Any], list[int | float]]:
+    """Returns the arguments of a call as plain arrays and numbers. Raises TypeError and ValueError where they do not fit."""
+    ir, plain = kernel.ir, []
+    for p, array in zip(ir.arrays, arrays, strict=True):
+        plain.append(fitting_array(p.name, p.dtype.numpy, p.shape, array))
+        if p.name in kernel.written and not plain[-1].flags.writeable:
+            raise ValueError(f"the array {p.name} of the kernel {ir.name} is read-only and written")
+    return plain, [number(p, x) for p, x in zip(ir.scalars, scalars, strict=True)]
+
+
+def executor_on(name: str) -> DeviceExecutor | str:
+    """Returns the executor of programs on a device; a sentence where it is not there."""
+    try:
+        device = open_device(name)
+        device.runner.check()
+    except DeviceError as e:
+        return str(e)
+    return DeviceExecutor(device)

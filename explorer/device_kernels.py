@@ -1,0 +1,136 @@
+"""Kernels of a program as code of a device: each is a sequence of one call, with the decisions of the default sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codegen.lower import lower, print_source
+from ..codegen.plan.candidates import plan_of
+from ..codegen.text.source import Source
+from ..kernels.frontend.recorder import Call, Recording
+from ..kernels.ir.errors import KernelRuntimeIndexError, LanguageError, failed_assertion
+from ..kernels.ir.kernel import (
+    NOWHERE,
+    ArrayParam,
+    Assert,
+    Const,
+    DType,
+    If,
+    KernelIR,
+    Print,
+    Stmt,
+    Store,
+)
+from ..kernels.ir.simplify import unary
+from ..kernels.ir.walk import nested_statements, written_in
+from ..kernels.tasks.bounds_check import first_outside
+from ..kernels.tasks.pipeline import normalise
+from ..runtime.api.backend import AbstractArray, AbstractDevice, AbstractModule
+from ..runtime.api.outcome import Failure
+from ..search.starts.complete import complete_sketch
+from ..search.starts.proposals import default_sketch
+from ..space.build import build_space
+from ..space.candidate import Candidate
+
+Array = NDArray[Any]
+FAILED = "failed_assertions"  # the array of a kernel that says which of its assertions failed
+
+
+class RefusedError(Exception):
+    """A device cannot run a kernel. The message ends the sentence "the kernel runs on the CPU, since"."""
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A kernel that is loaded. `module` is None where it computes nothing; `assertions` are the messages of `FAILED`."""
+
+    ir: KernelIR
+    module: AbstractModule | None
+    assertions: tuple[str, ...]
+    written: frozenset[str]
+
+    def run(self, arrays: Sequence[AbstractArray], numbers: Sequence[Any]) -> None:
+        """Runs a call: arrays on the device, then numbers, in the order of the parameters. Raises RunError and
+        KernelAssertionError.
+        """
+        if self.module is None:
+            return
+        values: dict[str, Any] = dict(zip((p.name for p in self.ir.arrays), arrays, strict=True))
+        values |= dict(zip((p.name for p in self.ir.scalars), numbers, strict=True))
+        failed = np.zeros(len(self.assertions), np.int32)
+        values[FAILED] = failed
+        wanted = [a.name for a in self.module.artifact.arguments if a.kind != "workspace"]
+        self.module.run([values[name] for name in wanted])
+        if failed.any():
+            raise failed_assertion(self.assertions[int(np.argmax(failed))])
+
+
+def make_kernel(ir: KernelIR, device: AbstractDevice) -> DeviceKernel:
+    """Returns a kernel on plain arrays as code of the device. Raises RefusedError, and KernelRuntimeIndexError where it surely
+    leaves an array.
+    """
+    outside = first_outside(ir)
+    if outside is not None:
+        raise KernelRuntimeIndexError(f"{outside}; nothing was written")
+    told, assertions = with_told_assertions(ir)
+    source = source_of(told, device)
+    module = None if source is None else _loaded(source, device)
+    return DeviceKernel(ir, module, assertions, written_in(ir.body))
+
+
+def source_of(ir: KernelIR, device: AbstractDevice) -> Source | None:
+    """Returns the text of a kernel for a device, None where it computes nothing. Raises RefusedError."""
+    if any(isinstance(s, Print) for s in nested_statements(ir.body)):
+        raise RefusedError("it prints")
+    call = Call(ir, tuple(a.name for a in ir.arrays), ir.scalars, NOWHERE)
+    try:
+        problem = normalise(Recording(ir.name, ir.arrays, (), ir.scalars, (call,)))
+        if not problem.tasks:
+            return None
+        root = build_space(problem, device.machine.facts()).root()
+    except LanguageError as e:
+        raise RefusedError(str(e)) from e
+    if not isinstance(root, Candidate):
+        raise RefusedError(f"its space is empty: {root.choice}, {root.why}")
+    candidate = complete_sketch(root, default_sketch(root.space))
+    if candidate is None:
+        raise RefusedError("no implementation was found for it")
+    return print_source(lower(plan_of(candidate)), device.builder.dialect())
+
+
+def with_told_assertions(ir: KernelIR) -> tuple[KernelIR, tuple[str, ...]]:
+    """Returns a kernel whose assertions set elements of an array in place of ending the call, and their messages.
+
+    They must be its last statements, as those on full trees are. Raises RefusedError for others.
+    """
+    n = len(ir.body)
+    while n and isinstance(ir.body[n - 1], Assert):
+        n -= 1
+    last = [s for s in ir.body[n:] if isinstance(s, Assert)]
+    before = any(isinstance(s, Assert) for s in nested_statements(ir.body[:n]))
+    if before or any(s.parts for s in last):
+        raise RefusedError("an assertion may end it half-way")
+    if not last:
+        return ir, ()
+    failed = ArrayParam(FAILED, DType.i32, (len(last),))
+    told = tuple(_told(s, k) for k, s in enumerate(last))
+    body = (*ir.body[:n], *told)
+    return replace(ir, arrays=(*ir.arrays, failed), body=body), tuple(s.message for s in last)
+
+
+def _told(s: Assert, k: int) -> Stmt:
+    one, place = Const(1, DType.i32), Const(k, DType.i64)
+    return If(unary("not", s.condition), (Store(FAILED, (place,), one, s.where),), (), s.where)
+
+
+def _loaded(source: Source, device: AbstractDevice) -> AbstractModule:
+    artifact = device.builder.build(source)
+    module = artifact if isinstance(artifact, Failure) else device.runner.load(artifact)
+    if isinstance(module, Failure):
+        raise RefusedError(f"{module.advice} {module.log}".strip())
+    return module
