@@ -13,11 +13,13 @@ from ..ir.walk import (
     local_changed,
     locals_read,
     nested_statements,
+    size,
     without,
 )
 from .distribute import unique_loops
 
 Statements = tuple[Stmt, ...]
+_MOST_PARTS = 256  # of a value that is repeated where it is read
 
 
 def in_terms_of_sequence(
@@ -51,7 +53,7 @@ def segments_of(body: Statements) -> list[Statements]:
 
 
 def _without_plain_locals(body: Statements) -> Statements:
-    """Substitutes top-level locals that are set once, from scalars alone."""
+    """Substitutes top-level locals that are set once, from scalars alone, unless the value grows large: each read repeats it."""
     every = list(nested_statements(body))
     n_set: dict[str, int] = {}
     for s in every:
@@ -60,12 +62,16 @@ def _without_plain_locals(body: Statements) -> Statements:
     plain: dict[str, Expr] = {}
     for s in body:
         s = Renaming(locals=plain).apply_stmt(s)
-        once = isinstance(s, SetLocal) and n_set[s.name] == 1
-        if once and isinstance(s, SetLocal) and not loads(s.value) and not locals_read(s.value):
+        if isinstance(s, SetLocal) and n_set[s.name] == 1 and _is_plain(s.value):
             plain[s.name] = s.value
         else:
             result.append(s)
     return tuple(result)
+
+
+def _is_plain(value: Expr) -> bool:
+    """True if a value follows from scalars alone, by few operations."""
+    return size(value) <= _MOST_PARTS and not loads(value) and not locals_read(value)
 
 
 def _mentioned(s: Stmt) -> set[str]:

@@ -17,11 +17,25 @@ from kernelscape.kernels.analysis.effects import (
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import ndarray, record_sequence
 from kernelscape.kernels.ir.domain import Count, Loop
-from kernelscape.kernels.ir.kernel import Accumulator
+from kernelscape.kernels.ir.kernel import (
+    NOWHERE,
+    Accumulator,
+    Const,
+    DType,
+    Expr,
+    Local,
+    Param,
+    SetLocal,
+    Stmt,
+    Store,
+)
+from kernelscape.kernels.ir.simplify import binary
 from kernelscape.kernels.ir.task import Problem
 from kernelscape.kernels.ir.text import show_task, show_tasks
+from kernelscape.kernels.ir.walk import children, size
 from kernelscape.kernels.library import load, names
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.kernels.tasks.segments import segments_of
 from kernelscape.testing.generator.features import OPEN
 from kernelscape.testing.generator.sequences import program
 from kernelscape.testing.interpreted import run_reference
@@ -534,3 +548,15 @@ def test_key_sees_what_decides_the_computation() -> None:
         problem_of(gemv_accumulated, *(x.astype(np.float64) for x in args)).key,
     ]
     assert len({key, *others}) == 4
+
+
+def test_values_that_follow_from_scalars_are_not_repeated_without_limit() -> None:
+    """The kind: substitution into each read, which a chain of locals makes exponential (3^9 parts here; svd has 50 links)."""
+    value: Expr = Param("a", DType.f32)
+    body: list[Stmt] = []
+    for k in range(9):
+        body.append(SetLocal(f"v{k}", binary("add", binary("mul", value, value), value), NOWHERE))
+        value = Local(f"v{k}", DType.f32)
+    body.append(Store("x", (Const(0, DType.i64),), value, NOWHERE))
+    inside = [s for segment in segments_of(tuple(body)) for s in segment]
+    assert sum(size(e) for s in inside for e in children(s)) < 3000
