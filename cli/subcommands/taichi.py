@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import click
@@ -26,9 +27,15 @@ from ..speaking import say
     help="End a program that shows more.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for its pictures.")
+@click.option("--target", help="Run it on cpu, cuda or emulator, whatever its ti.init asks for.")
 @talks
 def command(
-    talk: Talk, path: Path, arguments: tuple[str, ...], frames: int, output: Path | None
+    talk: Talk,
+    path: Path,
+    arguments: tuple[str, ...],
+    frames: int,
+    output: Path | None,
+    target: str | None,
 ) -> None:
     """Run PATH, a program that imports taichi, unchanged and without a screen. ARGUMENTS are its own; put -- before those that
     look like ours.
@@ -40,9 +47,10 @@ def command(
     code = read(path)
     if output is not None:
         _prepare(output)
-    reel = Reel(frames, output)
+    reel, there = Reel(frames, output), _on(target)
     try:
-        ran = run_program(code, path, arguments, reel)
+        with there:
+            ran = run_program(code, path, arguments, reel)
     except LanguageError:
         raise
     except Exception as e:
@@ -61,6 +69,24 @@ def command(
         left = f"; not run: {_shown(ran.not_run)}" if ran.not_run else ""
         say(f"{path}: {end}{written}{left}", err=True)
     sys.exit(ran.status)
+
+
+def _on(target: str | None) -> AbstractContextManager[None]:
+    """Returns a context in which programs run on a target. Raises DeviceError where that cannot be."""
+    from ...kernels.fields.program import Arch, cpu
+    from ...kernels.frontend import dispatch
+    from ...kernels.frontend.init import forced_arch
+    from ...runtime.api.errors import DeviceError
+
+    if target is None:
+        return nullcontext()
+    if target == "cpu":
+        return forced_arch(cpu)
+    made = dispatch.on_device(target)
+    if isinstance(made, str) or target not in (a.value for a in Arch if a.is_device):
+        why = made if isinstance(made, str) else "it is for sequences only"
+        raise DeviceError(f"programs cannot run on {target} here: {why}")
+    return forced_arch(Arch(target))
 
 
 def _shown(parts: Sequence[range]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -80,7 +82,7 @@ def init(
         **{name: _checked(name, given[name]) for name in names & given.keys() - {"arch"}}
     )
     reset()
-    config, device = _on_arch(config, given.get("arch", cpu))
+    config, device = _on_arch(config, _forced.get() or given.get("arch", cpu))
     program = Program(config, {name: given[name] for name in given.keys() - names})
     if not config.debug:  # that names the kernel and the line of what is wrong
         window = device or dispatch.window(config.async_flush_every if config.async_mode else 0)
@@ -128,6 +130,19 @@ def _checked(name: str, x: Any) -> Any:
     if not isinstance(x, (int, np.integer)) or is_negative:
         fail(f"ks.init: {name} is {x!r}, it must be a whole number", ProgramTypeError)
     return int(x)
+
+
+_forced: ContextVar[Arch | None] = ContextVar("arch", default=None)
+
+
+@contextmanager
+def forced_arch(arch: Arch) -> Iterator[None]:
+    """Makes programs that begin within the block run on `arch`, whatever they ask for."""
+    token = _forced.set(arch)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
 
 
 def _on_arch(config: Config, x: Any) -> tuple[Config, AbstractDeferringExecutor | None]:

@@ -9,7 +9,11 @@ import kernelscape as ks
 import pytest
 from kernelscape.cli.sequence_name import Named
 from kernelscape.cli.user_file import find_workload
+from kernelscape.explorer.device_executor import DeviceExecutor
+from kernelscape.kernels.frontend import dispatch
 from kernelscape.kernels.interpret.executor import interpret
+from kernelscape.runtime.device import backends
+from kernelscape.runtime.engine.window_stats import Stats
 
 from .command import objects
 
@@ -46,6 +50,27 @@ def test_programs_run_unchanged_and_are_recorded(explore, name: str) -> None:
         code, out, err = explore("graph", f"{file}:{function}")
     assert code == 0 and out.count("reads") >= 2, err
     assert ("loaded up to the picture" in err) == (name in ("fractal", "mpm"))
+
+
+@pytest.mark.skipif("emulator" not in backends(), reason="there is no emulator")
+def test_programs_run_on_a_target_that_they_do_not_ask_for(explore, monkeypatch) -> None:
+    """The program itself says what ran it: every kernel is one of the backend."""
+    ended: list[Stats] = []
+    reset = DeviceExecutor.end
+    monkeypatch.setattr(DeviceExecutor, "end", lambda x: ended.append(x.stats) or reset(x))
+    code, _, err = explore(
+        "taichi", PROGRAMS / "fractal.py", "--frames", "1", "--target", "emulator"
+    )
+    ks.reset()
+    assert code == 0, err
+    (stats,) = ended
+    assert stats.runs and all(runs.keys() == {"emulator"} for runs in stats.runs.values())
+
+
+def test_a_target_that_is_not_here_is_one_sentence(explore, monkeypatch) -> None:
+    monkeypatch.setattr(dispatch, "on_device", lambda name: f"there is no {name}")
+    code, _, err = explore("taichi", PROGRAMS / "fractal.py", "--target", "cuda")
+    assert code == 3 and "programs cannot run on cuda here: there is no cuda" in err
 
 
 @pytest.mark.compiler
