@@ -77,9 +77,13 @@ class DeviceExecutor(AbstractDeferringExecutor):
             self._arrays.clear()
 
     def end(self) -> None:
-        """Drops what the device holds: the fields are gone."""
+        """Unloads what the device holds: the fields are gone."""
         with self._lock:
             self._arrays.clear()
+            for ir, kernel in self._kernels.items():
+                self._kernels.remove(ir)
+                if isinstance(kernel, DeviceKernel) and kernel.module is not None:
+                    kernel.module.close()
 
     def start(self) -> None:
         current_engine().start()

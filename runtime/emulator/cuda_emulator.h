@@ -142,6 +142,7 @@ static void *main_stack_pointer;
 static ucontext_t main_context;
 #endif
 static char *stacks, *arena;
+static unsigned n_guarded;
 static size_t arena_used, static_shared, dynamic_shared;
 static uint3 block_index;
 static dim3 block_size, grid_size;
@@ -403,13 +404,13 @@ EMULATOR_OWN static void fiber() {
   abort();
 }
 
-EMULATOR_OWN static bool reserve() {
-  if (stacks) return true;
-  char *s = (char *)pages((size_t)MAX_THREADS * STACK_BYTES);
-  arena = (char *)pages(ARENA_BYTES);
-  if (!s || !arena) return false;
-  for (unsigned k = 0; k < MAX_THREADS; k++) mprotect(s + (size_t)k * STACK_BYTES, PAGE_BYTES, PROT_NONE);
-  stacks = s;
+/* Stacks for n threads. A guard page takes two of a process's mappings, of which there are some ten thousands: only those needed have one. */
+EMULATOR_OWN static bool reserve(unsigned n) {
+  if (!stacks) stacks = (char *)pages((size_t)MAX_THREADS * STACK_BYTES);
+  if (!arena) arena = (char *)pages(ARENA_BYTES);
+  if (!stacks || !arena) return false;
+  for (; n_guarded < n; n_guarded++)
+    if (mprotect(stacks + (size_t)n_guarded * STACK_BYTES, PAGE_BYTES, PROT_NONE)) return false;
   return true;
 }
 
@@ -534,7 +535,7 @@ EMULATOR_OWN inline void launch(const char *name, dim3 grid, dim3 block, size_t 
     return fail("a block of %u x %u x %u threads", block.x, block.y, block.z);
   if (n_blocks == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
     return fail("a grid of %u x %u x %u blocks", grid.x, grid.y, grid.z);
-  if (!reserve()) return fail("no memory for %d stacks", (int)MAX_THREADS);
+  if (!reserve((unsigned)n)) return fail("no memory for %lu stacks", n);
   n_threads = (unsigned)n;
   dynamic_shared = shared_bytes;
   drop_regions(n_arrays);

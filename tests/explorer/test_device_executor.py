@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.text.source import Source
-from kernelscape.explorer import device_kernels
+from kernelscape.explorer import device_executor, device_kernels
 from kernelscape.explorer.device_executor import DeviceExecutor, executor_on
 from kernelscape.kernels.ir.errors import KernelAssertionError, KernelRuntimeError
 from kernelscape.runtime.api.errors import DeviceError
@@ -258,3 +259,35 @@ def test_arrays_that_overlap_are_one_memory(arch: Any) -> None:
     assert not arrays.are_used
     whole[2] = 9
     assert arrays.on_device(whole[2:4], is_written=False).download().tolist() == [9, 3]
+
+
+def n_mappings() -> int:
+    """The number of mappings of this process's memory, of which it may have some ten thousands."""
+    return Path("/proc/self/maps").read_text().count("\n")
+
+
+@on_emulator
+def test_modules_map_what_they_need_and_go_with_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Guard pages of stacks took 2,048 mappings a kernel."""
+    held: list[device_kernels.DeviceKernel] = []
+    make = device_executor.make_kernel
+    monkeypatch.setattr(
+        device_executor, "make_kernel", lambda *given: held.append(make(*given)) or held[-1]
+    )
+    ks.init(arch=ks.emulator)
+    x = ks.field(ks.i32, 700)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            x[i] += 1
+
+    before = n_mappings()
+    add()
+    assert x[699] == 1 and len(held) == 1
+    during = n_mappings()
+    ks.reset()
+    assert 100 < during - before < 1000
+    assert n_mappings() < during - 100
