@@ -35,10 +35,12 @@ def few_rows(body: Sequence[Stmt]) -> tuple[FewRows, ...]:
             continue
         inside = list(nested_statements(x.body))
         rows = [s for s in inside if isinstance(s, For)]
+        if len(rows) != 1:
+            continue
         nodes = [e for s in inside for part in children(s) for e in walk(part)]
         asked = (k for e in nodes if isinstance(e, Select) for k in walk(e.condition))
         decides = any(isinstance(k, LoopIndex) and k.loop == x.loop for k in asked)
-        if len(rows) == 1 and decides and n * len(nodes) <= _MOST_COPIED_NODES:
+        if decides and n * len(nodes) <= _MOST_COPIED_NODES:
             found.append(FewRows(x.loop, n, rows[0].loop))
     return tuple(found)
 

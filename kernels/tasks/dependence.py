@@ -143,7 +143,12 @@ def shared_reads(problem: Problem, within: int | None = None) -> tuple[SharedRea
     found: list[SharedRead] = []
     n_tasks = len(problem.tasks)
     every = [effects(task) for task in problem.tasks]
-    reads = [_by_state(e.reads) for e in every]
+    reads = [
+        _by_state(
+            tuple((state, x) for state, x in e.reads if all(i.affine is not None for i in x.index))
+        )
+        for e in every
+    ]
     for first, u in enumerate(problem.tasks):
         written = {state for state, _, _ in every[first].writes}
         last = n_tasks if within is None else min(n_tasks, first + within)
@@ -174,9 +179,10 @@ _Loops = tuple[Loop, ...]
 
 
 def _by_state(sets: tuple[tuple[State, AccessSet], ...]) -> dict[State, _Sets]:
-    found: dict[State, list[AccessSet]] = {}
+    """Returns the different access sets of each state."""
+    found: dict[State, dict[AccessSet, None]] = {}
     for state, x in sets:
-        found.setdefault(state, []).append(x)
+        found.setdefault(state, {})[x] = None
     return {state: tuple(of) for state, of in found.items()}
 
 
