@@ -16,7 +16,7 @@ from pathlib import Path
 from .writing import RESULTS, Report, parser_of, write_page
 
 _OWN = (
-    *("admissible", "body_bounds", "calls", "correctness", "fused_bodies"),
+    *("admissible", "autodiff", "body_bounds", "calls", "correctness", "fused_bodies", "gradients"),
     *("gpu_correctness", "kernel_calls", "kill_resume", "lanes", "limits", "peers", "polybench"),
     *("pruning", "random_bodies", "rank", "run_table", "scatters", "seeds", "sparse"),
     *("sparse_sequences", "sparse_trees", "taichi_behaviours", "taichi_programs", "taichi_speed"),

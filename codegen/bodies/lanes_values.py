@@ -332,10 +332,10 @@ class LaneValues:
         return c.Call(self.ops.operation(op, I32), (a, b))
 
     def in_32_bits(self, e: ir.Expr) -> c.CExpr:
-        """Returns the last 32 bits of an integer that varies."""
+        """Returns the last 32 bits of an integer in each lane."""
         narrow = self.ranges.narrowed(e)
         if narrow is not None:
-            return self.evaluate(narrow).x
+            return self.splat(self.evaluate(narrow)).x
         if isinstance(e, ir.Binary) and e.op in ("add", "sub", "mul") and e.dtype is I64:
             return self._index_op(e.op, self.in_32_bits(e.a), self.in_32_bits(e.b))
         found = self.evaluate(e)
