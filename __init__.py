@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .kernels.fields.program import cuda as cuda
     from .kernels.fields.program import dx11 as dx11
     from .kernels.fields.program import dx12 as dx12
+    from .kernels.fields.program import emulator as emulator
     from .kernels.fields.program import gles as gles
     from .kernels.fields.program import gpu as gpu
     from .kernels.fields.program import metal as metal

@@ -25,6 +25,7 @@ INTERNAL = {
     "NotOursError": "an OSError: another folder is taken, or the sentence is said",
     "NotStructuredError": "the task is a closed one",
     "OddFileError": "an OSError: a RecordError is raised from it",
+    "RefusedError": "the kernel runs on the CPU after a warning",
     "_KilledError": "the child is made again",
 }
 
