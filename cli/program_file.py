@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..compat.display.frames import Reel
     from ..explorer.program_windows import WindowLog
     from ..kernels.frontend.dispatch import AbstractDeferringExecutor
+    from .options import Talk
 
 _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -67,14 +69,14 @@ def watch(path: Path, frames: int, seconds: float) -> Watched:
     taken_s = log.seconds
     log.close()
     sync()
-    end = (
-        f"ended after {frames} frames"
-        if len(reel.shown_s) >= frames
-        else "ended"
-        if is_cut
-        else "ended by itself"
-    )
+    is_last = len(reel.shown_s) >= frames
+    end = f"ended after {frames} frames" if is_last else "ended" if is_cut else "ended by itself"
     return Watched(log, taken_s, end, names)
+
+
+def own_output(talk: Talk) -> AbstractContextManager[Any]:
+    """Returns a context in which a program prints: to stderr where stdout has JSON lines."""
+    return redirect_stdout(sys.stderr) if talk.is_json else nullcontext()
 
 
 def run_with(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..search.bound.explain import time_text
 from .exits import Exit
 from .options import Talk, put_json
-from .program_file import ProgramError, run_with, show
-from .program_search import time_text
+from .program_file import ProgramError, own_output, run_with, show
 from .sequence_name import WorkloadError
 from .speaking import say
 
@@ -38,13 +38,14 @@ def replay_program(talk: Talk, place: Path, program: Path) -> int:
         return found
 
     try:
-        run_with(program, follower, Reel(_FRAMES))
+        with own_output(talk):
+            run_with(program, follower, Reel(_FRAMES))
+            sync()
     except ProgramError as e:
         show(e.error, program, is_whole=talk.verbosity > 1)
         return Exit.INTERNAL
-    sync()
     code = Exit.OK
-    for name in [p.name for p in plans]:
+    for name in (p.name for p in plans):
         rows = [f.found[name] for f in made if f.found[name].plan_s]
         wrong = next((r.wrong for r in rows if r.wrong), "")
         code = Exit.WRONG_ANSWER if wrong else code

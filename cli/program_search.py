@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..search.bound.explain import time_text
 from .exits import Exit
 from .listener import listener
 from .options import Talk, interrupted, put_json
-from .program_file import ProgramError, show, watch
+from .program_file import ProgramError, own_output, show, watch
 from .sequence_name import WorkloadError
 from .settings import Settings
 from .speaking import say
 
 if TYPE_CHECKING:
-    from ..explorer.program_run import ProgramRun
+    from ..explorer.program_run import SearchedProgram
     from ..explorer.workload import Options
     from ..runtime.records.program_file import ProgramFile, WindowRow
 
@@ -34,12 +35,15 @@ def search_program(
     frames: int,
 ) -> int:
     """Runs a program, searches its windows, and says what was found. Returns the exit code."""
-    from ..explorer.program_run import chosen, explore_windows
+    from ..explorer.program_run import check_folder, chosen, explore_windows
 
+    if directory is not None:
+        check_folder(directory)
     limit_s = options.time_limit_s
     seconds = _WATCHED_S if limit_s is None else limit_s * _WATCHED_SHARE
     try:
-        watched = watch(path, frames, seconds)
+        with own_output(talk):
+            watched = watch(path, frames, seconds)
     except ProgramError as e:
         show(e.error, path, is_whole=talk.verbosity > 1)
         return Exit.INTERNAL
@@ -103,7 +107,7 @@ def result_lines(file: ProgramFile) -> list[str]:
     for row in file.windows:
         lines.append(_window_text(row))
         if row.best_ns is None:
-            lines.append(f"  not searched: {row.why}" if row.why else "  not searched yet")
+            lines.append(f"  nothing found: {row.why or 'it was not searched'}")
         else:
             against = (
                 ""
@@ -123,18 +127,10 @@ def window_lines(row: WindowRow) -> list[str]:
 
 
 def _window_text(row: WindowRow) -> str:
-    return f"{row.name}  {row.share:.0%} of the time: {row.runs} runs of {time_text(row.time_ns)}  {row.kernels}"
+    return f"{row.name}  {row.share:.0%} of their time: {row.runs} runs of {time_text(row.time_ns)}  {row.kernels}"
 
 
-def time_text(ns: float) -> str:
-    """A time of three digits with its unit."""
-    unit, size = next(
-        ((u, s) for u, s in (("s", 1e9), ("ms", 1e6), ("us", 1e3)) if ns >= s), ("ns", 1.0)
-    )
-    return f"{ns / size:.3g} {unit}"
-
-
-def _exit_of(found: ProgramRun) -> Exit:
+def _exit_of(found: SearchedProgram) -> Exit:
     if found.is_interrupted:
         return Exit.INTERRUPTED
     return Exit.OK if found.has_found else Exit.NOTHING_VALID

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..kernels.fields.program import Arch, cpu, element_dtype, needed_program
+from ..kernels.frontend.dispatch import on_device
 
 
 class Extension(Enum):
@@ -34,7 +35,7 @@ def is_extension_supported(arch: Arch, which: Extension) -> bool:
 
 def is_arch_supported(arch: Arch, use_gles: bool = False) -> bool:
     """True if programs run on this architecture here."""
-    return arch is cpu
+    return arch is cpu or (arch.is_device and not isinstance(on_device(arch.value), str))
 
 
 def get_host_arch_list() -> list[Arch]:

@@ -6,6 +6,8 @@ One thread computes. The last line of stdout is one JSON object: CPU seconds of 
 adjoint ("gradient") and the sums of all gradients, by which the two may be compared. Needs NumPy and the library only.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 import argparse
@@ -54,7 +56,7 @@ def springs(ti: Any, rng: np.random.Generator) -> Made:
     first, second = _numbers(ti, ends[:, 0]), _numbers(ti, ends[:, 1])
 
     @ti.kernel
-    def energy():  # type: ignore[no-untyped-def]
+    def energy():
         for e in first:
             d = x[first[e]] - x[second[e]]
             loss[None] += 0.5 * (d.norm(1e-6) - 0.1) ** 2
@@ -68,7 +70,7 @@ def stencil(ti: Any, rng: np.random.Generator) -> Made:
     x, y = _field(ti, rng.random((n, n))), _field(ti, np.zeros((n, n)))
 
     @ti.kernel
-    def step():  # type: ignore[no-untyped-def]
+    def step():
         for i, j in ti.ndrange((1, n - 1), (1, n - 1)):
             around = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]
             c = x[i, j]
@@ -83,7 +85,7 @@ def matmul(ti: Any, rng: np.random.Generator) -> Made:
     a, b, c = (_field(ti, rng.random((n, n))) for _ in range(3))
 
     @ti.kernel
-    def product():  # type: ignore[no-untyped-def]
+    def product():
         for i, j in c:
             s = 0.0
             for k in range(n):
@@ -100,7 +102,7 @@ def p2g(ti: Any, rng: np.random.Generator) -> Made:
     grid = _vectors(ti, np.zeros((cells, cells, 3)))
 
     @ti.kernel
-    def scatter():  # type: ignore[no-untyped-def]
+    def scatter():
         for p in x:
             at = x[p] * cells
             base = ti.cast(at - 0.5, ti.i32)
@@ -125,7 +127,7 @@ def fem(ti: Any, rng: np.random.Generator) -> Made:
     a, b, c = (_numbers(ti, k) for k in np.concatenate([below, above]).T)
 
     @ti.kernel
-    def energy():  # type: ignore[no-untyped-def]
+    def energy():
         for e in a:
             f = ti.Matrix.cols([x[b[e]] - x[a[e]], x[c[e]] - x[a[e]]])
             j = f.determinant()
@@ -142,7 +144,7 @@ def softmax(ti: Any, rng: np.random.Generator) -> Made:
     x, y = _field(ti, rng.random((n, m))), _field(ti, np.zeros((n, m)))
 
     @ti.kernel
-    def rows():  # type: ignore[no-untyped-def]
+    def rows():
         for i in range(n):
             top = x[i, 0]
             for j in range(m):
@@ -162,7 +164,7 @@ def nbody(ti: Any, rng: np.random.Generator) -> Made:
     x, loss = _vectors(ti, rng.random((n, 3))), _loss(ti)
 
     @ti.kernel
-    def energy():  # type: ignore[no-untyped-def]
+    def energy():
         for i in range(n):
             s = 0.0
             for j in range(n):
@@ -180,7 +182,7 @@ def sph(ti: Any, rng: np.random.Generator) -> Made:
     near = _numbers(ti, (np.arange(n)[:, None] + rng.integers(-256, 257, (n, NEAR))) % n)
 
     @ti.kernel
-    def densities():  # type: ignore[no-untyped-def]
+    def densities():
         for i in range(n):
             rho = 0.0
             for k in range(NEAR):
@@ -199,11 +201,11 @@ def rk4(ti: Any, rng: np.random.Generator) -> Made:
     x, y = _vectors(ti, rng.random((n, 2))), _field(ti, np.zeros(n))
 
     @ti.func
-    def slope(s):  # type: ignore[no-untyped-def]
+    def slope(s):
         return ti.Vector([s[1], -ti.sin(s[0]) - 0.1 * s[1]])
 
     @ti.kernel
-    def advance():  # type: ignore[no-untyped-def]
+    def advance():
         for p in range(n):
             s = x[p]
             for _ in range(STEPS):
@@ -224,7 +226,7 @@ def svd(ti: Any, rng: np.random.Generator) -> Made:
     x.from_numpy(rng.random((n, 3, 3)).astype(np.float32))
 
     @ti.kernel
-    def stretch():  # type: ignore[no-untyped-def]
+    def stretch():
         for i in range(n):
             _, sigma, _ = ti.svd(x[i])
             y[i] = sigma.trace()

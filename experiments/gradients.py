@@ -1,10 +1,10 @@
-"""What does a gradient cost beside its function?
+"""Cost of a gradient beside its function.
 
     python -m kernelscape.experiments.gradients [--taichi PYTHON] [--only NAME ...] [--rounds 3]
 
 Ten kernels of experiments/gradient_kernels.py in processes of their own, one thread on one core each, here and in the Python of
-Taichi by turns: CPU time of a call of the kernel and of one of its adjoint, the least of all rounds, and whether the gradients of
-both have one sum. Writes experiments/results/gradients.md; takes three minutes.
+Taichi by turns: CPU time of a call of the kernel and of one of its adjoint, medians over the rounds of the fastest calls, their
+ratio with its spread, and whether the gradients of both have one sum. Writes experiments/results/gradients.md; takes three minutes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 from .conditions import stamp, stamp_text
 from .gradient_kernels import KERNELS
+from .measuring import median, spread
 from .turns import Found, by_turns, last_said, pythons_of, this_package, turns_parser
-from .writing import table, time_text, write_results
+from .writing import ratio_text, table, time_text, write_results
 
 FILE = "gradients"
 LIMIT_S = 120.0
@@ -25,7 +26,7 @@ _NEAR = 1e-3  # of sums of gradients in f32
 
 
 def said(way: str, python: str, name: str) -> dict[str, Any]:
-    """What a library says of a kernel, on one core; with "why" where it fails."""
+    """Returns the times and sums of a kernel by a library, on one core; "why" where it fails."""
     with this_package() as (_, environment):
         command = [python, "-m", "kernelscape.experiments.gradient_kernels", way, name]
         try:
@@ -34,10 +35,10 @@ def said(way: str, python: str, name: str) -> dict[str, Any]:
             return {"why": str(e)}
 
 
-def least(found: list[dict[str, Any]], what: str) -> float | None:
-    """The least time that the rounds found, in seconds; None where one failed."""
-    times = [x.get(what) for x in found]
-    return min(times) if all(times) else None  # type: ignore[type-var]
+def times_of(found: list[dict[str, Any]], what: str) -> list[float]:
+    """The times of the rounds, in seconds; none where one failed."""
+    times = [x[what] for x in found if what in x]
+    return times if len(times) == len(found) else []
 
 
 def report(values: dict[str, Any]) -> str:
@@ -47,13 +48,14 @@ def report(values: dict[str, Any]) -> str:
     for name, of_ways in found.items():
         cells = [name]
         for way in ways:
-            function, gradient = (least(of_ways[way], x) for x in ("function", "gradient"))
-            if function is None or gradient is None:
+            functions, gradients = (times_of(of_ways[way], x) for x in ("function", "gradient"))
+            if not functions or not gradients:
                 cells += ["–", "–", of_ways[way][0].get("why", "–")]
                 continue
-            within += way == "ours" and gradient <= GOAL * function
-            cells += [time_text(function * 1e9), time_text(gradient * 1e9)]
-            cells.append(f"{gradient / function:.1f}")
+            ratios = [g / f for g, f in zip(gradients, functions, strict=True)]
+            within += way == "ours" and median(ratios) <= GOAL
+            cells += [time_text(median(x) * 1e9) for x in (functions, gradients)]
+            cells.append(ratio_text(median(ratios), spread(ratios)))
         rows.append([*cells, _agreement(of_ways)])
     others = "".join(f" {n} {v}." for n, v in values["versions"].items())
     head = ["kernel", *(f"{w}, {x}" for w in ways for x in ("function", "gradient", "ratio")), "sums"]  # fmt: skip
@@ -64,7 +66,7 @@ def report(values: dict[str, Any]) -> str:
 
 
 def _agreement(of_ways: dict[str, list[dict[str, Any]]]) -> str:
-    """How sums of gradients compare with ours."""
+    """Returns "equal" if the sums of all gradients are ours, else the names of those that differ."""
     sums = {way: of[0].get("sums") for way, of in of_ways.items()}
     ours = sums.pop("ours", None)
     theirs = [x for x in sums.values() if x is not None]

@@ -405,6 +405,7 @@ def _execute(whole: SequenceRun) -> None:
 
 
 def run_each(held: Iterable[_Held]) -> None:
+    """Runs calls one by one, as without plan replay."""
     for kernel, values in held:
         kernel.run(values)
 

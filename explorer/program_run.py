@@ -14,29 +14,28 @@ from ..runtime.records.folder import make_run_folder, run_name
 from ..runtime.records.loading import write_record
 from ..runtime.records.program_file import PROGRAM, ProgramFile, WindowRow
 from ..runtime.records.record import SCHEMA, RecordError
+from ..runtime.worker.forked_inputs import SlowReferenceError
+from ..runtime.worker.inputs import ArgumentsError
 from .entry import Run, explore_workload
 from .program_windows import ProgramWindow
 from .session import Tell
 from .workload import Options
 
-_LEAST_SHARE = 0.02  # of the time of all windows
+_LEAST_SHARE = 0.02  # of the time of the windows that come again
 _MOST_WINDOWS = 8
 _LEAST_RUNS = 2  # the first one waits for compilers
 _LEAST_S = 2.0  # of a search
+# Errors of one window, which keep no other from being searched.
+_OF_ONE = (LanguageError, ArgumentsError, SlowReferenceError, MemoryError)
 
 
 @dataclass(frozen=True)
-class ProgramRun:
-    """What was found for a program: its program.json in `folder`, and the runs of the windows that were searched."""
+class SearchedProgram:
+    """A program with the implementations of its windows: program.json in `folder`. `is_interrupted`: a signal ended the search."""
 
     folder: Path
     file: ProgramFile
-    runs: tuple[Run, ...]
-
-    @property
-    def is_interrupted(self) -> bool:
-        """True if a signal ended it."""
-        return any(r.signal for r in self.runs)
+    is_interrupted: bool
 
     @property
     def has_found(self) -> bool:
@@ -51,6 +50,12 @@ def chosen(windows: Sequence[ProgramWindow]) -> list[ProgramWindow]:
     return [w for w in again if w.cost_s >= _LEAST_SHARE * total_s][:_MOST_WINDOWS]
 
 
+def check_folder(folder: Path) -> None:
+    """Raises RecordError where a folder has a program's run already."""
+    if (folder / PROGRAM).exists():
+        raise RecordError(f"{folder} holds a program's run already: name another folder")
+
+
 def explore_windows(
     windows: Sequence[ProgramWindow],
     program: Path,
@@ -62,18 +67,57 @@ def explore_windows(
     tell: Callable[[WindowRow], None] = lambda row: None,
     on_event: Tell | None = None,
     on_interrupt: Callable[[], None] | None = None,
-) -> ProgramRun:
-    """Searches windows on what their fields hold now. `tell` is told of each before its search.
+) -> SearchedProgram:
+    """Searches windows on what their fields hold now. `tell` is told of each before its search. Raises RecordError.
 
     The time limit is for all of them, shared out by cost; other limits are for each. Whatever ends it, program.json has what was
     found until then.
     """
     folder = directory or make_run_folder(runs, run_name(program.stem, options.target, {}))
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / PROGRAM).exists():
-        raise RecordError(f"{folder} holds a program's run already: name another folder")
+    rows = _rows(windows)
+
+    def written() -> ProgramFile:
+        made = ProgramFile(
+            schema=SCHEMA, program=program.name, watched_s=watched_s, windows=tuple(rows)
+        )
+        write_record(folder / PROGRAM, made)
+        return made
+
+    file, begin_s = written(), time.monotonic()
+    for k, window in enumerate(windows):
+        tell(rows[k])
+        own = options
+        if options.time_limit_s is not None:
+            left_s = options.time_limit_s - (time.monotonic() - begin_s)
+            share = window.cost_s / sum(w.cost_s for w in windows[k:])
+            own = replace(options, time_limit_s=max(_LEAST_S, left_s * share))
+        name = rows[k].name
+        found: Run | str = window.why_fixed
+        if not found:
+            try:
+                workload = window.workload(f"{program.stem}:{name}", name)
+                found = explore_workload(
+                    workload,
+                    own,
+                    directory=folder / name,
+                    on_event=on_event,
+                    on_interrupt=on_interrupt,
+                )
+            except _OF_ONE as e:
+                found = str(e)
+        rows[k] = _searched(rows[k], found)
+        file = written()
+        if isinstance(found, Run) and found.signal:
+            return SearchedProgram(folder, file, True)
+    return SearchedProgram(folder, file, False)
+
+
+def _rows(windows: Sequence[ProgramWindow]) -> list[WindowRow]:
+    """The rows of windows before their search."""
     total_s = sum(w.cost_s for w in windows)
-    rows = [
+    return [
         WindowRow(
             name=f"window{k}",
             kernels=w.kernels,
@@ -84,51 +128,13 @@ def explore_windows(
         )
         for k, w in enumerate(windows, 1)
     ]
-    searched: list[Run] = []
-
-    def written() -> ProgramFile:
-        file = ProgramFile(
-            schema=SCHEMA, program=program.name, watched_s=watched_s, windows=tuple(rows)
-        )
-        write_record(folder / PROGRAM, file)
-        return file
-
-    begin_s = time.monotonic()
-    for k, window in enumerate(windows):
-        row, found = rows[k], None
-        tell(row)
-        own = options
-        if options.time_limit_s is not None:
-            left_s = options.time_limit_s - (time.monotonic() - begin_s)
-            left_cost_s = sum(w.cost_s for w in windows[k:])
-            own = replace(options, time_limit_s=max(_LEAST_S, left_s * window.cost_s / left_cost_s))
-        why = window.why_fixed
-        if not why:
-            try:
-                workload = window.workload(f"{program.stem}:{row.name}", row.name)
-            except LanguageError as e:
-                why = str(e)
-            else:
-                found = explore_workload(
-                    workload,
-                    own,
-                    directory=folder / row.name,
-                    on_event=on_event,
-                    on_interrupt=on_interrupt,
-                )
-                searched.append(found)
-        if found is not None and found.best is None:
-            why = f"nothing valid was found ({found.status})"
-        rows[k] = _searched(row, found, why)
-        file = written()
-        if found is not None and found.signal:
-            break
-    return ProgramRun(folder, file if windows else written(), tuple(searched))
 
 
-def _searched(row: WindowRow, found: Run | None, why: str) -> WindowRow:
-    """Returns the row of a window after its search."""
-    if found is None or found.best is None:
-        return msgspec.structs.replace(row, why=why)
+def _searched(row: WindowRow, found: Run | str) -> WindowRow:
+    """Returns the row of a window after its search, or with the reason why there was none."""
+    if isinstance(found, str):
+        return msgspec.structs.replace(row, why=found)
+    if found.best is None:
+        return msgspec.structs.replace(row, why=f"nothing valid was found ({found.status})")
     best_ns, default_ns = found.best.time_ns, found.ended.baseline_ns
     return msgspec.structs.replace(row, best_ns=best_ns, default_ns=default_ns)

@@ -29,6 +29,8 @@ def command(talk: Talk, path: Path) -> None:
         if not talk.is_json:
             for line in window_lines(row):
                 say(line)
+            if row.why:
+                say(f"  nothing found: {row.why}")
         if row.best_ns is not None:
             _explain(talk, folder / row.name)
 

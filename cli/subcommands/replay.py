@@ -51,7 +51,11 @@ def command(
     if inputs is not None and folder is not None:
         raise click.UsageError(f"--inputs is of one sequence: name a window of {folder}")
     given = (path,) if folder is None else bests_of(path)
-    codes = [_replay(talk, settings, one, trust_library, inputs) for one in given]
+    codes: list[int] = []
+    for one in given:
+        if folder is not None and not talk.is_json:
+            say(f"{one.parent.name}:")
+        codes.append(_replay(talk, settings, one, trust_library, inputs))
     sys.exit(max(codes))
 
 

@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--frames",
     type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="Of FILE.py: watch so many pictures at most.",
+    help="Of FILE.py: watch so many pictures at most; 10 if left out.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory of the run.")
 @talks
@@ -62,7 +60,7 @@ def command(
     fixed: tuple[str, ...],
     build_only: bool,
     profile: str | None,
-    frames: int,
+    frames: int | None,
     output: Path | None,
     **flags: Any,
 ) -> None:
@@ -77,6 +75,11 @@ def command(
     options = options_of(settings, decisions_of(fixed))
     named, extents = Named(sequence, before, unseen), sizes_of(sizes)
 
+    def make() -> Workload:
+        return workload_of(talk, settings, named, extents)
+
+    if profile is not None and not build_only:
+        raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
     if is_program(sequence):
         of_functions = {"--size": sizes, "--before": before, "--unseen": unseen, "--fix": fixed}
         for name, value in {**of_functions, "--build-only": build_only}.items():
@@ -90,13 +93,10 @@ def command(
             )
         from ..program_search import search_program
 
-        sys.exit(search_program(talk, settings, Path(sequence), options, output, frames))
+        sys.exit(search_program(talk, settings, Path(sequence), options, output, frames or 10))
 
-    def make() -> Workload:
-        return workload_of(talk, settings, named, extents)
-
-    if profile is not None and not build_only:
-        raise click.UsageError("--profile goes with --build-only: what runs, runs on this machine")
+    if frames is not None:
+        raise click.UsageError("--frames is of programs, FILE.py without a function")
     if build_only and output is not None:
         raise click.UsageError("--output is of what runs: with --build-only nothing is saved")
     if build_only:

@@ -158,7 +158,8 @@ def decided_problem(problem: Problem, decided: Decided) -> Problem:
 
     Candidates that decide alike have the same one: bodies that are rewritten again are the most expensive part of a plan.
     """
-    key = decided.tasks, decided.target, frozenset(_read(decided))
+    read = tuple(_read(decided))
+    key = decided.tasks, decided.target, frozenset(read)
     kept = _kept(problem)
     found = kept.pop(key, None)
     if found is None:
@@ -167,8 +168,11 @@ def decided_problem(problem: Problem, decided: Decided) -> Problem:
             tasks = enumerate(problem.tasks)
             left = (task if t in decided.tasks else _emptied(task) for t, task in tasks)
             found = replace(problem, tasks=tuple(left))
+        choices: dict[str, dict[Any, str]] = {}
+        for kind, site, value in read:  # a pass sees nothing that is not in the key
+            choices.setdefault(kind, {})[site] = value
         for one in PASSES:
-            found = one(found, decided)
+            found = one(found, replace(decided, choices=choices))
         if len(kept) >= _MOST_KEPT:
             del kept[next(iter(kept))]
     kept[key] = found

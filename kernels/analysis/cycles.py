@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 
-def components_of(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
+def strong_components(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
     """Returns a number for each node of a graph, given by its successors: equal ones lie on a common cycle."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -35,7 +35,6 @@ def components_of(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
                     above = path[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == order[node]:
-                    at = waiting.index(node)
-                    found |= dict.fromkeys(waiting[at:], order[node])
-                    del waiting[at:]
+                    while node not in found:
+                        found[waiting.pop()] = order[node]
     return found

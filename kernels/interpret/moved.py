@@ -62,7 +62,7 @@ def mixed(seed: int, k: int) -> int:
 class Mover:
     """Emits the LLVM code that moves a result; its counter is at the address `place`.
 
-    With `calls` it is a function for each operation: large kernels are compiled in a fifth of the time, and run 1.4 times as long.
+    With `calls` it is a function for each operation: large kernels are compiled far sooner, and run somewhat longer.
     """
 
     def __init__(self, build: Any, place: Value, *, calls: bool = False) -> None:

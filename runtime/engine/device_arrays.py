@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class _Copy:
-    """An array with its memory on the device. `is_valid`: the device has the contents; `is_newer`: the host has them not."""
+    """An array with its memory on the device. `is_valid`: the device has the contents; `is_newer`: the host lacks them."""
 
     host: Array
     device: AbstractArray

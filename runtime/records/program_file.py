@@ -18,7 +18,7 @@ Name = Annotated[str, msgspec.Meta(pattern=r"\Awindow[0-9]{1,4}\Z")]
 
 
 class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A window. `time_ns`: the median of its runs in the program, kernel by kernel; `share` of the time of all windows.
+    """A window. `time_ns`: the median of its runs in the program, kernel by kernel; `share` of the time of those searched.
 
     `ends`: how often it ended by what. `best_ns`, `default_ns`: the time of the best and that of the default, in turn; `why` says
     why there is no best.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import ceil, prod
 
-from ...kernels.analysis.cycles import components_of
+from ...kernels.analysis.cycles import strong_components
 from ...kernels.analysis.effects import arrays_written
 from ...kernels.analysis.must_execute import (
     BasicBlock,
@@ -202,7 +202,7 @@ class BodyOperations:
     def _ties(self) -> dict[str, frozenset[str]]:
         """Returns, by local, the loops on which its value depends."""
         ties: dict[str, frozenset[str]] = dict.fromkeys(self.changes, frozenset())
-        cycles = components_of(self.below)
+        cycles = strong_components(self.below)
         for name, statements in self.changes.items():
             for s in statements:
                 own = (x for e in children(s) for x in walk(e) if isinstance(x, LoopIndex))

@@ -62,7 +62,7 @@ def test_a_program_is_watched_searched_and_checked(explore) -> None:
     Path("program.py").write_text(PROGRAM.replace("OPTIONS", ""))
     code, out, err = explore("run", "program.py", "--max-evals", "2", "-o", "found", "--json")
     assert code == 0, err
-    lines = [line for line in objects(out.partition("\n")[2]) if isinstance(line, dict)]
+    lines = objects(out)
     (window,) = [line for line in lines if line["event"] == "window"]
     assert (window["kernels"], window["share"]) == ("shift, take", 1.0)
     assert window["runs"] == 8  # the first four are behind `fill`, in a window that comes once
@@ -76,8 +76,10 @@ def test_a_program_is_watched_searched_and_checked(explore) -> None:
     code, out, _ = explore("replay", "found", "--program", "program.py")
     assert code == 0
     assert "program:window1: 12 runs, the first 3 agree with its kernels; " in out
-    line = explore("replay", "found", "--program", "program.py", "--json")[1].splitlines()[-1]
-    VALIDATOR.validate(json.loads(line))
+    (line,) = objects(explore("replay", "found", "--program", "program.py", "--json")[1])
+    VALIDATOR.validate(line)
+    code, _, err = explore("run", "program.py", "-o", "found")
+    assert code == 2 and "found holds a program's run already: name another folder" in err
     Path("other.py").write_text(PROGRAM.replace("OPTIONS", "").replace("0.5 *", "0.75 *"))
     out = explore("replay", "found", "--program", "other.py")[1]
     with pytest.warns(RuntimeWarning, match="was never run"):
@@ -86,7 +88,9 @@ def test_a_program_is_watched_searched_and_checked(explore) -> None:
 
     assert explore("replay", "found")[0] in (0, 6)
     out = explore("explain", "found")[1]
-    assert out.startswith("window1  100% of the time: 8 runs of ") and "Where the time goes" in out
+    assert (
+        out.startswith("window1  100% of their time: 8 runs of ") and "Where the time goes" in out
+    )
     assert explore("report", "found")[0] == 0
     assert Path("found/window1/report.html").is_file()
 
@@ -94,6 +98,18 @@ def test_a_program_is_watched_searched_and_checked(explore) -> None:
     Path("using.py").write_text(using)
     plain, tuned = (explore("taichi", name)[1] for name in ("program.py", "using.py"))
     assert plain == tuned
+
+    stored = Path("found/program.json")
+    for torn in (stored.read_text()[:-9], stored.read_text().replace("window1", "../window1")):
+        stored.write_text(torn)
+        for command in (
+            ("replay",),
+            ("explain",),
+            ("report",),
+            ("replay", "--program", "using.py"),
+        ):
+            code, _, err = explore(command[0], "found", *command[1:])
+            assert code == 2 and err.startswith("explore: found/program.json"), err
 
 
 @pytest.mark.parametrize(
@@ -189,5 +205,10 @@ def test_what_a_plan_computes_otherwise_is_named(factor: float, wrong: str) -> N
         checks.execute(SequenceRun(stored, ((kernel, (x,)),), plan, []))
     row = checks.found["p"]
     assert row.wrong.startswith(wrong) and bool(row.wrong) == bool(wrong)
-    assert len(row.plan_s) == 2 and len(row.plain_s) == (1 if wrong else 2)
-    assert x[3] == (np.float32(factor) if wrong else 1)
+    assert len(row.plan_s) == len(row.plain_s) == (1 if wrong else 2)  # no wrong one runs again
+    assert x[3] == 1
+
+
+def test_frames_are_of_programs(explore) -> None:
+    code, _, err = explore("run", "axpydot", "--size", "n=8", "--frames", "3")
+    assert code == 2 and "--frames is of programs, FILE.py without a function" in err

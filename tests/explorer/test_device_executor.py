@@ -43,7 +43,7 @@ def backends() -> set[str]:
 
 
 def steps_of_a_program() -> tuple[Any, ...]:
-    """What Python sees of dense and sparse fields, of arrays and of results, between calls that change them."""
+    """Contents of dense and sparse fields, of arrays and of results, as Python sees them between calls that change them."""
     x, n = ks.field(ks.f32, (37, 5)), ks.field(ks.i32, ())
     v = ks.Vector.field(2, ks.f32, 8)
     s = ks.field(ks.i32)
