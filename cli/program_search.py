@@ -50,7 +50,7 @@ def search_program(
     windows = chosen(watched.log.windows)
     if not windows:
         raise WorkloadError(
-            f"{path} calls no kernels on its fields that could wait (none in debug mode can): name a function, {path}:NAME"
+            f"{path} calls no kernels on its fields that could wait (none in debug mode or on a device can): name a function, {path}:NAME"
         )
     rows = _Rows(talk)
     rows.say(
@@ -109,14 +109,12 @@ def result_lines(file: ProgramFile) -> list[str]:
         if row.best_ns is None:
             lines.append(f"  nothing found: {row.why or 'it was not searched'}")
         else:
-            against = (
+            default = (
                 ""
                 if row.default_ns is None
                 else f", {row.default_ns / row.best_ns:.2f}x its default"
             )
-            lines.append(
-                f"  found {time_text(row.best_ns)} in place of {time_text(row.time_ns)}{against}"
-            )
+            lines.append(f"  found {time_text(row.best_ns)} by itself{default}")
     return lines
 
 
