@@ -50,7 +50,8 @@ def search_program(
     windows = chosen(watched.log.windows)
     if not windows:
         raise WorkloadError(
-            f"{path} calls no kernels on its fields that could wait (none in debug mode or on a device can): name a function, {path}:NAME"
+            f"{path} calls no kernels on its fields that could wait (none in debug mode or on a device can):"
+            f" name a function, {path}:NAME"
         )
     rows = _Rows(talk)
     rows.say(

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .conditions import stamp, stamp_text
-from .gradient_kernels import KERNELS
+from .gradient_kernels import BY_NUMPY, KERNELS
 from .measuring import median, spread
 from .turns import Found, by_turns, last_said, pythons_of, this_package, turns_parser
 from .writing import ratio_text, table, time_text, write_results
@@ -56,7 +58,7 @@ def report(values: dict[str, Any]) -> str:
             within += way == "ours" and median(ratios) <= GOAL
             cells += [time_text(median(x) * 1e9) for x in (functions, gradients)]
             cells.append(ratio_text(median(ratios), spread(ratios)))
-        rows.append([*cells, _agreement(of_ways)])
+        rows.append([*cells, _agreement(name, of_ways)])
     others = "".join(f" {n} {v}." for n, v in values["versions"].items())
     head = ["kernel", *(f"{w}, {x}" for w in ways for x in ("function", "gradient", "ratio")), "sums"]  # fmt: skip
     text = f"{within} of {len(found)} gradients take at most {GOAL:.0f} times as long as their functions here.{others}"
@@ -65,7 +67,7 @@ def report(values: dict[str, Any]) -> str:
     )
 
 
-def _agreement(of_ways: dict[str, list[dict[str, Any]]]) -> str:
+def _agreement(name: str, of_ways: dict[str, list[dict[str, Any]]]) -> str:
     """Returns "equal" if the sums of all gradients are ours, else the names of those that differ."""
     sums = {way: of[0].get("sums") for way, of in of_ways.items()}
     ours = sums.pop("ours", None)
@@ -73,6 +75,10 @@ def _agreement(of_ways: dict[str, list[dict[str, Any]]]) -> str:
     if ours is None or not theirs:
         return "–"
     far = [n for n, x in ours.items() if any(abs(y[n] - x) > _NEAR * max(1.0, x) for y in theirs)]
+    if far and name in BY_NUMPY:
+        wanted = float(np.abs(BY_NUMPY[name]()).sum())
+        is_right = abs(ours["x"] - wanted) <= _NEAR * wanted
+        return f"differ: {', '.join(far)}; NumPy has {'ours' if is_right else 'another one'}"
     return f"differ: {', '.join(far)}" if far else "equal"
 
 
