@@ -76,7 +76,7 @@ version's own result, on arrays of NumPy, over the time that the version itself 
 # Run by the earlier version: what it found, built by itself.
 _BUILD_BEFORE = """
 import json, sys
-from kernelscape.explorer.results import load
+from kernelscape import load
 try:
     from kernelscape.runtime.records.replay import dialect_of, rebuild
 except ModuleNotFoundError:  # versions in which runtime/ was one folder
@@ -137,18 +137,23 @@ def _git(*arguments: str, folder: Path = ROOT) -> str:
     return done.stdout.strip()
 
 
+def imports(package: Path) -> dict[str, str]:
+    """Environment variables with which a Python imports `kernelscape` from a folder; empty for this version."""
+    if package == ROOT:
+        return {}
+    # As `make check` does it: always the same path, for which numba keeps what it compiled.
+    place = package / ".types"
+    place.mkdir(exist_ok=True)
+    if not (place / "kernelscape").exists():
+        (place / "kernelscape").symlink_to("..", target_is_directory=True)
+    # Calibrations of earlier versions have less in them, and would replace those of this one.
+    return {"PYTHONPATH": str(place), "XDG_CACHE_HOME": str(place / "cache")}
+
+
 def _run(package: Path, scratch: Path, *arguments: str) -> str:
     """What a Python in which `kernelscape` is the package of that folder prints. Raises RuntimeError."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    if package != ROOT:
-        # As `make check` does it: always the same path, for which numba keeps what it compiled.
-        place = package / ".types"
-        place.mkdir(exist_ok=True)
-        if not (place / "kernelscape").exists():
-            (place / "kernelscape").symlink_to("..", target_is_directory=True)
-        environment["PYTHONPATH"] = str(place)
-        # Calibrations of earlier versions have less in them, and would replace those of this one.
-        environment["XDG_CACHE_HOME"] = str(place / "cache")
+    environment |= imports(package)
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=scratch, timeout=_LIMIT_S

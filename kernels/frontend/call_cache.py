@@ -66,6 +66,7 @@ class QuickCalls:
         self._n_destroyed = 0
         self._executor: Executor | None = None
         self._deferring: AbstractDeferringExecutor | None = None  # the executor, if it is one
+        self._repeating: AbstractDeferringExecutor | None = None  # the same, if it repeats
 
     def call(self, args: tuple[Any, ...]) -> Any:
         """Runs a cached call and returns the kernel's result; SLOW if the call is not cached and nothing was run."""
@@ -80,8 +81,8 @@ class QuickCalls:
             return SLOW
         if current() is not self._executor:
             return SLOW
-        deferring = self._deferring
-        if deferring is not None and deferring.repeats and deferring.again(self, args):
+        repeating = self._repeating
+        if repeating is not None and repeating.again(self, args):
             return None
         key = tuple([kind(x) for kind, x in zip(kinds, args, strict=True)])
         known = self._known.get(key)
@@ -93,10 +94,11 @@ class QuickCalls:
             if living() is not args[k]:
                 self._forget()
                 return SLOW
+        deferring = self._deferring
         if (
             deferring is not None
-            and not known.may_wait
             and deferring.waits
+            and not known.may_wait
             and not deferring.give_way()
         ):
             return SLOW
@@ -121,7 +123,7 @@ class QuickCalls:
     def _forget(self) -> None:
         self._known.clear()
         self._known_twice.clear()
-        self._executor = self._deferring = None
+        self._executor = self._deferring = self._repeating = None
 
     def learn(
         self, args: tuple[Any, ...], signature: Signature, call: KernelCall, executor: Executor
@@ -146,6 +148,7 @@ class QuickCalls:
         if executor is not self._executor:
             self._forget()
             self._executor, self._deferring = executor, deferring
+            self._repeating = deferring if deferring is not None and deferring.repeats else None
         n_known = len(self._known) + len(self._known_twice)
         if n_known >= _MOST:
             return

@@ -31,16 +31,14 @@ class Window(AbstractDeferringExecutor):
     """Defers calls on fields of the program while their code, or that of an earlier deferred call, is compiled."""
 
     repeats = False
+    # Each call looks at this. It is changed with the lock, and true whenever a call is held, also after an interrupt.
+    waits = False
 
     def __init__(self) -> None:
         self._held: deque[KernelCall] = deque()
         self._said = ByIdentity[KernelIR, frozenset[type]]()
         self._lock = threading.RLock()
         _windows.add(self)
-
-    @property
-    def waits(self) -> bool:
-        return bool(self._held)
 
     def run(self, call: KernelCall) -> Any:
         engine, plain = current_engine(), lowered_call(call)
@@ -49,7 +47,9 @@ class Window(AbstractDeferringExecutor):
         if (self.waits or not is_ready) and self.may_wait(plain):
             for p, x in zip(ir.scalars, plain.scalars.values(), strict=True):
                 number(p, x)  # its error is that of this call
-            self._held.append(plain)
+            with self._lock:
+                self.waits = True
+                self._held.append(plain)
             self._run_ready()
             return None
         self.release()
@@ -72,12 +72,17 @@ class Window(AbstractDeferringExecutor):
         """Does nothing: deferred calls hold the arrays of their own fields."""
 
     def release(self) -> None:
-        while self.waits:
+        while self._held:
             self._run_first()
+        if self.waits:
+            with self._lock:
+                self.waits = bool(self._held)
 
     def end(self) -> None:
         """Drops the deferred calls: the fields that they write are gone."""
-        self._held.clear()
+        with self._lock:
+            self._held.clear()
+            self.waits = False
 
     def start(self) -> None:
         current_engine().start()
@@ -89,7 +94,7 @@ class Window(AbstractDeferringExecutor):
     def _run_ready(self) -> None:
         """Runs deferred calls from the first on, as long as their code is there or too many are deferred."""
         engine = current_engine()
-        while self.waits:
+        while self._held:
             first = self._first()
             if first is None:
                 return
@@ -124,6 +129,7 @@ class Window(AbstractDeferringExecutor):
             is_first = bool(self._held) and self._held[0] is call
             if is_first:
                 self._held.popleft()
+                self.waits = bool(self._held)
             return is_first
 
     def may_wait(self, call: KernelCall, *, fails: bool = False) -> bool:
