@@ -36,20 +36,28 @@ class Deadlines:
         self._search_ends_s = math.inf
         self._end_s = math.inf  # when the work after a search is given up
         self._is_shielded = False
-        self._started_s = time.monotonic()
+        self._excluded_s = 0.0
+        self._stands_at_s: float | None = None
+        self._started_s = self.clock()
+
+    def clock(self) -> float:
+        """Seconds on a clock that stands still while work is `excluded`."""
+        now_s = time.monotonic() if self._stands_at_s is None else self._stands_at_s
+        return now_s - self._excluded_s
 
     @property
     def elapsed_s(self) -> float:
-        return time.monotonic() - self._started_s
+        return self.clock() - self._started_s
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
         """Context of work whose time is no part of the session's."""
-        began_s = time.monotonic()
+        self._stands_at_s = began_s = time.monotonic()
         try:
             yield
         finally:
-            self._started_s += time.monotonic() - began_s
+            self._excluded_s += time.monotonic() - began_s
+            self._stands_at_s = None
 
     @contextmanager
     def phase(self, during: str) -> Iterator[None]:
@@ -85,19 +93,19 @@ class Deadlines:
         left_s = self.limit_s - self.elapsed_s
         search_s = max(left_s - self.final_s, _LEAST_SEARCH_SHARE * self.limit_s)
         search_s = max(min(search_s, left_s + _LATE_S), _LEAST_SEARCH_S)
-        self._search_ends_s = time.monotonic() + search_s
+        self._search_ends_s = self.clock() + search_s
         return search_s
 
     def begin_end(self) -> None:
         """Records that the search has finished."""
-        self._end_s = time.monotonic() + _END_S
+        self._end_s = self.clock() + _END_S
 
     def is_search_over(self) -> bool:
-        return time.monotonic() > self._search_ends_s
+        return self.clock() > self._search_ends_s
 
     def is_past_waiting(self) -> bool:
         """True if no result of a worker or a compiler is of use any more."""
-        is_late = self._is_beyond(_LAST_S) or time.monotonic() > self._end_s
+        is_late = self._is_beyond(_LAST_S) or self.clock() > self._end_s
         return is_late or self._interrupt.since_s > _PATIENCE_S
 
     @property

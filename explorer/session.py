@@ -30,7 +30,7 @@ from ..search.components.run import search_components
 from ..search.inputs import Guidance, History, Oracle
 from ..search.learn.surrogate import KernelRidge
 from ..search.options import Batches, SearchOptions
-from ..search.precompile import precompile
+from ..search.precompile import Precompilation
 from ..search.predict import Predictor
 from ..search.run import search
 from ..search.starts.complete import sketched_candidates, solved_candidates
@@ -58,6 +58,7 @@ from .workload import Options, Workload, space_for
 __all__ = ["Session", "Tell"]
 
 _PATIENCE_S = 0.5  # for compilers once the user has interrupted
+_MOST_INTERPRETED = 1000  # choices that Python propagates in about a second
 
 
 class Session:
@@ -85,11 +86,13 @@ class Session:
 
     def run(self) -> st.Ended:
         """Runs the session, from the first record to the saved result."""
+        tell = lambda text: self._tell(st.Compiling(text))  # noqa: E731
+        with Precompilation(tell, lambda: self._interrupt.is_set) as self._compilation:
+            return self._run()
+
+    def _run(self) -> st.Ended:
         o = self._options
         deadlines = self._deadlines
-        with deadlines.excluded(), self._interrupt.immediate():
-            # What is compiled once a version is no part of the session's time.
-            precompile(lambda text: self._tell(st.Compiling(text)))
         try:
             with deadlines.phase("compilers were looked for"):
                 told = DeviceOptions(
@@ -111,6 +114,9 @@ class Session:
                 with deadlines.phase("its space was built"):
                     target = device.machine.facts()
                     space = space_for(self._workload.problem, target, o)
+                if len(space.searchable) > _MOST_INTERPRETED:
+                    self._wait_for_compilers()
+                with deadlines.phase("its space was built"):
                     root = space.root()
                 with deadlines.phase("the machine was looked at"):
                     conditions = conditions_of(device, worker)
@@ -135,6 +141,11 @@ class Session:
                 return self._explore(root, standing, ending, preparation, worker, journal)
             except Stopped:  # before anything was measured
                 return ending.early(self._interrupt)
+
+    def _wait_for_compilers(self) -> None:
+        """Waits until the search itself is compiled: once a version, so it is no part of the session's time."""
+        with self._deadlines.excluded():
+            self._compilation.wait()
 
     def _early(self) -> st.Ended:
         """Returns the end of a session that had no time to begin. Called in the handler of Stopped, which is raised again after a
@@ -287,6 +298,8 @@ class Session:
             )
 
         def answer(ask: Ask) -> Told | None:
+            if standing.default is not None:  # the first candidates were shown
+                self._wait_for_compilers()
             with deadlines.shielded():  # the pool looks at the time itself
                 return evaluator.answer(ask)
 
@@ -330,7 +343,7 @@ class Session:
         if search_s is not None:
             rules.append(Seconds(search_s))
             evaluator.is_over = self._deadlines.is_search_over
-        return Budget(*rules, interrupt=self._interrupt)
+        return Budget(*rules, interrupt=self._interrupt, clock=self._deadlines.clock)
 
 
 def _guidance(

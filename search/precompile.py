@@ -7,9 +7,11 @@ process the same file.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
@@ -26,10 +28,18 @@ from ..kernels.library import load
 from ..kernels.tasks.pipeline import normalise
 from ..space.build import build_space
 from ..space.engine import filters, propagate
-from ..space.engine.jit import cache_folder, compile_for, is_compiling
+from ..space.engine.jit import (
+    cache_folder,
+    compile_for,
+    end_interpreting,
+    interpret,
+    is_compiling,
+)
 from ..space.targets.target import CacheLevel, Target
 from .bound import cpu as cpu_bound
 from .bound.tables import build_tables
+from .learn import surrogate
+from .tree import ordering
 
 # Each unit with the units on which it depends; the longest to compile first.
 _UNITS: dict[str, tuple[str, ...]] = {
@@ -45,8 +55,12 @@ _UNITS: dict[str, tuple[str, ...]] = {
     "shave": ("_fixpoint",),
     "propagate_all": ("_fixpoint",),
     "_descend": ("_fixpoint",),
+    "_share": (),
+    "_first_open": (),
 }
 _MOST_PROCESSES = 4  # more would wait for one another
+_LEAST_PRIORITY = 19
+_LOOK_S = 0.1
 _MACHINE = Target(
     backend="cpu",
     name="any",
@@ -72,12 +86,81 @@ def precompile(tell: Tell = lambda text: None) -> None:
 
     Where a process fails on a unit, compilation stops here. The first call of the unit then reports the reason.
     """
-    if not is_compiling() or _marker().exists():
+    if not _is_due():
         return
-    n_processes = min(len(sched_getaffinity(0)), _MOST_PROCESSES)
-    tell(f"compiling the search itself, once a version, in {n_processes} processes")
+    processes = _started()
+    tell(f"compiling the search itself, once a version, in {len(processes)} processes")
+    _compile_all(processes, tell)
+
+
+class Precompilation:
+    """Compilation of all units while a search begins, which runs them as Python until `settle` finds them compiled.
+
+    So the first run of a version shows its first candidates before the compilers end. Nothing is done where all are in the cache.
+    Leaving the block waits for the compilers, since the next run would begin anew. An exception ends them, and so does
+    `is_given_up`.
+    """
+
+    def __init__(self, tell: Tell, is_given_up: Callable[[], bool]) -> None:
+        self._tell = tell
+        self._is_given_up = is_given_up
+        self._processes: list[subprocess.Popen[str]] = []
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Precompilation:
+        if _is_due():
+            self._processes = _started()
+            for process in self._processes:
+                with suppress(ProcessLookupError):  # the search, and what it times, go first
+                    os.setpriority(os.PRIO_PROCESS, process.pid, _LEAST_PRIORITY)
+            work = lambda: _compile_all(self._processes, lambda text: None)  # noqa: E731
+            self._thread = threading.Thread(target=work, name="precompile", daemon=True)
+            interpret()
+            self._thread.start()
+            self._tell(
+                "compiling the search itself, once a version; until then it runs, more slowly, in Python"
+            )
+        return self
+
+    def settle(self) -> None:
+        """Goes over to the compiled units if all are there. None of them may be running."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._thread = None
+            end_interpreting()
+
+    def wait(self) -> None:
+        """Waits for the compilers, unless they are given up, and goes over to the compiled units."""
+        if self._thread is None:
+            return
+        if self._thread.is_alive():
+            self._tell("waiting for the compilation of the search itself")
+        while self._thread.is_alive() and not self._is_given_up():
+            self._thread.join(_LOOK_S)
+        self.settle()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            for process in self._processes:
+                process.kill()
+            if self._thread is not None:
+                self._thread.join()
+            self.settle()
+
+
+def _is_due() -> bool:
+    return is_compiling() and not _marker().exists()
+
+
+def _started() -> list[subprocess.Popen[str]]:
+    return [_start() for _ in range(min(len(sched_getaffinity(0)), _MOST_PROCESSES))]
+
+
+def _compile_all(processes: Sequence[subprocess.Popen[str]], tell: Tell) -> None:
+    """Compiles all units in these processes, and ends the processes."""
     idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-    processes = [_start() for _ in range(n_processes)]
     for process in processes:
         idle.put(process)
 
@@ -96,7 +179,7 @@ def precompile(tell: Tell = lambda text: None) -> None:
     waiting.prepare()
     running: dict[Future[bool], str] = {}
     n_done = 0
-    pool = ThreadPoolExecutor(n_processes, thread_name_prefix="precompile")
+    pool = ThreadPoolExecutor(len(processes), thread_name_prefix="precompile")
     try:
         while waiting.is_active():
             for unit in sorted(waiting.get_ready(), key=list(_UNITS).index):
@@ -151,6 +234,7 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     preference, order = np.zeros((len(domains), 8), np.uint8), space.searchable
     children = np.zeros((2, len(domains)), np.uint32)
     results = (np.zeros(2, np.int64), np.zeros(2, np.int64))
+    masks, shares = np.zeros((2, 2), np.uint32), np.zeros((2, 2))
     found: dict[Any, tuple[Any, ...]] = {
         cpu_bound.lower_bound: (tables, scratch, domains, phase, terms),
         filters.filter_budget: (*at, 0),
@@ -164,6 +248,8 @@ def _signatures() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         propagate.constraint_blocks: (space.model.arrays, order),
         propagate.shave: (*at, order, domains),
         propagate._descend: (*at, order, 1),
+        surrogate._share: (masks, masks, shares[0], masks[0], shares[0], shares),
+        ordering._first_open: (domains, order),
     }
     return {function.__name__: (function, given) for function, given in found.items()}
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -25,6 +28,14 @@ _WITHOUT_REFERENCE_COUNTS = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") e
 _WITHOUT_WRAPPER = {"no_cpython_wrapper": True}
 _COMPILING = "numba:compile"
 _PACKAGE = Path(__file__).resolve().parent.parent.parent
+_plain: dict[
+    int, Any
+] = {}  # Python sources, by the identities of compiled functions, which live as long as the process
+_exchanged: list[
+    tuple[ModuleType, str, Any]
+] = []  # compiled functions in `interpret`, by the module and name that lack them
+_n_interpreting = 0
+_interpreting = threading.Lock()
 
 
 def _package_version() -> str:
@@ -139,6 +150,38 @@ def _announce_first() -> None:
     register(_COMPILING, First())
 
 
+def interpret() -> None:
+    """Makes the package call the Python sources of its compiled functions, until each call of this has its `end_interpreting`.
+
+    Only names of modules are exchanged, so no module that has compiled functions may be imported in between, and none of the
+    functions may be running at the end: values of Python would compile them for other types.
+    """
+    global _n_interpreting
+    with _interpreting:
+        _n_interpreting += 1
+        for module in _modules():
+            for name, value in list(vars(module).items()):
+                plain = _plain.get(id(value))
+                if plain is not None:
+                    _exchanged.append((module, name, value))
+                    setattr(module, name, plain)
+
+
+def end_interpreting() -> None:
+    """Undoes a call of `interpret`."""
+    global _n_interpreting
+    with _interpreting:
+        _n_interpreting -= 1
+        if not _n_interpreting:
+            while _exchanged:
+                setattr(*_exchanged.pop())
+
+
+def _modules() -> list[ModuleType]:
+    package = __name__.split(".")[0]
+    return [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}.")]
+
+
 def is_compiling() -> bool:
     """True if functions are compiled: NUMBA_DISABLE_JIT is not set."""
     return not _CONFIG.DISABLE_JIT
@@ -157,6 +200,7 @@ def _compile(function: _Function, options: dict[str, bool]) -> _Function:
         )
     finally:
         _CONFIG.CACHE_DIR = before
+    _plain[id(compiled)] = function
     return cast(_Function, compiled)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from kernelscape.explorer import bound_validity, numpy_timing
 from kernelscape.explorer import stages as st
+from kernelscape.explorer.deadlines import Deadlines
 from kernelscape.explorer.doubts import doubts_of
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.remeasure import TimedAgain, comparison, n_parallel, threads_first
@@ -20,6 +22,7 @@ from kernelscape.runtime.worker.worker import AbstractWorker
 from kernelscape.search import events as ev
 from kernelscape.search import precompile
 from kernelscape.search.bound.bounder import Bounder
+from kernelscape.search.budget import Interrupt
 from kernelscape.search.incumbent import BoundScale
 from kernelscape.search.starts.complete import sketched_candidates
 from kernelscape.search.starts.proposals import greedy_sketch
@@ -144,6 +147,16 @@ def test_a_result_says_what_it_is_not_sure_of() -> None:
     assert "only 1 candidate was" in doubts("time_limit", 1, 0)[0]
     assert "disturbed 150 of 200" in doubts("time_limit", 200, 150)[0]
     assert "final comparison" in doubts("time_limit", 200, 0, final=True)[0]
+
+
+def test_the_time_of_a_session_stands_still_while_it_waits_for_compilers() -> None:
+    deadlines = Deadlines(1e-9, Interrupt())
+    with deadlines.excluded():
+        first_s, first = deadlines.elapsed_s, deadlines.clock()
+        time.sleep(1e-3)
+        assert deadlines.elapsed_s == first_s
+        assert deadlines.clock() == first
+    assert 0 <= deadlines.clock() - first < time.monotonic()
 
 
 def test_what_is_compiled_ahead_is_what_the_search_calls() -> None:
