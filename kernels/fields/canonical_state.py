@@ -180,7 +180,7 @@ def _slots_in(
 def _bad_list(here: Mapping[str, Array], node: int, at: Array, items: Array) -> int:
     """1 if a list is marked as current but differs from these cells, else 0."""
     key = f"list{node}"
-    if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) != 0:
+    if key not in here or "counters" not in here or int(here["counters"][node, CHANGED]) > 0:
         return 0
     kept = here[key][:, : int(here["counters"][node, COUNT])].astype(np.int64)
     wanted = np.concatenate([items[None], at])

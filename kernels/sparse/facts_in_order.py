@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..ir.kernel import KernelIR
 from ..ir.repeats import Repeat
+from ..ir.structure import StructureTree
 from .redundancy import Derived, Facts
 
 
@@ -19,6 +20,23 @@ def derived_in_order(
     walk = _Walk(kernels)
     walk.run(0, len(kernels), repeats, facts)
     return tuple(walk.derived)
+
+
+def carried(kernels: Sequence[KernelIR | None], trees: Mapping[str, StructureTree]) -> Facts:
+    """Returns the facts that hold at the head of each run of a sequence that runs again and again, but for the first run.
+
+    Precondition: nothing between two runs changes active cells. Facts are left out whose end nobody would notice.
+    """
+    facts = Facts(trees)
+    derived_in_order(kernels, (), facts)
+    facts = facts.noticed()
+    while True:
+        behind = facts.copy()
+        derived_in_order(kernels, (), behind)
+        both = facts.both(behind)
+        if both == facts:
+            return facts
+        facts = both
 
 
 class _Walk:

@@ -28,7 +28,8 @@ MIX = (
 CLAIMED = 1 << 62  # in a directory: a thread is about to put a key there; keys are smaller
 _PLACES = 16  # of a directory, per slot: both windows of a key are full less than once in 10^12
 
-# Columns of `counters`, which has a row for each node and one more.
+# Columns of `counters`, which has a row for each node and one more. CHANGED is positive where cells have changed since the list was
+# made: 1 behind a change, 0 behind the list; other numbers are marks of who looks for changes later (runtime/engine/tree_marks.py).
 FREE, TAKEN, FRESH, FREED, CHANGED, COUNT = range(6)
 OUTSIDE, FULL = range(2)  # columns of the row behind the last node's: writes that were not made
 _MOST_KEPT = 256  # layouts

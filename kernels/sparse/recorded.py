@@ -30,6 +30,19 @@ class Logical:
         return {p.array: n for p, n in zip(self.ir.placed, self.fields, strict=True)}
 
 
+@dataclass(frozen=True, eq=False)
+class WindowCall:
+    """A call of a window: its kernel on plain arrays, and on sparse fields the kernel before lowering.
+
+    `arrays` has the number of each array of `ir`, `trees` the number and the layout of each tree.
+    """
+
+    ir: KernelIR
+    arrays: tuple[int, ...]
+    logical: Logical | None = None
+    trees: tuple[tuple[int, TreeLayout], ...] = ()
+
+
 @dataclass(frozen=True)
 class UsedTree:
     """A tree that a sequence uses, with its fields. `sections`: (key, array of the sequence) of the arrays that kernels access.

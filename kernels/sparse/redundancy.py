@@ -40,11 +40,14 @@ PURE = ("Const", "LoopIndex", "Cast", "Unary", "Binary")
 class Derived:
     """Redundant operations of one kernel: the numbers of its activations, in the order of the text.
 
-    `kept`: for each statement at top level, the nodes whose lists are reused.
+    For each statement at top level, `kept` are the nodes whose lists are reused, `changed` the trees whose active cells it may
+    still change, and `left` the number of activations that it still makes.
     """
 
     demoted: frozenset[int]
     kept: tuple[frozenset[Node], ...]
+    changed: tuple[frozenset[str], ...]
+    left: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,15 @@ class ActivationSite:
 class _Cells:
     """The cells of an activation: places with equal ones are equal while the lists of `over` keep their cells.
 
-    `domain` are the loops around, by their lists or extents, and `indices` the places in terms of these.
+    `domain` are the loops around, by their lists or extents. In terms of these, `indices` are the places, of the iterations in
+    which all `guards` hold.
     """
 
     tree: str
     node: int
     domain: tuple[Node | int, ...]
     indices: tuple[Expr, ...]
+    guards: tuple[Expr, ...] = ()
 
     @property
     def over(self) -> set[Node]:
@@ -104,14 +109,36 @@ class Facts:
         """The facts that hold in both."""
         return Facts(self.trees, self.lists & other.lists, self.active & other.active)
 
+    def noticed(self) -> Facts:
+        """The facts whose end is noticed outside of kernels: flags of lists record changes of pointer and hash nodes only."""
+
+        def is_noticed(node: Node) -> bool:
+            t = self.trees[node[0]]
+            kinds = (t.nodes[n].has for n in t.path(node[1]))
+            return all(has.is_listed for has in kinds if has.is_sparse)
+
+        active = (x for x in self.active if all(map(is_noticed, {(x.tree, x.node), *x.over})))
+        return Facts(self.trees, frozenset(filter(is_noticed, self.lists)), frozenset(active))
+
+    @property
+    def on(self) -> frozenset[str]:
+        """The trees that the facts are about."""
+        of_cells = {tree for x in self.active for tree, _ in {(x.tree, x.node), *x.over}}
+        return frozenset(of_cells.union(tree for tree, _ in self.lists))
+
     def after(self, ir: KernelIR) -> Derived:
         """The redundant operations of a kernel. Updates the facts to those after it."""
         demoted: set[int] = set()
         kept: list[frozenset[Node]] = []
+        changed: list[frozenset[str]] = []
+        left: list[int] = []
         for s, sites in zip(ir.body, _sites_of(ir), strict=True):
             kept.append(self._lists(s))
-            demoted |= self._statement(s, sites)
-        return Derived(frozenset(demoted), tuple(kept))
+            needless, trees = self._statement(s, sites)
+            demoted |= needless
+            changed.append(trees)
+            left.append(n_activations(s, sites, self.trees) - len(needless))
+        return Derived(frozenset(demoted), tuple(kept), tuple(changed), tuple(left))
 
     def _lists(self, s: Stmt) -> frozenset[Node]:
         """The lists that a loop reuses; it makes the others."""
@@ -123,14 +150,18 @@ class Facts:
         self.lists |= nodes
         return kept
 
-    def _statement(self, s: Stmt, sites: Sequence[ActivationSite]) -> set[int]:
-        """The redundant activations of a statement at top level."""
+    def _statement(
+        self, s: Stmt, sites: Sequence[ActivationSite]
+    ) -> tuple[set[int], frozenset[str]]:
+        """The redundant activations of a statement at top level, and the trees whose cells it may change."""
         inside = list(nested_statements((s,)))
         shrunk = {x.tree for x in inside if isinstance(x, Deactivate)}
-        known = {x.number: _cells_of(x) for x in sites if x.statement.tree not in shrunk}
+        known: dict[int, tuple[_Cells, ...]] = {
+            x.number: () if x.statement.tree in shrunk else _cells_of(x) for x in sites
+        }
         nested = {x.number for x in sites if x.around}  # others happen once
         own = _own_sites(s, sites, self.trees)
-        demoted = {n for n in nested - own if known.get(n) in self.active}
+        demoted = {n for n in nested - own if not self.active.isdisjoint(known[n])}
         changed: set[Node] = set()
         for x in sites:
             if x.number not in demoted | own:
@@ -141,11 +172,11 @@ class Facts:
                 changed |= self._changed(y.tree, self.trees[y.tree].path(y.node))
             elif isinstance(y, Deactivate):
                 changed |= self._changed(y.tree, self.trees[y.tree].below(y.node))
-        made = (known.get(x.number) for x in sites if x.is_sure)
-        active = {x for x in self.active if x.tree not in shrunk}.union(x for x in made if x)
+        made = {c for x in sites if x.runs for c in known[x.number] if c.guards or x.is_sure}
+        active = {x for x in self.active if x.tree not in shrunk} | made
         self.active = frozenset(x for x in active if changed.isdisjoint(x.over))
         self.lists -= changed
-        return demoted
+        return demoted, frozenset(tree for tree, _ in changed)
 
     def _changed(self, tree: str, nodes: Iterable[int]) -> set[Node]:
         """The nodes whose cells change with those of some nodes: these and those below."""
@@ -164,11 +195,37 @@ def _sites_of(ir: KernelIR) -> tuple[tuple[ActivationSite, ...], ...]:
     return tuple(found)
 
 
-def _cells_of(x: ActivationSite) -> _Cells | None:
-    """The cells of an activation. None if values decide them."""
+def n_activations(
+    s: Stmt, sites: Sequence[ActivationSite], trees: Mapping[str, StructureTree]
+) -> int:
+    """The number of activations and appends in a statement at top level, but those of the current cell of a loop."""
+    n_appends = sum(isinstance(x, Append) for x in nested_statements((s,)))
+    return n_appends + len(sites) - len(_own_sites(s, sites, trees))
+
+
+def work_on_trees(ir: KernelIR) -> tuple[int, int]:
+    """Returns the numbers of lists that a kernel makes or tests, and of its activations, where nothing is known before it."""
+    trees = {t.name: t for t in ir.trees}
+    n_lists = n_made = 0
+    for s, sites in zip(ir.body, _sites_of(ir), strict=True):
+        n_made += n_activations(s, sites, trees)
+        if isinstance(s, ForActive):
+            t = trees[s.tree]
+            n_lists += sum(1 for _ in lists_made(s, t))
+    return n_lists, n_made
+
+
+def _cells_of(x: ActivationSite) -> tuple[_Cells, ...]:
+    """The cells of an activation, without guards and with those that hold. None of these if values decide them."""
+    found = [_cells(x, guards) for guards in dict.fromkeys(((), x.guards))]
+    return tuple(c for c in found if c is not None)
+
+
+def _cells(x: ActivationSite, guards: tuple[Expr, ...]) -> _Cells | None:
+    """The cells of an activation in the iterations in which some guards hold. None if values decide them."""
     names: dict[str, Expr] = {}
     domain: list[Node | int] = []
-    used = _loops_in(x.indices)
+    used = _loops_in((*x.indices, *guards))
     for loop in x.around:
         loops = loop.loops if isinstance(loop, ForActive) else (loop.loop,)
         if not used.intersection(loops):
@@ -184,11 +241,16 @@ def _cells_of(x: ActivationSite) -> _Cells | None:
     parts = [e for i in x.indices for e in walk(i)]
     if any(type(e).__name__ not in PURE for e in parts):
         return None
+    conditions = [e for g in guards for e in walk(g)]
+    # Compiled code may round floats differently.
+    if any(type(e).__name__ not in (*PURE, "Compare") or e.dtype.is_float for e in conditions):
+        return None
     if not used <= set(names):
         return None
     renaming = Renaming(loops=names)
     indices = tuple(_plain(renaming.apply(i)) for i in x.indices)
-    return _Cells(x.statement.tree, x.statement.node, tuple(domain), indices)
+    held = tuple(map(renaming.apply, guards))
+    return _Cells(x.statement.tree, x.statement.node, tuple(domain), indices, held)
 
 
 def tops_of(ir: KernelIR, activations: frozenset[int]) -> frozenset[int]:

@@ -250,7 +250,7 @@ class CellLoops:
         self.pools.set_counter(making, tree, node, COUNT, count)
         if is_kept:
             self.pools.set_counter(making, tree, node, CHANGED, number(0))
-        is_old = compare("ne", self.cells.counter(tree, node, CHANGED), number(0))
+        is_old = compare("gt", self.cells.counter(tree, node, CHANGED), number(0))
         # A branch even where it is always taken: loops at top level are parallel.
         always = compare("ge", self.cells.counter(tree, node, COUNT), number(0))
         b.branch(is_old if is_kept else always, making)

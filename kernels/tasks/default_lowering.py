@@ -30,14 +30,19 @@ def lower_instance(x: Instance) -> Instance:
     )
 
 
-def lower_by_default(kernel: LogicalKernel, *, activates_once: bool = True) -> Lowered:
-    """Returns a kernel lowered by default decisions, with activations hoisted out of leaves if `activates_once`."""
+def lower_by_default(
+    kernel: LogicalKernel, demoted: frozenset[int] = frozenset(), *, activates_once: bool = True
+) -> Lowered:
+    """Returns a kernel lowered by default decisions, with activations hoisted out of leaves if `activates_once`.
+
+    `demoted`: activations of certainly active cells, as numbers in the text.
+    """
     trees = {tree.name: tree for tree, _ in kernel.trees}
     found_once = once_a_leaf(kernel.ir, trees).values() if activates_once else ()
-    once = frozenset(n for numbers in found_once for n in numbers)
-    found = lower_kernel(kernel, once=once)
+    once = frozenset(n for numbers in found_once for n in numbers) - demoted
+    found = lower_kernel(kernel, demoted, once=once)
     staged = _in_tiles(found.windows)
-    return lower_kernel(kernel, staged=staged, once=once) if staged else found
+    return lower_kernel(kernel, demoted, staged, once) if staged else found
 
 
 def _in_tiles(windows: Iterable[HaloWindow]) -> frozenset[tuple[int, str]]:

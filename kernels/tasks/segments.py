@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.kernel import Assert, Expr, For, KernelIR, SetLocal, Stmt
+from ..ir.kernel import Assert, Expr, For, ForActive, KernelIR, SetLocal, Stmt
 from ..ir.walk import (
     Renaming,
     children,
@@ -39,7 +39,7 @@ def segments_of(body: Statements) -> list[Statements]:
     body = _without_plain_locals(body)
     shared: set[str] = set()
     for s in body:
-        if not isinstance(s, For):
+        if not isinstance(s, For | ForActive):
             shared |= _mentioned(s)
     last = {name: k for k, s in enumerate(body) for name in _mentioned(s) & shared}
     segments: list[Statements] = []

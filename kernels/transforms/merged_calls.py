@@ -1,30 +1,37 @@
-"""Merged calls: one kernel that does what several calls do, one after the other.
+"""Merged calls: loops of calls that follow each other become one, so that values stay in registers and caches.
 
-Outermost loops that follow each other become one where no iteration of the later loop uses what another iteration of the earlier
-one changes, so that values stay in registers and caches.
+They are one where no iteration of a later loop uses what another iteration of an earlier one changes. A loop moves up to the first
+loop that it may join, past all that it does not depend on.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..ir.kernel import (
-    ArrayParam,
+    Activate,
+    Append,
+    Assert,
     Cast,
     Const,
+    Deactivate,
     DType,
     Expr,
     For,
-    KernelIR,
+    ForActive,
+    IsActive,
+    Item,
+    Length,
     Load,
     Local,
     LocalArray,
     LocalElement,
     LoopIndex,
     Param,
+    Placed,
     SetElement,
     SetLocal,
     Stmt,
@@ -34,113 +41,223 @@ from ..ir.kernel import (
 )
 from ..ir.walk import children, nested_statements, rewrite, walk
 
-MOST_STATEMENTS = 400  # of a merged kernel: about 2 s of a compiler
+MOST_STATEMENTS = 400  # of merged loops: about 2 s of a compiler
+_MOST_PASSED = 64  # groups that a loop may move past
 _OF_LOCALS = (Local, LocalElement, SetLocal, UpdateLocal, LocalArray, SetElement)
+_ON_TREES = (ForActive, Activate, Append, Deactivate, IsActive, Length, Item, Placed)
+Loop = For | ForActive
 
 
-def merged(kernels: Sequence[KernelIR], arrays: Sequence[Sequence[int]]) -> KernelIR | None:
-    """Returns a kernel that does what calls of `kernels` do in order; None if it is too large, or their floats differ in mode.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Statements of a call at top level, from number `first` on, that share no local with others. `trees`: those of its fields."""
 
-    `arrays`: for each array of each call its number; equal numbers are one array. The arrays of the kernel are in the order of
-    these numbers, its scalars are those of the calls.
-    """
-    n_statements = sum(1 for ir in kernels for _ in nested_statements(ir.body))
-    if n_statements > MOST_STATEMENTS or len({ir.fast_math for ir in kernels}) > 1:
-        return None
-    params: dict[int, ArrayParam] = {}
-    scalars, body = list[Param](), list[Stmt]()
-    independent, trusted, shared = list[str](), dict[str, None](), dict[str, int]()
-    for k, (ir, numbers) in enumerate(zip(kernels, arrays, strict=True)):
-        names = {p.name: f"a{n}" for p, n in zip(ir.arrays, numbers, strict=True)}
-        for p, n in zip(ir.arrays, numbers, strict=True):
-            params.setdefault(n, replace(p, name=f"a{n}"))
-        renaming = _Renaming(names, f"_c{k}")
-        scalars += [Param(renaming.own(p.name), p.dtype) for p in ir.scalars]
-        body += rewrite(ir.body, renaming)
-        independent += [renaming.own(x) for x in ir.independent]
-        trusted |= dict.fromkeys(names[x] for x in ir.trusted)
-        shared |= {names[x]: n for x, n in ir.shared}
-    return KernelIR(
-        "window",
-        tuple(params[n] for n in sorted(params)),
-        tuple(scalars),
-        with_fused_loops(tuple(body)),
-        kernels[0].where,
-        kernels[0].fast_math,
-        independent=tuple(independent),
-        trusted=tuple(trusted),
-        shared=tuple(shared.items()),
-    )
+    first: int
+    body: tuple[Stmt, ...]
+    placed: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def loop(self) -> Loop | None:
+        """The loop that it is; None for other statements."""
+        (s, *more) = self.body
+        return s if isinstance(s, For | ForActive) and not more else None
+
+    @cached_property
+    def uses(self) -> dict[str, list[tuple[Expr, ...]]]:
+        """The indices of all accesses, by array."""
+        return _uses(self.body)
+
+    @cached_property
+    def writes(self) -> list[Store | Update]:
+        return [s for s in nested_statements(self.body) if isinstance(s, Store | Update)]
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """The arrays that it writes."""
+        return frozenset(s.array for s in self.writes)
+
+    @cached_property
+    def trees(self) -> frozenset[str]:
+        """The trees whose cells it uses."""
+        every = list(nested_statements(self.body))
+        found = {x.tree for x in every if isinstance(x, _ON_TREES)}
+        found |= {x.tree for s in every for x in _parts(s) if isinstance(x, _ON_TREES)}
+        return frozenset(found | {self.placed[x] for x in self.uses if x in self.placed})
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """The operators of arrays that it only adds to, or the like, and never reads."""
+        found: dict[str, str] = {}
+        for s in self.writes:
+            is_sum = isinstance(s, Update) and not s.result
+            op = s.op if isinstance(s, Update) and is_sum else ""
+            found[s.array] = op if found.get(s.array, op) == op else ""
+        read = {x.array for s in nested_statements(self.body) for x in _loads(s)}
+        return {array: op for array, op in found.items() if op and array not in read}
+
+    @cached_property
+    def size(self) -> int:
+        """The number of its statements."""
+        return sum(1 for _ in nested_statements(self.body))
+
+    @cached_property
+    def asserts(self) -> bool:
+        return any(isinstance(s, Assert) for s in nested_statements(self.body))
 
 
-class _Renaming:
-    """New names of one call: of arrays those of the merged kernel, of all else with a suffix of the call."""
+@dataclass(frozen=True, eq=False)
+class Placing:
+    """A part of a window's call, by the number of the call. `reshapes`: the trees whose active cells it may change."""
 
-    def __init__(self, arrays: dict[str, str], suffix: str) -> None:
-        self._arrays, self._suffix = arrays, suffix
+    call: int
+    part: Part
+    reshapes: frozenset[str] = frozenset()
+
+    @property
+    def may_fail(self) -> bool:
+        """True if it may end the window with an error. What stands before it must have run, and nothing else."""
+        return bool(self.reshapes) or self.part.asserts
+
+
+def groups_of(placings: Sequence[Placing], *, fast_math: bool) -> list[list[Placing]]:
+    """Returns the parts in order, with those together that become one loop."""
+    groups: list[list[Placing]] = []
+    for x in placings:
+        found = None
+        for k in reversed(range(max(0, len(groups) - _MOST_PASSED), len(groups))):
+            if _may_join(groups[k], x, fast_math=fast_math):
+                found = k
+            if any(_depends(x, y) for y in groups[k]):
+                break
+        if found is None:
+            groups.append([x])
+        else:
+            groups[found].append(x)
+    return groups
+
+
+def one_loop(loops: Sequence[Loop]) -> Loop:
+    """Returns the loop that does what some loops of one group do. Inner loops at a seam become one, too."""
+    first, *more = loops
+    for loop in more:
+        first = _as_one(first, loop)
+    return first
+
+
+class CallNames:
+    """New names of one call: of arrays and trees those of the window, of all else with a suffix of the call."""
+
+    def __init__(
+        self, arrays: Mapping[str, str], trees: Mapping[str, str], suffix: str = ""
+    ) -> None:
+        self._arrays, self._trees, self._suffix = arrays, trees, suffix
 
     def own(self, name: str) -> str:
         return name + self._suffix
 
     def __call__(self, x: Any) -> Any:
-        if isinstance(x, Load | Store | Update):
-            x = replace(x, array=self._arrays[x.array])
-            return (
-                replace(x, result=self.own(x.result)) if isinstance(x, Update) and x.result else x
-            )
+        if isinstance(x, _ON_TREES):
+            x = replace(x, tree=self._trees.get(x.tree, x.tree))
+        if isinstance(x, Load | Store | Update | Placed):
+            x = replace(x, array=self._arrays.get(x.array, x.array))
+        if isinstance(x, Update | Append):
+            return replace(x, result=self.own(x.result)) if x.result else x
         if isinstance(x, LoopIndex | For):
             return replace(x, loop=self.own(x.loop))
+        if isinstance(x, ForActive):
+            return replace(x, loops=tuple(map(self.own, x.loops)))
         if isinstance(x, (*_OF_LOCALS, Param)):
             return replace(x, name=self.own(x.name))
         return x
 
 
-def with_fused_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Returns the statements, with loops of equal constant extents that follow each other as one, where that changes no value.
-
-    They share an array but no local, and write elements of their own iteration only. An array that one changes and the other uses
-    is used at elements of the own iteration only. Innermost loops at the seam become one, too.
-    """
-    mentioned = [_locals(s) for s in body]
-    n_mentioned = Counter(name for names in mentioned for name in names)
-    found, is_closed = list[Stmt](), False
-    for s, names in zip(body, mentioned, strict=True):
-        was_closed, is_closed = is_closed, all(n_mentioned[name] == 1 for name in names)
-        last = found[-1] if found else None
-        if not (isinstance(s, For) and isinstance(last, For) and was_closed and is_closed):
-            found.append(s)
-        elif _may_be_one(last, s):
-            found[-1] = _as_one(last, s)
-        else:
-            found.append(s)
-    return tuple(found)
+def _depends(x: Placing, y: Placing) -> bool:
+    """True if `x` must stay behind `y`."""
+    a, b = x.part, y.part
+    if x.may_fail or y.may_fail:
+        return True
+    if not (x.reshapes.isdisjoint(b.trees) and y.reshapes.isdisjoint(a.trees)):
+        return True
+    return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))
 
 
-def _as_one(a: For, b: For) -> For:
+def _may_join(group: Sequence[Placing], x: Placing, *, fast_math: bool) -> bool:
+    """True if a loop may become a part of the loop of a group."""
+    if x.may_fail or any(y.may_fail for y in group):
+        return False
+    if sum(y.part.size for y in group) + x.part.size > MOST_STATEMENTS:
+        return False
+    return all(_may_be_one(y.part, x.part, fast_math=fast_math) for y in group)
+
+
+def _may_be_one(a: Part, b: Part, *, fast_math: bool) -> bool:
+    """True if two outermost loops may be one: parallel iterations stay independent."""
+    match a.loop, b.loop:
+        case For() as x, For() as y:
+            writes = [(loop, s) for loop, part in ((x, a), (y, b)) for s in part.writes]
+            if not all(_axes_of(s.indices, loop.loop) for loop, s in writes):
+                return False
+            is_near = bool(x.body and y.body and a.uses.keys() & b.uses.keys())
+            return is_near and _are_apart(x, y)
+        case ForActive() as x, ForActive() as y:
+            if (x.tree, x.node) != (y.tree, y.node):
+                return False
+            return all(
+                _are_own(a.uses[array], x.loops) and _are_own(b.uses[array], y.loops)
+                for array in a.uses.keys() & b.uses.keys() & (a.changed | b.changed)
+                if not _is_one_sum(array, a, b, fast_math=fast_math)
+            )
+    return False
+
+
+def _is_one_sum(array: str, a: Part, b: Part, *, fast_math: bool) -> bool:
+    """True if two parts only update an array, in the same way, and the order of updates is free."""
+    op = a.sums.get(array)
+    if op is None or b.sums.get(array) != op:
+        return False
+    dtype = next(s.value.dtype for s in a.writes if s.array == array)
+    return fast_math or not dtype.is_float
+
+
+def _are_own(indices: Sequence[tuple[Expr, ...]], loops: tuple[str, ...]) -> bool:
+    """True if accesses are to the current cell of a loop over active cells."""
+    return all(
+        len(at) >= len(loops) > 0
+        and all(
+            isinstance(x, LoopIndex) and x.loop == loop
+            for x, loop in zip(map(_plain, at[-len(loops) :]), loops, strict=True)
+        )
+        for at in indices
+    )
+
+
+def _as_one(a: Loop, b: Loop) -> Loop:
+    names = dict(zip(_loops(b), _loops(a), strict=True))
+
     def of_a(x: Any) -> Any:
-        return replace(x, loop=a.loop) if isinstance(x, LoopIndex) and x.loop == b.loop else x
+        return replace(x, loop=names[x.loop]) if isinstance(x, LoopIndex) and x.loop in names else x
 
+    body = rewrite(b.body, of_a)
+    if not (a.body and body):
+        return replace(a, body=(*a.body, *body))
     *before, last = a.body
-    first, *behind = rewrite(b.body, of_a)
+    first, *behind = body
     if isinstance(last, For) and isinstance(first, For) and _are_apart(last, first):
         return replace(a, body=(*before, _as_one(last, first), *behind))
-    return replace(a, body=(*a.body, first, *behind))
+    return replace(a, body=(*a.body, *body))
 
 
-def _may_be_one(a: For, b: For) -> bool:
-    """True if two outermost loops may be one: parallel iterations stay independent."""
-    writes = [(loop, s) for loop in (a, b) for s in _writes(loop)]
-    if not all(_axes_of(s.indices, loop.loop) for loop, s in writes):
-        return False
-    return bool(a.body and b.body and _uses(a).keys() & _uses(b).keys()) and _are_apart(a, b)
+def _loops(x: Loop) -> tuple[str, ...]:
+    return x.loops if isinstance(x, ForActive) else (x.loop,)
 
 
 def _are_apart(a: For, b: For) -> bool:
     """True if two loops of equal constant extents meet only in elements of equal iterations."""
     if not isinstance(a.extent, Const) or a.extent != b.extent:
         return False
-    changed = {s.array for loop in (a, b) for s in _writes(loop)}
-    used_a, used_b = _uses(a), _uses(b)
+    every = nested_statements((*a.body, *b.body))
+    changed = {s.array for s in every if isinstance(s, Store | Update)}
+    used_a, used_b = _uses(a.body), _uses(b.body)
     for array in used_a.keys() & used_b.keys() & changed:
         axes = [_axes_of(at, a.loop) for at in used_a[array]]
         axes += [_axes_of(at, b.loop) for at in used_b[array]]
@@ -151,36 +268,27 @@ def _are_apart(a: For, b: For) -> bool:
 
 def _axes_of(indices: tuple[Expr, ...], loop: str) -> set[int]:
     """The axes along which the index is that of the loop itself."""
-    plain = (x.x if isinstance(x, Cast) and x.dtype is DType.i64 else x for x in indices)
+    plain = map(_plain, indices)
     return {k for k, x in enumerate(plain) if isinstance(x, LoopIndex) and x.loop == loop}
 
 
-def _writes(loop: For) -> list[Store | Update]:
-    return [s for s in nested_statements(loop.body) if isinstance(s, Store | Update)]
+def _plain(x: Expr) -> Expr:
+    return x.x if isinstance(x, Cast) and x.dtype is DType.i64 else x
 
 
-def _uses(loop: For) -> dict[str, list[tuple[Expr, ...]]]:
-    """The indices of all accesses of a loop, by array."""
+def _uses(body: tuple[Stmt, ...]) -> dict[str, list[tuple[Expr, ...]]]:
+    """The indices of all accesses of statements, by array."""
     found: dict[str, list[tuple[Expr, ...]]] = {}
-    for s in nested_statements(loop.body):
+    for s in nested_statements(body):
         if isinstance(s, Store | Update):
             found.setdefault(s.array, []).append(s.indices)
-        for x in _parts(s):
-            if isinstance(x, Load):
-                found.setdefault(x.array, []).append(x.indices)
+        for x in _loads(s):
+            found.setdefault(x.array, []).append(x.indices)
     return found
 
 
-def _locals(s: Stmt) -> set[str]:
-    """The locals that a statement sets or reads."""
-    found = set[str]()
-    for x in nested_statements((s,)):
-        if isinstance(x, _OF_LOCALS):
-            found.add(x.name)
-        if isinstance(x, Update) and x.result:
-            found.add(x.result)
-        found |= {y.name for y in _parts(x) if isinstance(y, Local | LocalElement)}
-    return found
+def _loads(s: Stmt) -> Iterator[Load]:
+    return (x for x in _parts(s) if isinstance(x, Load))
 
 
 def _parts(s: Stmt) -> Iterator[Expr]:

@@ -1,6 +1,7 @@
-"""Plan bank: default plans of windows of calls, by signature. A plan is one kernel for all calls, decided by rules.
+"""Plan bank: default plans of windows of calls, by signature. A plan is the kernels of all calls, decided by rules.
 
-It is built in the background from the second time on that a window is met, and kept by content as all kernels are.
+It is built in the background from the second time on that a window is met, and kept by content as all kernels are. It assumes what
+a run of the window leaves in trees of sparse fields. Where that is not so, the calls run one by one, which makes it true.
 """
 
 from __future__ import annotations
@@ -10,98 +11,177 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations, starmap, takewhile
+from operator import call
+from typing import TYPE_CHECKING, Any
 
-from ...kernels.ir.kernel import For, KernelIR
-from ...kernels.transforms.merged_calls import merged
+import numpy as np
+
+from ...kernels.ir.kernel import KernelIR
 from ..api.backend import AbstractCaller
 from . import current_engine
 from .folder import CompileError
+from .tree_marks import TreeMarks
+
+if TYPE_CHECKING:  # the rules of plans are imported with the first of them
+    from ...kernels.fields.tree import Structure
+    from ...kernels.sparse.recorded import WindowCall
+    from ...kernels.tasks.window_kernels import WindowKernels
 
 _LEAST_TIMES = 2  # that a window is met before its plan is built
 _MOST_PLANS = 256
+_MOST_MISSES = 3  # runs in a row before which cells have changed
 
-Pattern = tuple[tuple[int, ...], ...]  # for each array of each call its number
+Values = tuple[Any, ...]
 
 
 @dataclass(eq=False)
 class WindowPlan:
-    """The plan of windows of one signature. `ir`: the kernel of all calls, None where there is none, or not yet."""
+    """The plan of windows of one signature. It `assumes` facts that a run of the window leaves behind, unless that never holds."""
 
-    kernels: tuple[KernelIR, ...]
-    pattern: Pattern
+    calls: tuple[WindowCall, ...]
+    assumes: bool = True
     n_met: int = 0
     is_usable: bool = True
-    n_loops: int = 0  # outermost ones of the plan
-    _quick: AbstractCaller | None = field(default=None, repr=False)
-    _merging: Future[KernelIR | None] | None = field(default=None, repr=False)
+    _kernels: Future[WindowKernels | None] | None = field(default=None, repr=False)
 
-    def caller(self) -> AbstractCaller | None:
-        """Returns the caller of the plan: all arrays by their numbers, then all scalars. None while it is built, or without one."""
-        if self._quick is not None:
-            return self._quick
+    def kernels(self) -> WindowKernels | None:
+        """Returns the kernels of the plan, whose code is there. None while it is built, or without one."""
         self.n_met += 1
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
-        engine = current_engine()
-        if self._merging is None:
-            self._merging = engine.submit(partial(_begun, self.kernels, self.pattern))
-        if not self._merging.done():
-            return None
-        return self._prepared(self._merging.result(), waits=False)
+        if self._kernels is None:
+            self._kernels = current_engine().submit(partial(_begun, self.calls, self.assumes))
+        return self._built(waits=False) if self._kernels.done() else None
 
     def complete(self) -> None:
         """Waits for the plan, if it is being built."""
-        if self._merging is not None:
-            self._prepared(self._merging.result(), waits=True)
+        if self._kernels is not None:
+            self._built(waits=True)
 
     def refuse(self) -> None:
         """Makes its windows run call by call from now on."""
-        self.is_usable, self._quick = False, None
+        self.is_usable = False
 
-    @property
-    def ir(self) -> KernelIR | None:
-        """The kernel of all calls; None where there is none, or not yet."""
-        done = self._merging is not None and self._merging.done()
-        return self._merging.result() if done and self._merging is not None else None
+    def assume_nothing(self) -> None:
+        """Makes the plan one that runs whatever has happened before; it is built anew."""
+        self.assumes, self._kernels = False, None
 
-    def _prepared(self, ir: KernelIR | None, *, waits: bool) -> AbstractCaller | None:
-        engine = current_engine()
-        if ir is None:
+    def _built(self, *, waits: bool) -> WindowKernels | None:
+        assert self._kernels is not None
+        kernels, engine = self._kernels.result(), current_engine()
+        if kernels is None:
             self.is_usable = False
             return None
-        if not waits and not engine.prepare((ir,)):
+        irs = _irs_of(kernels)
+        if not waits and not engine.prepare(irs):
             return None
-        self.n_loops = sum(isinstance(s, For) for s in ir.body)
         try:
-            caller = engine.prepared(ir)
-            self._quick = engine.quick(ir)
-            return caller
+            return kernels if all(engine.prepared(ir) is not None for ir in irs) else None
         except CompileError as e:
             self.is_usable = False
             warnings.warn(f"a window of calls runs call by call: {e}", RuntimeWarning, stacklevel=2)
             return None
 
 
-def _begun(kernels: Sequence[KernelIR], pattern: Pattern) -> KernelIR | None:
-    """Returns the kernel of all calls, whose code is being compiled."""
-    ir = merged(kernels, pattern)
-    if ir is not None:
-        current_engine().prepare((ir,))
-    return ir
+class BoundPlan:
+    """A plan with the arrays of one window, and the `marks` of its trees."""
+
+    def __init__(
+        self,
+        kernels: WindowKernels,
+        arrays: Values,
+        structures: Sequence[Structure],
+        marks: TreeMarks,
+    ) -> None:
+        sections = [x.memory.arrays for x in structures]
+        self.kernels, self._marks = kernels, marks
+        self._arrays = [
+            tuple(
+                arrays[x] if isinstance(x, int) else sections[x[0]][x[1]]
+                for x in step.kernel.arrays
+            )
+            for step in kernels.steps
+        ]
+        self.are_apart = _are_apart({id(a): a for some in self._arrays for a in some}.values())
+        self._reshapes = not kernels.reshaped.isdisjoint(kernels.assumed)
+        self._runs: list[Values] | None = None  # callers with their arrays
+        self._has_numbers = any(step.scalars for step in kernels.steps)
+        self.n_missed = 0  # runs in a row
+
+    @property
+    def may_run(self) -> bool:
+        """True if what the plan assumes holds."""
+        found = self._marks.are_on(self.kernels.assumed)
+        self.n_missed = 0 if found else self.n_missed + self._marks.are_set
+        return found
+
+    @property
+    def is_missed(self) -> bool:
+        """True if the plan assumes in vain: cells change before each run."""
+        return self.n_missed > _MOST_MISSES
+
+    def run(self, numbers: Sequence[Any]) -> None:
+        """Runs all calls. An interrupt comes before or behind them: C goes through the kernels."""
+        runs = self._runs or self._callers()
+        if self._has_numbers:
+            steps = zip(runs, self.kernels.steps, strict=True)
+            runs = [(*run, *(numbers[k] for k in step.scalars)) for run, step in steps]
+        if self._reshapes:
+            self._marks.drop()
+        n_done = len(list(takewhile(bool, starmap(call, runs))))
+        if n_done < len(runs):
+            self._raise(n_done, runs[n_done])
+        if self._reshapes:
+            self._marks.set()
+
+    def _callers(self) -> list[Values]:
+        engine, irs = current_engine(), [step.kernel.ir for step in self.kernels.steps]
+        callers: list[AbstractCaller | None] = [engine.prepared(ir) for ir in irs]
+        runs = [(caller, *arrays) for caller, arrays in zip(callers, self._arrays, strict=True)]
+        if all(engine.quick(ir) is not None for ir in irs):
+            self._runs = runs
+        return runs
+
+    def _raise(self, k: int, run: Values) -> None:
+        """Raises the error of a step that refused its arguments."""
+        ir = self.kernels.steps[k].kernel.ir
+        n = 1 + len(ir.arrays)
+        current_engine().run(ir, run[1:n], run[n:])
+        raise AssertionError(f"a kernel of a window has refused its arguments once: {ir.name}")
+
+
+def _are_apart(arrays: Any) -> bool:
+    """True if no two arrays share memory."""
+    return not any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2))
+
+
+def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
+    return list({id(step.kernel.ir): step.kernel.ir for step in kernels.steps}.values())
+
+
+def _begun(calls: Sequence[WindowCall], assumes: bool) -> WindowKernels | None:
+    """Returns the kernels of all calls, whose code is being compiled."""
+    from ...kernels.tasks.window_kernels import window_kernels
+
+    kernels = window_kernels(calls, assumes=assumes)
+    if kernels is not None:
+        current_engine().prepare(_irs_of(kernels))
+    return kernels
 
 
 class PlanBank:
     """Plans of the windows that a program has met. The kernels of a signature live as long as its plan."""
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[tuple[int, ...], Pattern], WindowPlan] = {}
+        self._plans: dict[object, WindowPlan] = {}
 
-    def plan(self, kernels: tuple[KernelIR, ...], pattern: Pattern) -> WindowPlan | None:
+    def plan(self, calls: tuple[WindowCall, ...]) -> WindowPlan | None:
         """Returns the plan of a window; None where there are too many."""
-        key = tuple(map(id, kernels)), pattern
+        key = tuple((id(c.ir), c.arrays, tuple(n for n, _ in c.trees)) for c in calls)
         found = self._plans.get(key)
         if found is None and len(self._plans) < _MOST_PLANS:
-            found = self._plans[key] = WindowPlan(kernels, pattern)
+            found = self._plans[key] = WindowPlan(calls)
         return found
 
     def complete(self) -> None:

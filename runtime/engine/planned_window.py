@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import is_
 from time import perf_counter
@@ -20,14 +20,18 @@ from typing import TYPE_CHECKING, Any
 from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ...kernels.frontend.lowering import lowered_call
-from ...kernels.ir.kernel import For
+from ...kernels.ir.kernel import For, ForActive
+from ...kernels.sparse.recorded import WindowCall
+from ...kernels.sparse.redundancy import work_on_trees
 from ..by_identity import ByIdentity
 from .loaded import rows_of_kernel
-from .plan_bank import PlanBank, WindowPlan
+from .plan_bank import BoundPlan, PlanBank, WindowPlan
+from .tree_marks import TreeMarks
 from .window import Window
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.fields.tree import Structure
     from ...kernels.frontend.instance import Instance, KernelCall
     from ...kernels.ir.kernel import Location
 
@@ -42,7 +46,9 @@ class WaitingKernel:
         self.ir, self.instance, self.where, self._behind = instance.ir, instance, where, behind
         self.n_arrays = len(self.ir.arrays)
         self._scalars = rows_of_kernel(self.ir)[self.n_arrays :]
-        self.n_loops = sum(isinstance(s, For) for s in self.ir.body)
+        stated = self.ir if instance.logical is None else instance.logical.ir
+        self.n_loops = sum(isinstance(s, For | ForActive) for s in stated.body)
+        self.n_lists, self.n_activations = work_on_trees(stated)
         self._quick: Caller | None = None
 
     def fits(self, values: Values) -> bool:
@@ -79,12 +85,38 @@ class RanWindow:
     shape: Shape
     plan: WindowPlan | None
     arrays: Values
+    structures: tuple[Structure, ...]
     called: list[
         tuple[object, Values, Held] | None
     ]  # kernels and arguments as the program gave them
     n_loops: int
+    n_lists: int
+    n_activations: int
     has_numbers: bool
     behind: RanWindow | None = None
+    bound: BoundPlan | None = None
+    marks: TreeMarks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.marks = TreeMarks([x.memory.arrays["counters"] for x in self.structures])
+
+    def to_run(self) -> BoundPlan | None:
+        """Returns its plan, where that is there."""
+        plan, bound = self.plan, self.bound
+        if plan is None or not plan.is_usable:
+            return None
+        if bound is not None and bound.is_missed:
+            plan.assume_nothing()
+            bound = self.bound = None
+        if bound is None:
+            kernels = plan.kernels()
+            if kernels is not None:
+                bound = BoundPlan(kernels, self.arrays, self.structures, self.marks)
+                if not bound.are_apart:  # kernels of single calls say so
+                    plan.refuse()
+                    return None
+                self.bound = bound
+        return bound
 
 
 Note = Callable[[RanWindow, Sequence[Held], float, str], None]
@@ -231,7 +263,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                 return
             begin = perf_counter()
             self._end_by(why)
-            unit = _period(held, self._least_calls)
+            unit = _period(held, self._least_calls, is_whole=not keeps_rest)
             n_whole = len(held) // unit * unit
             ends = [*range(unit, n_whole + 1, unit)]
             if n_whole < len(held) and not keeps_rest:
@@ -290,27 +322,32 @@ class PlannedWindow(AbstractDeferringExecutor):
         stats.n_windows += 1
         stats.n_calls += len(calls)
         stats.n_launches_without += ran.n_loops
-        caller = None if ran.plan is None else ran.plan.caller()
-        if caller is not None and ran.plan is not None:
+        stats.n_lists_without += ran.n_lists
+        stats.n_activations_without += ran.n_activations
+        bound = ran.to_run()
+        # Calls that wait behind have to run before.
+        if bound is not None and not self.behind.waits and bound.may_run:
             numbers = (
                 [x for kernel, values in calls for x in values[kernel.n_arrays :]]
                 if ran.has_numbers
                 else ()
             )
             begin = perf_counter()
-            is_made = caller(*ran.arrays, *numbers)
+            bound.run(numbers)
             stats.backend_s += perf_counter() - begin
-            if is_made:
-                stats.n_planned += len(calls)
-                stats.n_launches += ran.plan.n_loops
-                return
-            ran.plan.refuse()  # arrays that share memory
+            stats.note_plan(len(calls), bound.kernels)
+            return
         stats.n_launches += ran.n_loops
+        stats.n_lists += ran.n_lists
+        stats.n_activations += ran.n_activations
         begin = perf_counter()
         self._held[:0] = calls
+        ran.marks.drop()
         for kernel, values in calls:
             del self._held[0]
             kernel.run(values)
+        if ran.plan is not None and not self.behind.waits:
+            ran.marks.set()
         stats.backend_s += perf_counter() - begin
 
     def _window(self, calls: list[Held]) -> RanWindow:
@@ -325,24 +362,49 @@ class PlannedWindow(AbstractDeferringExecutor):
         return found
 
     def _made(self, shape: Shape) -> RanWindow:
-        numbers: dict[int, int] = {}
-        unique: list[Any] = []
-        pattern = []
-        for _, arrays in shape:
-            for x in arrays:
-                if numbers.setdefault(id(x), len(unique)) == len(unique):
-                    unique.append(x)
-            pattern.append(tuple(numbers[id(x)] for x in arrays))
-        kernels = tuple(kernel.ir for kernel, _ in shape)
+        arrays, trees = _Numbered(), _Numbered()
+        calls = []
+        for kernel, own in shape:
+            x = kernel.instance
+            used = tuple((trees.number(s), s.layout) for _, s in x.structures)
+            calls.append(WindowCall(kernel.ir, tuple(map(arrays.number, own)), x.logical, used))
         has_plan = self._has_plans and len(shape) > 1
-        plan = self.plans.plan(kernels, tuple(pattern)) if has_plan else None
-        n_loops = sum(kernel.n_loops for kernel, _ in shape)
-        has_numbers = any(ir.scalars for ir in kernels)
-        return RanWindow(shape, plan, tuple(unique), [None] * len(shape), n_loops, has_numbers)
+        kernels = [kernel for kernel, _ in shape]
+        return RanWindow(
+            shape,
+            self.plans.plan(tuple(calls)) if has_plan else None,
+            tuple(arrays.found),
+            tuple(trees.found),
+            [None] * len(shape),
+            sum(x.n_loops for x in kernels),
+            sum(x.n_lists for x in kernels),
+            sum(x.n_activations for x in kernels),
+            any(x.ir.scalars for x in kernels),
+        )
 
 
-def _period(calls: Sequence[Held], least: int) -> int:
-    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them."""
+class _Numbered:
+    """Objects, numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, x: Any) -> int:
+        """Returns the number of an object."""
+        n = self._numbers.setdefault(id(x), len(self.found))
+        if n == len(self.found):
+            self.found.append(x)
+        return n
+
+
+def _period(calls: Sequence[Held], least: int, *, is_whole: bool) -> int:
+    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them.
+
+    Calls that nothing can follow (`is_whole`) are one sequence, unless they are many times as long.
+    """
+    if is_whole and len(calls) < 2 * least:
+        return len(calls)
 
     def is_repeated(n: int) -> bool:
         return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))

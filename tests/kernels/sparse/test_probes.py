@@ -281,7 +281,7 @@ def _seen(probe: Callable[[Fields], None], limit: int) -> list[Any]:
     """Values after each period; `limit`: calls of a window at most, 0: by the interpreter."""
     ks.init(async_mode=limit > 0, async_flush_every=limit or 1)
     fields, found = Fields(), list[Any]()
-    for _ in range(PERIODS):
+    for _ in range(PERIODS + 2):  # the first ones run call by call
         if limit:
             probe(fields)
             ks.sync()

@@ -11,7 +11,9 @@ import pytest
 from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import For, KernelIR
 from kernelscape.kernels.ir.verify import check
-from kernelscape.kernels.transforms.merged_calls import MOST_STATEMENTS, merged
+from kernelscape.kernels.sparse.recorded import WindowCall
+from kernelscape.kernels.tasks.window_kernels import window_kernels
+from kernelscape.kernels.transforms.merged_calls import MOST_STATEMENTS
 
 nd = ks.types.ndarray()
 
@@ -106,9 +108,14 @@ def of(*kernels: Any) -> tuple[list[KernelIR], KernelIR]:
     """The instances, and their merged kernel on x, y and m, which are a0, a1 and a2."""
     arrays = drawn()
     parts = [k.instantiate(*arrays.values()) for k in kernels]
-    ir = merged(parts, [tuple("xym".index(p.name) for p in part.arrays) for part in parts])
-    assert ir is not None
-    return parts, ir
+    found = window_kernels([WindowCall(ir, numbers_of(ir)) for ir in parts])
+    assert found is not None
+    (step,) = found.steps
+    return parts, step.kernel.ir
+
+
+def numbers_of(ir: KernelIR) -> tuple[int, ...]:
+    return tuple("xym".index(p.name) for p in ir.arrays)
 
 
 def n_loops(ir: KernelIR) -> int:
@@ -140,6 +147,8 @@ def test_merged_calls_do_what_the_calls_do() -> None:
         ((own, turn), 2),
         ((rows, columns), 2),
         ((own, onto), 2),  # sums of threads
+        ((add, ahead, add), 3),  # the last one stays behind
+        ((onto, squares, sums), 2),  # which moves up past nothing that it uses
         ((own, fold, own), 3),
         ((own, some), 1),
     ],
@@ -156,7 +165,10 @@ def test_inner_loops_at_the_seam_are_one() -> None:
     assert n_loops(KernelIR("", (), (), loop.body, loop.where)) == 1
 
 
-def test_windows_that_are_too_large_have_no_kernel() -> None:
-    parts, _ = of(own)
-    many = [parts[0]] * MOST_STATEMENTS
-    assert merged(many, [(0, 1)] * len(many)) is None
+def test_windows_that_are_too_large_have_kernels_that_come_again() -> None:
+    """Equal kernels of a window are one, so that long windows are compiled as fast as short ones."""
+    calls = [WindowCall(ir, numbers_of(ir)) for ir in of(own, turn)[0]]
+    found = window_kernels(calls * MOST_STATEMENTS)
+    assert found is not None
+    assert len(found.steps) == 2 * MOST_STATEMENTS
+    assert len({id(step.kernel.ir) for step in found.steps}) == 2

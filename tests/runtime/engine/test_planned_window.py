@@ -216,6 +216,66 @@ def test_values_are_those_of_the_interpreter(seed: int, limits: tuple[int, ...])
         assert told(steps, limit) == wanted, limit
 
 
+CORES = ((10, 12, 13, 12), (12, 13, 13, 5), (13, 12, 8, 10, 13))
+DISTURBERS = (10, 11, 12, 13, 14, 15, 18, 20, 22, 24)
+
+
+def disturbed(seed: int, limit: int) -> tuple[list[Any], int]:
+    """Returns what is seen after each period of a program between whose periods other steps run, and the number of calls that ran
+    by plans.
+    """
+    rng = random.Random(seed)
+    ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
+    p, found = program(), list[Any]()
+    p.grow(3)
+    core, others = CORES[seed % len(CORES)], [None] * 4
+    others += [rng.choice((None, *DISTURBERS)) for _ in range(10)]
+    for other in others:
+        for k in core:
+            STEPS[k](p)
+        ks.sync()
+        if limit:
+            window().plans.complete()
+        if other is not None:
+            STEPS[other](p)
+            ks.sync()
+            if rng.random() < 0.5:
+                p.loop()  # the lists are those of all cells again
+                ks.sync()
+        found.append(seen(p))
+    return found, ks.engine.stats().n_planned
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_plans_notice_what_changes_cells_between_windows(seed: int) -> None:
+    """What a plan assumes of trees ends with each change of active cells, by kernels and by Python, seen by later loops or not."""
+    with ks.interpret():
+        wanted, _ = disturbed(seed, 0)
+    found, n_planned = disturbed(seed, 50)
+    assert found == wanted
+    assert n_planned > 0
+
+
+def test_a_plan_that_assumes_in_vain_is_made_without_assumptions() -> None:
+    def told(limit: int) -> list[Any]:
+        ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
+        p, found = program(), list[Any]()
+        for k in range(12):
+            p.block.deactivate_all()
+            p.grow(k)
+            for step in (p.loop, p.down, p.loop, p.down):
+                step()
+            found.append(seen(p))
+            if limit:
+                window().plans.complete()
+        return found
+
+    with ks.interpret():
+        wanted = told(0)
+    assert told(50) == wanted
+    assert ks.engine.stats().n_planned > 0
+
+
 def pipeline() -> SimpleNamespace:
     ks.init(cpu_max_num_threads=1, async_mode=True)
     x, y, z = (ks.field(ks.i32, 8) for _ in range(3))

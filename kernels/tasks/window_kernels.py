@@ -1,0 +1,320 @@
+"""Kernels of a window: what calls in order do, as few loops, by default decisions.
+
+A window that runs again and again finds the lists and active cells that its run before has left: its kernels assume them, so that
+nothing is made again. Who runs them must know that no active cell has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..ir.kernel import Activate, ArrayParam, For, ForActive, KernelIR, Param, Placed, Stmt
+from ..ir.logical import FieldPlace, LogicalKernel
+from ..ir.structure import StructureTree
+from ..ir.walk import children, identified, loads, nested_statements, rewrite, written_in
+from ..sparse.facts_in_order import carried, derived_in_order
+from ..sparse.recorded import WindowCall
+from ..sparse.redundancy import Derived, Facts, Node
+from ..transforms.merged_calls import (
+    MOST_STATEMENTS,
+    CallNames,
+    Part,
+    Placing,
+    groups_of,
+    one_loop,
+)
+from .default_lowering import lower_by_default
+from .segments import segments_of
+
+Section = tuple[int, str]  # a tree of the window, by number, and a key of its layout
+
+
+@dataclass(frozen=True, eq=False)
+class WindowKernel:
+    """A kernel of a window. `arrays` are numbers of the calls' arrays, or sections of trees.
+
+    `n_loops` are its loops before lowering, `n_lists` the lists that it makes or tests, and `n_activations` its activations.
+    """
+
+    ir: KernelIR
+    arrays: tuple[int | Section, ...]
+    n_loops: int
+    n_lists: int
+    n_activations: int
+
+
+@dataclass(frozen=True, eq=False)
+class WindowStep:
+    """A run of a kernel of a window. `scalars`: the positions of its numbers among those of all calls."""
+
+    kernel: WindowKernel
+    scalars: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowKernels:
+    """The kernels of a window, in order. They assume what is known of the trees `assumed` behind a run of the window."""
+
+    steps: tuple[WindowStep, ...]
+    assumed: tuple[int, ...]
+    reshaped: frozenset[int]  # trees whose active cells they may change
+
+    @property
+    def n_loops(self) -> int:
+        return sum(step.kernel.n_loops for step in self.steps)
+
+    @property
+    def n_lists(self) -> int:
+        return sum(step.kernel.n_lists for step in self.steps)
+
+    @property
+    def n_activations(self) -> int:
+        return sum(step.kernel.n_activations for step in self.steps)
+
+
+def window_kernels(calls: Sequence[WindowCall], *, assumes: bool = True) -> WindowKernels | None:
+    """Returns the kernels that do what `calls` do in order; None if their floats differ in mode.
+
+    The scalars of all calls are counted in order. With `assumes` it is a run behind another run of the same calls, and nothing
+    between has changed active cells.
+    """
+    if len({c.ir.fast_math for c in calls}) > 1:
+        return None
+    return _Window(calls).kernels(assumes=assumes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """A call in terms of the window: its kernel before lowering, and its parts."""
+
+    ir: KernelIR
+    parts: tuple[Part, ...]
+
+
+class _Window:
+    def __init__(self, calls: Sequence[WindowCall]) -> None:
+        self.calls = calls
+        self.fast_math = calls[0].ir.fast_math
+        self.trees: dict[str, StructureTree] = {}
+        self.fields: dict[str, tuple[FieldPlace, ...]] = {}
+        self.numbers: dict[str, int] = {}  # of fields, in their trees
+        self.params: dict[str, ArrayParam] = {}
+        self.placed: dict[str, Placed] = {}
+        known: dict[object, _Form] = {}
+        self.forms: list[_Form] = []
+        for c in calls:
+            key = id(c.ir), id(c.logical), c.arrays, tuple(n for n, _ in c.trees)
+            if key not in known:
+                known[key] = self._form(c)
+            self.forms.append(known[key])
+        firsts, n = list[int](), 0
+        for c in calls:
+            firsts.append(n)
+            n += len(c.ir.scalars)
+        self.first_scalars = firsts
+        self.made: dict[object, WindowKernel] = {}
+
+    def _form(self, call: WindowCall) -> _Form:
+        """The form of a call. Notes its trees and arrays."""
+        arrays = {p.name: f"a{n}" for p, n in zip(call.ir.arrays, call.arrays, strict=True)}
+        trees = {layout.tree.name: f"t{n}" for n, layout in call.trees}
+        for n, layout in call.trees:
+            self.trees[f"t{n}"] = replace(layout.tree, name=f"t{n}")
+            self.fields[f"t{n}"] = layout.fields
+        ir = call.ir
+        if call.logical is not None:
+            ir, numbers = call.logical.ir, call.logical.numbers
+            for p in ir.placed:
+                arrays[p.array] = f"{trees[p.tree]}f{numbers[p.array]}"
+                self.numbers[arrays[p.array]] = numbers[p.array]
+        names = CallNames(arrays, trees)
+        segments = segments_of(rewrite(ir.body, names))
+        placed = rewrite(ir.placed, names)
+        self.placed.update((p.array, p) for p in placed)
+        params = [replace(p, name=arrays[p.name]) for p in ir.arrays]
+        self.params.update((p.name, p) for p in params)
+        on = {p.array: p.tree for p in placed}
+        firsts, n = list[int](), 0
+        for some in segments:
+            firsts.append(n)
+            n += len(some)
+        parts = [Part(k, some, on) for k, some in zip(firsts, segments, strict=True)]
+        used = tuple(self.trees[name] for name in trees.values())
+        body = tuple(s for some in segments for s in some)
+        form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
+        return _Form(form, tuple(parts))
+
+    def kernels(self, *, assumes: bool) -> WindowKernels:
+        irs = [form.ir if form.ir.trees else None for form in self.forms]
+        facts = carried(irs, self.trees) if assumes else Facts(self.trees)
+        assumed = facts.on
+        derived = derived_in_order(irs, (), facts)
+        placings: list[Placing] = []
+        for k, (form, found) in enumerate(zip(self.forms, derived, strict=True)):
+            for part in form.parts:
+                here = range(part.first, part.first + len(part.body))
+                trees = (
+                    frozenset(t for j in here for t in found.changed[j]) if found else frozenset()
+                )
+                placings.append(Placing(k, part, trees))
+        steps = []
+        for groups in _pieces(groups_of(placings, fast_math=self.fast_math)):
+            steps.append(self._step(groups, derived))
+        reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
+        return WindowKernels(tuple(steps), tuple(sorted(int(t[1:]) for t in assumed)), reshaped)
+
+    def _step(
+        self, groups: Sequence[Sequence[Placing]], derived: Sequence[Derived | None]
+    ) -> WindowStep:
+        """A run of the kernel of some groups; equal kernels are one object."""
+        texts = [
+            tuple(
+                (id(x.part), _of_part(x.part, self.forms[x.call].ir, derived[x.call])) for x in some
+            )
+            for some in groups
+        ]
+        key = tuple(texts)
+        if key not in self.made:
+            self.made[key] = self._made(groups, derived)
+        return WindowStep(self.made[key], tuple(self._scalars(groups)))
+
+    def _scalars(self, groups: Sequence[Sequence[Placing]]) -> Iterator[int]:
+        for x in (x for some in groups for x in some):
+            used = _params(x.part.body)
+            for k, p in enumerate(self.calls[x.call].ir.scalars):
+                if p.name in used:
+                    yield self.first_scalars[x.call] + k
+
+    def _made(
+        self, groups: Sequence[Sequence[Placing]], derived: Sequence[Derived | None]
+    ) -> WindowKernel:
+        body, scalars = list[Stmt](), list[Param]()
+        kept: list[frozenset[Node]] = []
+        demoted: set[int] = set()
+        n_sites = n_activations = n_part = 0
+        arrays: set[str] = set()
+        for some in groups:
+            made: list[Stmt] = []
+            for x in some:
+                form, found = self.forms[x.call].ir, derived[x.call]
+                names = CallNames({}, {}, f"_c{n_part}")
+                n_part += 1
+                made += rewrite(x.part.body, names)
+                used = _params(x.part.body)
+                scalars += [
+                    Param(names.own(p.name), p.dtype) for p in form.scalars if p.name in used
+                ]
+                arrays |= x.part.uses.keys()
+                of_part = _of_part(x.part, form, found)
+                demoted |= {n_sites + n for n in of_part.demoted}
+                n_sites += of_part.n_sites
+                n_activations += of_part.n_activations
+                if x is some[0]:
+                    kept += of_part.kept
+            loops = [s for s in made if isinstance(s, For | ForActive)]
+            body += [one_loop(loops)] if len(some) > 1 else made
+        ir = self._kernel(tuple(body), tuple(scalars), arrays, groups)
+        n_loops = sum(isinstance(s, For | ForActive) for s in body)
+        if not ir.trees:
+            return WindowKernel(ir, tuple(int(p.name[1:]) for p in ir.arrays), n_loops, 0, 0)
+        trees = tuple((t, self.fields[t.name]) for t in ir.trees)
+        numbers = {p.array: self.numbers[p.array] for p in ir.placed}
+        plain = replace(ir, body=identified(ir.body))
+        lowered = lower_by_default(LogicalKernel(plain, numbers, trees), frozenset(demoted))
+        reused = {k for k, top, tree, node in lowered.lists if (tree, node) in kept[top]}
+        left = tuple(s for k, s in enumerate(lowered.ir.body) if k not in reused)
+        ir = _pruned(replace(lowered.ir, body=left))
+        sections = {name: (int(tree[1:]), key) for name, tree, key in lowered.sections}
+        bound = tuple(sections.get(p.name) or int(p.name[1:]) for p in ir.arrays)
+        n_lists = len(lowered.lists) - len(reused)
+        return WindowKernel(ir, bound, n_loops, n_lists, n_activations)
+
+    def _kernel(
+        self,
+        body: tuple[Stmt, ...],
+        scalars: tuple[Param, ...],
+        arrays: set[str],
+        groups: Sequence[Sequence[Placing]],
+    ) -> KernelIR:
+        """The kernel of statements, before lowering. Where it may fail, it has the name of the kernel that does."""
+        last = groups[-1][-1]
+        form = self.forms[last.call].ir
+        names = sorted(arrays)
+        trees = {t for some in groups for x in some for t in x.part.trees}
+        return KernelIR(
+            form.name if last.may_fail else "window",
+            tuple(self.params[name] for name in names),
+            scalars,
+            body,
+            form.where,
+            self.fast_math,
+            tuple(self.trees[name] for name in sorted(trees)),
+            tuple(self.placed[name] for name in names if name in self.placed),
+        )
+
+
+@dataclass(frozen=True)
+class _OfPart:
+    """Facts of a part: its redundant activations as counted in its text, the lists that each statement reuses."""
+
+    demoted: frozenset[int]
+    kept: tuple[frozenset[Node], ...]
+    n_sites: int
+    n_activations: int
+
+
+def _of_part(part: Part, form: KernelIR, derived: Derived | None) -> _OfPart:
+    if derived is None:
+        return _OfPart(frozenset(), (frozenset(),) * len(part.body), 0, 0)
+    n_before, n_sites = (
+        sum(isinstance(s, Activate) for s in nested_statements(body))
+        for body in (form.body[: part.first], part.body)
+    )
+    stop = part.first + len(part.body)
+    here = (n - n_before for n in derived.demoted)
+    demoted = frozenset(n for n in here if 0 <= n < n_sites)
+    n_activations = sum(derived.left[part.first : stop])
+    return _OfPart(demoted, derived.kept[part.first : stop], n_sites, n_activations)
+
+
+def _pieces(groups: Sequence[list[Placing]]) -> Iterator[list[list[Placing]]]:
+    """Yields the groups of each kernel.
+
+    A kernel is everything, unless that is too large: then each group, of which many are equal. What may fail ends a kernel: its
+    error is raised before anything behind it has run.
+    """
+    is_large = sum(x.part.size for some in groups for x in some) > MOST_STATEMENTS
+    piece: list[list[Placing]] = []
+    for some in groups:
+        piece.append(some)
+        if is_large or any(x.may_fail for x in some):
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def _params(body: tuple[Stmt, ...]) -> set[str]:
+    """The names of scalars that statements read."""
+    found: set[str] = set()
+
+    def note(x: object) -> object:
+        if isinstance(x, Param):
+            found.add(x.name)
+        return x
+
+    rewrite(body, note)
+    return found
+
+
+def _pruned(ir: KernelIR) -> KernelIR:
+    """Returns the kernel without arrays that it does not use."""
+    every = list(nested_statements(ir.body))
+    used = {x.array for s in every for e in children(s) for x in loads(e)} | written_in(ir.body)
+    return replace(
+        ir,
+        arrays=tuple(p for p in ir.arrays if p.name in used),
+        trusted=tuple(name for name in ir.trusted if name in used),
+        shared=tuple((name, n) for name, n in ir.shared if name in used),
+    )

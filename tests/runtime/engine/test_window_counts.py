@@ -1,0 +1,357 @@
+"""Launches, lists and activations of a period in the steady state, of programs whose calls wait; values are the interpreter's.
+
+The programs have the forms of the microbenchmarks of Hu et al. (AsyncTaichi, section 8.1), small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kernelscape as ks
+import numpy as np
+import pytest
+from kernelscape.kernels.fields.program import current_program
+from kernelscape.runtime import engine as engine_room
+from kernelscape.runtime.engine.engine import Engine, EngineOptions
+from kernelscape.runtime.engine.planned_window import PlannedWindow
+
+pytestmark = pytest.mark.compiler
+Period = Callable[[], None]
+Program = Callable[[], tuple[Period, list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(autouse=True)
+def engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    made = Engine(EngineOptions(folder=folder, cores=2))
+    monkeypatch.setattr(engine_room, "_engine", made)
+    yield made
+    ks.reset()
+    made.close()
+
+
+def sparse(axes: Any, cells: int, leaf: int, *fields: Any) -> Any:
+    node = ks.root.pointer(axes, cells)
+    node.dense(axes, leaf).place(*fields)
+    return node
+
+
+def chain_copy() -> tuple[Period, list[Any]]:
+    x, y, z = (ks.field(ks.i32, 64) for _ in range(3))
+
+    @ks.kernel
+    def first():
+        for i in x:
+            y[i] = x[i] + 1
+
+    @ks.kernel
+    def second():
+        for i in x:
+            z[i] = y[i] + 4
+
+    def period() -> None:
+        first()
+        second()
+
+    return period, [y, z]
+
+
+def increments() -> tuple[Period, list[Any]]:
+    x = ks.field(ks.i32, 64)
+
+    @ks.kernel
+    def increase():
+        for i in x:
+            x[i] = x[i] + 1
+
+    def period() -> None:
+        for _ in range(10):
+            increase()
+
+    return period, [x]
+
+
+def sparse_saxpy() -> tuple[Period, list[Any]]:
+    a, b = ks.field(ks.f32), ks.field(ks.f32)
+    sparse(ks.ij, 4, 4, a, b)
+
+    @ks.kernel
+    def initialise():
+        for i, j in ks.ndrange(16, 16):
+            if (i // 4 + j // 4) % 4 == 0:
+                a[i, j] = i + 0.5
+                b[i, j] = j
+
+    @ks.kernel
+    def saxpy(x: ks.template(), y: ks.template(), alpha: ks.f32):
+        for i, j in x:
+            y[i, j] = alpha * x[i, j] + y[i, j]
+
+    def period() -> None:
+        initialise()
+        for x, y, alpha in ((a, b, 2), (b, a, 1.5), (b, a, 0.5), (a, b, 3), (a, b, 1), (a, b, 2)):
+            saxpy(x, y, alpha)
+
+    return period, [a, b]
+
+
+def stencil_reduction() -> tuple[Period, list[Any]]:
+    a, b, total = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32, ())
+    sparse(ks.i, 8, 8, a, b)
+
+    @ks.kernel
+    def initialise():
+        for i in range(48):
+            a[i] = i
+
+    @ks.kernel
+    def stencil():
+        for i in a:
+            b[i] = a[i - 1] + a[i] + a[i + 1]
+
+    @ks.kernel
+    def reduce():
+        for i in a:
+            total[None] += b[i]
+
+    @ks.kernel
+    def clear():
+        for i in a:
+            b[i] = 0
+
+    def period() -> None:
+        initialise()
+        for _ in range(3):
+            stencil()
+            reduce()
+            clear()
+
+    return period, [a, b, total]
+
+
+def multires() -> tuple[Period, list[Any]]:
+    x = [ks.field(ks.i32) for _ in range(4)]
+    for k in range(4):
+        sparse(ks.i, 64 >> k, 4, x[k])
+
+    @ks.kernel
+    def fill():
+        for i in range(200):
+            x[0][i] = i
+
+    @ks.kernel
+    def downsample(k: ks.template()):
+        for i in x[k]:
+            if i % 2 == 0:
+                x[k + 1][i // 2] = x[k][i]
+
+    fill()
+
+    def period() -> None:
+        for k in range(3):
+            downsample(k)
+
+    return period, x
+
+
+def deep_hierarchy() -> tuple[Period, list[Any]]:
+    x = ks.field(ks.i32)
+    node = ks.root
+    for _ in range(4):
+        node = node.pointer(ks.i, 2)
+    node.dense(ks.i, 4).place(x)
+
+    @ks.kernel
+    def fill():
+        for i in range(40):
+            x[i] = i
+
+    @ks.kernel
+    def jitter():
+        for i in x:
+            if i % 2 == 0:
+                x[i] += x[i + 1]
+
+    fill()
+
+    def period() -> None:
+        for _ in range(5):
+            jitter()
+
+    return period, [x]
+
+
+def clear_twice() -> tuple[Period, list[Any]]:
+    x, y = ks.field(ks.i32), ks.field(ks.i32)
+    sparse(ks.i, 8, 4, x, y)
+
+    @ks.kernel
+    def fill():
+        for i in range(20):
+            x[i] = i
+
+    @ks.kernel
+    def clear():
+        for i in x:
+            x[i] = 0
+            y[i] = 0
+
+    @ks.kernel
+    def increase():
+        for i in x:
+            x[i] += 1
+
+    fill()
+
+    def period() -> None:
+        clear()
+        increase()
+        clear()
+
+    return period, [x, y]
+
+
+def three_passes() -> tuple[Period, list[Any]]:
+    """Three channels, each advected there and back and mended, in the order of the program."""
+    v = ks.field(ks.i32)
+    q = [[ks.field(ks.i32) for _ in range(3)] for _ in range(3)]
+    sparse(ks.i, 8, 4, v, *(f for copy in q for f in copy))
+
+    @ks.kernel
+    def fill():
+        for i in range(4, 28):
+            v[i] = i % 3
+            for c in ks.static(range(3)):
+                q[0][c][i] = i + c
+
+    @ks.kernel
+    def advect(a: ks.template(), b: ks.template(), t: ks.template()):
+        for i in a:
+            b[i] = a[i - v[i]]
+        for i in a:
+            t[i] = b[i + v[i]]
+        for i in a:
+            b[i] += (a[i] - t[i]) // 2
+
+    fill()
+
+    def period() -> None:
+        for a, b in ((0, 1), (1, 0)):
+            for c in range(3):
+                advect(q[a][c], q[b][c], q[2][c])
+
+    return period, [f for copy in q for f in copy]
+
+
+def transfers() -> tuple[Period, list[Any]]:
+    """Particles and a grid that is empty at the head of each period."""
+    n = 40
+    x, v, g, m = ks.field(ks.f32, n), ks.field(ks.f32, n), ks.field(ks.f32), ks.field(ks.i32)
+    top = sparse(ks.i, 8, 4, g, m)
+
+    @ks.kernel
+    def fill():
+        for p in x:
+            x[p] = 0.4 * p + 2
+            v[p] = 1 - 0.25 * (p % 7)
+
+    @ks.kernel
+    def kill():
+        for i in m:
+            ks.deactivate(top, i)
+
+    @ks.kernel
+    def to_grid():
+        for p in x:
+            base = int(x[p])
+            for k in ks.static(range(2)):
+                g[base + k] += v[p] * 0.5
+                m[base + k] += 1
+
+    @ks.kernel
+    def divide():
+        for i in m:
+            if m[i] > 0:
+                g[i] /= m[i]
+
+    @ks.kernel
+    def bounce():
+        for i in m:
+            if i < 3 and g[i] < 0:
+                g[i] = 0.0
+
+    @ks.kernel
+    def to_particles():
+        for p in x:
+            v[p] = g[int(x[p])]
+
+    fill()
+
+    def period() -> None:
+        for kernel in (kill, to_grid, divide, bounce, to_particles):
+            kernel()
+
+    return period, [v, m]
+
+
+class Counts(NamedTuple):
+    launches: int
+    lists: int
+    activations: int
+
+
+TABLE: tuple[tuple[Program, Counts], ...] = (
+    (chain_copy, Counts(1, 0, 0)),
+    (increments, Counts(1, 0, 0)),
+    (sparse_saxpy, Counts(2, 0, 0)),
+    (stencil_reduction, Counts(2, 0, 0)),
+    (multires, Counts(3, 0, 0)),
+    (deep_hierarchy, Counts(5, 0, 0)),
+    (clear_twice, Counts(1, 0, 0)),
+    (three_passes, Counts(6, 0, 0)),
+    (transfers, Counts(4, 1, 4)),
+)
+
+
+def window() -> PlannedWindow:
+    follower = current_program().follower
+    assert isinstance(follower, PlannedWindow)
+    return follower
+
+
+def run(program: Program, limit: int, n_periods: int = 5) -> tuple[list[Any], Counts]:
+    """Returns the fields after some periods, and the counts of the last; `limit` 0: by the interpreter."""
+    ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
+    if not limit:
+        with ks.interpret():
+            period, fields = program()
+            for _ in range(n_periods):
+                period()
+        return [x.to_numpy() for x in fields], Counts(0, 0, 0)
+    period, fields = program()
+    before = ks.engine.stats()
+    for _ in range(n_periods):
+        before = ks.engine.stats()
+        period()
+        ks.sync()
+        window().plans.complete()
+    now = ks.engine.stats()
+    names = ("n_launches", "n_lists", "n_activations")
+    counts = Counts(*(getattr(now, name) - getattr(before, name) for name in names))
+    return [x.to_numpy() for x in fields], counts
+
+
+@pytest.mark.parametrize(("program", "wanted"), TABLE)
+def test_a_period_has_the_least_launches_and_lists(program: Program, wanted: Counts) -> None:
+    values, _ = run(program, 0)
+    for limit in (5, 20) if program in (stencil_reduction, transfers) else (20,):
+        found, counts = run(program, limit)
+        assert counts == wanted or limit == 5, limit  # of less than a period
+        for x, y in zip(found, values, strict=True):
+            assert np.array_equal(x, y), limit
