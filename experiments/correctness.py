@@ -4,11 +4,13 @@
     python -m kernelscape.experiments.correctness --operators
     python -m kernelscape.experiments.correctness --derivatives [FIRST END]
     python -m kernelscape.experiments.correctness --bounds [FIRST END]
+    python -m kernelscape.experiments.correctness --windows [FIRST END]
 
 writes experiments/results/correctness.md. With --add the pieces of other seeds that are there stay, and the counts are
 those of all. The exit status is 1 when any candidate is wrong, does not compile, or compiles with warnings.
 With --operators it prints the wrong cells of the whole table of operators (testing/operator_table.py), which is to have none.
 With --derivatives it compares adjoints and duals of random bodies by dot products (testing/dot_products.py), numbers FIRST to END.
+With --windows it runs random programs on random trees whose calls wait, at five limits of a window (testing/sparse_windows.py).
 With --bounds it compares terms of the bound with counts (admissible.py) at the ends of random descents, numbers FIRST to END.
 """
 
@@ -32,6 +34,7 @@ from ..testing.generator.features import DERIVATIVES
 from ..testing.operator_runs import wrong_in_all_ways
 from ..testing.operator_table import cells
 from ..testing.sampling import Checker, Faults
+from ..testing.sparse_windows import drawn, fault
 from . import admissible
 from .features import FEATURES, features
 from .sampling import Sampling, run
@@ -89,7 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--operators" in given:
         return operators()
-    for option, ask in (("--derivatives", derivatives), ("--bounds", bounds)):
+    for option, ask in (
+        ("--derivatives", derivatives),
+        ("--bounds", bounds),
+        ("--windows", windows),
+    ):
         if option in given:
             return ask(*map(int, given[given.index(option) + 1 :][:2]))
     return run(QUESTION, __doc__, arguments)
@@ -105,6 +112,21 @@ def derivatives(first: int = 0, end: int = 1000) -> int:
         *tally.wrong,
     )
     return int(bool(tally.wrong))
+
+
+def windows(first: int = 0, end: int = 500) -> int:
+    """Prints the random programs of these numbers whose windows leave anything but what the interpreter does; 1 where any does."""
+    n_planned, wrong = 0, list[str]()
+    for number in range(first, end):
+        found, n = fault(drawn(number))
+        n_planned += n
+        wrong += [f"{number}: {found}"] if found else []
+    print(
+        f"programs {first} to {end}: {n_planned} calls by plans, {len(wrong)} wrong",
+        *wrong,
+        sep="\n",
+    )
+    return int(bool(wrong))
 
 
 def bounds(first: int = 0, end: int = 1000) -> int:

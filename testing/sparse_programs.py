@@ -46,10 +46,10 @@ class Emptied:
 
 
 class World:
-    """Trees with their kernels, in a program that has begun: sequences of one are recorded one after the other."""
+    """Trees with their kernels, in a program that has begun with `options`: sequences of one are recorded one after the other."""
 
-    def __init__(self, tree: Tree) -> None:
-        ks.init(arch=ks.cpu)
+    def __init__(self, tree: Tree, **options: Any) -> None:
+        ks.init(arch=ks.cpu, **options)
         self.tree, dtype = tree, getattr(ks, tree.dtype)
         self.x, self.y, self.other, self.items = (ks.field(dtype) for _ in range(4))
         self.v: Any = ks.Vector.field(tree.width, dtype) if tree.width > 1 else None

@@ -16,17 +16,11 @@ from ..ir.walk import children, identified, loads, nested_statements, rewrite, w
 from ..sparse.facts_in_order import carried, derived_in_order
 from ..sparse.recorded import WindowCall
 from ..sparse.redundancy import Derived, Facts, Node
-from ..transforms.merged_calls import (
-    MOST_STATEMENTS,
-    CallNames,
-    Part,
-    Placing,
-    groups_of,
-    one_loop,
-)
+from ..transforms.merged_calls import CallNames, Part, Placing, groups_of, one_loop
 from .default_lowering import lower_by_default
 from .segments import segments_of
 
+MOST_STATEMENTS = 400  # of a kernel of several loops: about 2 s of gcc
 Section = tuple[int, str]  # a tree of the window, by number, and a key of its layout
 
 

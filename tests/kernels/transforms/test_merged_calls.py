@@ -12,8 +12,7 @@ from kernelscape.kernels.interpret.kernel import run_kernel
 from kernelscape.kernels.ir.kernel import For, KernelIR
 from kernelscape.kernels.ir.verify import check
 from kernelscape.kernels.sparse.recorded import WindowCall
-from kernelscape.kernels.tasks.window_kernels import window_kernels
-from kernelscape.kernels.transforms.merged_calls import MOST_STATEMENTS
+from kernelscape.kernels.tasks.window_kernels import MOST_STATEMENTS, window_kernels
 
 nd = ks.types.ndarray()
 

@@ -1,0 +1,164 @@
+"""Random programs on random trees whose calls wait: windows, with what their plans assume, against the interpreter.
+
+A program has a period that comes again and again, between operations of Python and calls that change cells. Plans run in an engine
+that interprets kernels: nothing is compiled, so that thousands of programs can be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..kernels.fields.program import current_program
+from ..kernels.frontend.recorder import Recording
+from ..kernels.interpret.kernel import run_kernel
+from ..kernels.ir.kernel import KernelIR
+from ..kernels.sparse.recorded import WindowCall
+from ..runtime import engine as engine_room
+from ..runtime.engine.engine import EngineOptions
+from .sparse_drawn import WORDS, Call, Tree, drawn_tree
+from .sparse_programs import World, ks
+
+T = TypeVar("T")
+_MOST_CELLS = 60
+_CHANGES = ("store", "fill", "drop", "thin", "renew", "append", "empty", "clear", "mark_cells")
+_PLAIN = (1, 5, 20, 50, 200)  # limits of a window
+
+
+def window_of(recording: Recording) -> list[WindowCall]:
+    """Returns the calls of a recording as those of a window."""
+    numbers = {p.name: k for k, p in enumerate((*recording.arrays, *recording.temps))}
+    trees = {x.tree.name: (k, x.layout) for k, x in enumerate(recording.trees)}
+    found = []
+    for c in recording.calls_in_order():
+        names = () if c.logical is None else [t.name for t in c.logical.ir.trees]
+        arrays = tuple(numbers[name] for name in c.arrays)
+        found.append(WindowCall(c.ir, arrays, c.logical, tuple(trees[x] for x in names)))
+    return found
+
+
+class InterpretingEngine:
+    """Engine whose kernels are there at once, and are interpreted."""
+
+    def __init__(self) -> None:
+        self.options = EngineOptions(checks_indices=False)
+        self.n_compiled = 0
+
+    def prepare(self, kernels: Iterable[KernelIR]) -> bool:
+        return True
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(work())
+        return done
+
+    def prepared(self, ir: KernelIR) -> Callable[..., bool]:
+        return partial(self._called, ir)
+
+    quick = prepared
+
+    def run(self, ir: KernelIR, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
+        self._called(ir, *arrays, *scalars)
+
+    def start(self) -> None:
+        pass
+
+    @staticmethod
+    def _called(ir: KernelIR, *values: Any) -> bool:
+        names = [p.name for p in (*ir.arrays, *ir.scalars)]
+        given = dict(zip(names, values, strict=True))
+        n = len(ir.arrays)
+        run_kernel(ir, {x: given[x] for x in names[:n]}, {x: given[x] for x in names[n:]})
+        return True
+
+
+@dataclass(frozen=True)
+class Program:
+    """A period of calls, and what comes behind each time that it runs.
+
+    `appends`: it appends to lists, which Python empties behind each period.
+    """
+
+    tree: Tree
+    appends: bool
+    period: tuple[Call, ...]
+    between: tuple[tuple[Call, ...], ...]
+
+
+def drawn(number: int, most_calls: int = 40) -> Program:
+    """Returns the program of a number: 5 to 40 calls a period."""
+    rng = np.random.default_rng((46, number))
+    tree = drawn_tree(rng, _MOST_CELLS)
+
+    appends = bool(rng.integers(4) == 0)
+    words = [x for x in WORDS if appends or x != "append"]
+    changes = [x for x in _CHANGES if appends or x != "append"]
+
+    def call(words: Sequence[str]) -> Call:
+        return str(rng.choice(words)), int(rng.integers(0, 40))
+
+    n = int(rng.integers(5, most_calls + 1))
+    few = [call(words) for _ in range(int(rng.integers(1, 9)))]
+    period: list[Call] = []
+    while len(period) < n:
+        some = [few[int(rng.integers(len(few)))] for _ in range(int(rng.integers(1, 4)))]
+        period += some * int(rng.choice([1, 1, 2, 3]))
+    between: list[tuple[Call, ...]] = [()] * 4
+    for _ in range(6):
+        more = [call(changes), call(("bump", "total"))][: int(rng.integers(0, 3))]
+        between.append(tuple(more))
+    return Program(tree, appends, tuple(period[:n]), tuple(between))
+
+
+def seen(program: Program, limit: int) -> tuple[list[list[Any]], int]:
+    """Returns the fields after each period, and the number of calls that ran by plans; `limit` 0: by the interpreter."""
+    options = {"async_mode": True, "async_flush_every": limit} if limit else {}
+    world = World(program.tree, **options)
+    fields = [getattr(world, name) for name in ("x", "y", "other", "mark", "plain", "rest", "grid")]
+    fields += [*world.seen, world.at, world.sums, *([world.v] if world.v is not None else [])]
+    found = []
+    for more in program.between:
+        for calls in (program.period, more):
+            for what, c in calls:
+                world.call(what, c)
+            ks.sync()
+        if program.appends:
+            world.lists.deactivate_all()
+        if limit:
+            current_program().follower.plans.complete()  # type: ignore[union-attr]
+        items = sorted(world.items.to_numpy().ravel().tolist())
+        found.append([*(x.to_numpy().tolist() for x in fields), items])
+    return found, int(ks.engine.stats().n_planned)
+
+
+@contextmanager
+def interpreting() -> Iterator[None]:
+    """Makes an engine that interprets kernels run all calls within the block."""
+    before = engine_room._engine
+    engine_room._engine = InterpretingEngine()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        ks.reset()
+        engine_room._engine = before
+
+
+def fault(program: Program, limits: Sequence[int] = _PLAIN) -> tuple[str, int]:
+    """Returns what is wrong with a program whose calls wait, "" where nothing is, and the number of calls that ran by plans."""
+    with ks.interpret():
+        wanted, _ = seen(program, 0)
+    n_all = 0
+    for limit in limits:
+        with interpreting():
+            found, n_planned = seen(program, limit)
+        n_all += n_planned
+        for k, (x, y) in enumerate(zip(found, wanted, strict=True)):
+            if x != y:
+                return f"limit {limit}, period {k}: {program}", n_all
+    return "", n_all

@@ -1,0 +1,166 @@
+"""Kernels of windows on sparse fields: loops that are one, lists and activations that are left, of first and later runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import kernelscape as ks
+import pytest
+from kernelscape.kernels.frontend.recorder import record_program
+from kernelscape.kernels.tasks.window_kernels import WindowKernels, window_kernels
+from kernelscape.testing.sparse_windows import window_of
+
+
+@pytest.fixture(scope="module")
+def p() -> Iterator[SimpleNamespace]:
+    """x, y and v in a tree, z in a coarser one, w in a bitmasked one."""
+    ks.init()
+    x, y, z, w, n = (ks.field(ks.i32) for _ in range(5))
+    v, f, r = ks.Vector.field(2, ks.i32), ks.field(ks.f32), ks.field(ks.f32)
+    block = ks.root.pointer(ks.i, 8)
+    block.dense(ks.i, 4).place(x, y, v, f)
+    ks.root.pointer(ks.i, 4).dense(ks.i, 4).place(z)
+    bits = ks.root.bitmasked(ks.i, 32)
+    bits.place(w)
+    ks.root.place(n, r)
+
+    @ks.kernel
+    def own():
+        for i in x:
+            x[i] += y[i]
+
+    @ks.kernel
+    def components():
+        for i in x:
+            v[i] += [x[i], y[i]]
+
+    @ks.kernel
+    def around():
+        for i in x:
+            y[i] = x[i - 1] + x[i + 1]
+
+    @ks.kernel
+    def apart():
+        for i in x:
+            v[i][0] = v[i][1] + 1
+
+    @ks.kernel
+    def total():
+        for i in x:
+            n[None] += x[i]
+
+    @ks.kernel
+    def scaled():
+        for i in x:
+            y[i] *= n[None]
+
+    @ks.kernel
+    def down():
+        for i in x:
+            z[i // 2] += x[i]
+
+    @ks.kernel
+    def coarse():
+        for i in z:
+            z[i] += 1
+
+    @ks.kernel
+    def some():
+        for i in range(9):
+            if i % 2 == 0:
+                x[i + 3] = i
+
+    @ks.kernel
+    def one(k: ks.i32):
+        x[k] = k
+
+    @ks.kernel
+    def thin():
+        for i in x:
+            if x[i] > 3:
+                ks.deactivate(block, i // 4)
+
+    @ks.kernel
+    def masked():
+        for i in w:
+            w[i] += 1
+
+    @ks.kernel
+    def mask():
+        for i in x:
+            w[i] = x[i]
+
+    yield SimpleNamespace(**locals())
+    ks.reset()
+
+
+def planned(p: SimpleNamespace, names: str, *, assumes: bool = True) -> WindowKernels:
+    kernels: list[Callable[..., Any]] = [getattr(p, name) for name in names.split()]
+
+    def calls() -> None:
+        for kernel in kernels:
+            kernel(*([2] if kernel is p.one else []))
+
+    found = window_kernels(window_of(record_program(calls, ())[0]), assumes=assumes)
+    assert found is not None
+    return found
+
+
+def counts(found: WindowKernels) -> tuple[int, int, int]:
+    return found.n_loops, found.n_lists, found.n_activations
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "later"),
+    [
+        ("own own components", (1, 1, 0), (1, 0, 0)),
+        ("own around", (2, 1, 0), (2, 0, 0)),  # which reads what other iterations have changed
+        ("around own", (2, 1, 0), (2, 0, 0)),
+        ("own around apart", (2, 1, 0), (2, 0, 0)),  # the last one moves up
+        ("total apart total", (1, 1, 0), (1, 0, 0)),  # one sum
+        ("total scaled", (2, 1, 0), (2, 0, 0)),
+        ("total scaled total", (3, 1, 0), (3, 0, 0)),
+        ("down coarse down", (3, 2, 1), (3, 0, 0)),  # the list of z is new once
+        ("down own down", (2, 1, 1), (1, 0, 0)),  # what may fail stays by itself
+        ("some own some own", (4, 1, 1), (4, 0, 0)),
+        ("one own", (1, 1, 1), (1, 1, 1)),  # a number decides
+        ("thin own", (2, 2, 0), (2, 1, 0)),
+        ("mask masked masked", (2, 1, 1), (2, 0, 1)),  # changes of masks have no flag
+    ],
+)
+def test_loops_lists_and_activations_of_a_window(
+    p: SimpleNamespace, names: str, first: tuple[int, ...], later: tuple[int, ...]
+) -> None:
+    assert counts(planned(p, names, assumes=False)) == first
+    assert counts(planned(p, names)) == later
+
+
+def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace) -> None:
+    assert planned(p, "own around").assumed == (0,)
+    assert planned(p, "masked").assumed == ()
+    assert planned(p, "own", assumes=False).assumed == ()
+    assert planned(p, "thin own").reshaped == {0}
+    assert planned(p, "down coarse").reshaped == frozenset()
+
+
+def test_assertions_stay_where_they_are() -> None:
+    ks.init(debug=True)
+    x = ks.field(ks.i32, 8)
+
+    @ks.kernel
+    def add():
+        for i in x:
+            x[i] += 1
+
+    @ks.kernel
+    def check():
+        for i in x:
+            assert x[i] < 9
+
+    p = SimpleNamespace(add=add, check=check, one=None)
+    assert counts(planned(p, "add add add")) == (1, 0, 0)
+    assert counts(planned(p, "add check add")) == (3, 0, 0)
+    assert len(planned(p, "add check add").steps) == 2
+    ks.reset()
