@@ -27,6 +27,7 @@ from .sparse_programs import World, ks
 
 T = TypeVar("T")
 _MOST_CELLS = 60
+_MOST_APPENDS = 3  # calls a period, of two cells each, so that no list is full
 _CHANGES = ("store", "fill", "drop", "thin", "renew", "append", "empty", "clear", "mark_cells")
 _PLAIN = (1, 5, 20, 50, 200)  # limits of a window
 
@@ -109,11 +110,13 @@ def drawn(number: int, most_calls: int = 40) -> Program:
     while len(period) < n:
         some = [few[int(rng.integers(len(few)))] for _ in range(int(rng.integers(1, 4)))]
         period += some * int(rng.choice([1, 1, 2, 3]))
+    too_many = [k for k, (what, _) in enumerate(period[:n]) if what == "append"][_MOST_APPENDS:]
+    period = [x for k, x in enumerate(period[:n]) if k not in too_many]
     between: list[tuple[Call, ...]] = [()] * 4
     for _ in range(6):
         more = [call(changes), call(("bump", "total"))][: int(rng.integers(0, 3))]
         between.append(tuple(more))
-    return Program(tree, appends, tuple(period[:n]), tuple(between))
+    return Program(tree, appends, tuple(period), tuple(between))
 
 
 def seen(program: Program, limit: int) -> tuple[list[list[Any]], int]:

@@ -93,7 +93,7 @@ class Config:
     ad_stack_size: int = 0
     deterministic: bool = False
     async_mode: bool = False
-    async_flush_every: int = 50
+    async_flush_every: int = 1024  # two periods of programs with some hundred calls
 
     @property
     def reorders_sums(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from ..ir.kernel import KernelIR
 from ..ir.repeats import Repeat
@@ -22,14 +22,19 @@ def derived_in_order(
     return tuple(walk.derived)
 
 
-def carried(kernels: Sequence[KernelIR | None], trees: Mapping[str, StructureTree]) -> Facts:
+def carried(
+    kernels: Sequence[KernelIR | None],
+    trees: Mapping[str, StructureTree],
+    unsure: Container[str] = (),
+) -> Facts:
     """Returns the facts that hold at the head of each run of a sequence that runs again and again, but for the first run.
 
-    Precondition: nothing between two runs changes active cells. Facts are left out whose end nobody would notice.
+    Precondition: nothing between two runs changes active cells, but of the trees `unsure`. Facts are left out whose end nobody
+    would notice.
     """
     facts = Facts(trees)
     derived_in_order(kernels, (), facts)
-    facts = facts.noticed()
+    facts = facts.noticed().without(unsure)
     while True:
         behind = facts.copy()
         derived_in_order(kernels, (), behind)

@@ -7,7 +7,7 @@ only depend on earlier statements, and each demotion leaves fewer changes: one w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.kernel import (
@@ -89,6 +89,10 @@ class _Cells:
     def over(self) -> set[Node]:
         return {x for x in self.domain if not isinstance(x, int)}
 
+    @property
+    def trees(self) -> set[str]:
+        return {self.tree, *(tree for tree, _ in self.over)}
+
 
 @dataclass
 class Facts:
@@ -120,10 +124,16 @@ class Facts:
         active = (x for x in self.active if all(map(is_noticed, {(x.tree, x.node), *x.over})))
         return Facts(self.trees, frozenset(filter(is_noticed, self.lists)), frozenset(active))
 
+    def without(self, trees: Container[str]) -> Facts:
+        """The facts that are about none of these trees."""
+        lists = (x for x in self.lists if x[0] not in trees)
+        active = (x for x in self.active if not any(t in trees for t in x.trees))
+        return Facts(self.trees, frozenset(lists), frozenset(active))
+
     @property
     def on(self) -> frozenset[str]:
         """The trees that the facts are about."""
-        of_cells = {tree for x in self.active for tree, _ in {(x.tree, x.node), *x.over}}
+        of_cells = {tree for x in self.active for tree in x.trees}
         return frozenset(of_cells.union(tree for tree, _ in self.lists))
 
     def after(self, ir: KernelIR) -> Derived:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..ir.kernel import Activate, ArrayParam, For, ForActive, KernelIR, Param, Placed, Stmt
 from ..ir.logical import FieldPlace, LogicalKernel
@@ -15,7 +16,7 @@ from ..ir.structure import StructureTree
 from ..ir.walk import children, identified, loads, nested_statements, rewrite, written_in
 from ..sparse.facts_in_order import carried, derived_in_order
 from ..sparse.recorded import WindowCall
-from ..sparse.redundancy import Derived, Facts, Node
+from ..sparse.redundancy import Derived, Node
 from ..transforms.merged_calls import CallNames, Part, Placing, groups_of, one_loop
 from .default_lowering import lower_by_default
 from .segments import segments_of
@@ -54,28 +55,30 @@ class WindowKernels:
     assumed: tuple[int, ...]
     reshaped: frozenset[int]  # trees whose active cells they may change
 
-    @property
+    @cached_property
     def n_loops(self) -> int:
         return sum(step.kernel.n_loops for step in self.steps)
 
-    @property
+    @cached_property
     def n_lists(self) -> int:
         return sum(step.kernel.n_lists for step in self.steps)
 
-    @property
+    @cached_property
     def n_activations(self) -> int:
         return sum(step.kernel.n_activations for step in self.steps)
 
 
-def window_kernels(calls: Sequence[WindowCall], *, assumes: bool = True) -> WindowKernels | None:
+def window_kernels(
+    calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()
+) -> WindowKernels | None:
     """Returns the kernels that do what `calls` do in order; None if their floats differ in mode.
 
-    The scalars of all calls are counted in order. With `assumes` it is a run behind another run of the same calls, and nothing
-    between has changed active cells.
+    The scalars of all calls are counted in order. It is a run behind another run of the same calls, and nothing between has changed
+    active cells, but of the trees `unsure`.
     """
     if len({c.ir.fast_math for c in calls}) > 1:
         return None
-    return _Window(calls).kernels(assumes=assumes)
+    return _Window(calls).kernels(unsure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +142,9 @@ class _Window:
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
         return _Form(form, tuple(parts))
 
-    def kernels(self, *, assumes: bool) -> WindowKernels:
+    def kernels(self, unsure: frozenset[int]) -> WindowKernels:
         irs = [form.ir if form.ir.trees else None for form in self.forms]
-        facts = carried(irs, self.trees) if assumes else Facts(self.trees)
+        facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
         assumed = facts.on
         derived = derived_in_order(irs, (), facts)
         placings: list[Placing] = []

@@ -7,7 +7,7 @@ a run of the window leaves in trees of sparse fields. Where that is not so, the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,10 +37,10 @@ Values = tuple[Any, ...]
 
 @dataclass(eq=False)
 class WindowPlan:
-    """The plan of windows of one signature. It `assumes` facts that a run of the window leaves behind, unless that never holds."""
+    """The plan of windows of one signature. It assumes facts that a run of the window leaves behind, but of the trees `unsure`."""
 
     calls: tuple[WindowCall, ...]
-    assumes: bool = True
+    unsure: frozenset[int] = frozenset()
     n_met: int = 0
     is_usable: bool = True
     _kernels: Future[WindowKernels | None] | None = field(default=None, repr=False)
@@ -51,7 +51,7 @@ class WindowPlan:
         if not self.is_usable or self.n_met < _LEAST_TIMES:
             return None
         if self._kernels is None:
-            self._kernels = current_engine().submit(partial(_begun, self.calls, self.assumes))
+            self._kernels = current_engine().submit(partial(_begun, self.calls, self.unsure))
         return self._built(waits=False) if self._kernels.done() else None
 
     def complete(self) -> None:
@@ -63,9 +63,9 @@ class WindowPlan:
         """Makes its windows run call by call from now on."""
         self.is_usable = False
 
-    def assume_nothing(self) -> None:
-        """Makes the plan one that runs whatever has happened before; it is built anew."""
-        self.assumes, self._kernels = False, None
+    def assume_less(self, trees: Iterable[int]) -> None:
+        """Makes the plan one that runs whatever has happened to some trees before; it is built anew."""
+        self.unsure, self._kernels = self.unsure.union(trees), None
 
     def _built(self, *, waits: bool) -> WindowKernels | None:
         assert self._kernels is not None
@@ -107,19 +107,24 @@ class BoundPlan:
         self._reshapes = not kernels.reshaped.isdisjoint(kernels.assumed)
         self._runs: list[Values] | None = None  # callers with their arrays
         self._has_numbers = any(step.scalars for step in kernels.steps)
-        self.n_missed = 0  # runs in a row
+        self._n_missed = 0  # runs in a row
+        self.unsure: set[int] = set()  # trees whose cells had changed before these
 
-    @property
     def may_run(self) -> bool:
         """True if what the plan assumes holds."""
-        found = self._marks.are_on(self.kernels.assumed)
-        self.n_missed = 0 if found else self.n_missed + self._marks.are_set
-        return found
+        gone = self._marks.gone(self.kernels.assumed)
+        if not gone:
+            self._n_missed = 0
+            self.unsure.clear()
+        elif self._marks.are_set:
+            self._n_missed += 1
+            self.unsure.update(gone)
+        return not gone
 
     @property
     def is_missed(self) -> bool:
         """True if the plan assumes in vain: cells change before each run."""
-        return self.n_missed > _MOST_MISSES
+        return self._n_missed > _MOST_MISSES
 
     def run(self, numbers: Sequence[Any]) -> None:
         """Runs all calls. An interrupt comes before or behind them: C goes through the kernels."""
@@ -160,11 +165,11 @@ def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
     return list({id(step.kernel.ir): step.kernel.ir for step in kernels.steps}.values())
 
 
-def _begun(calls: Sequence[WindowCall], assumes: bool) -> WindowKernels | None:
+def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels | None:
     """Returns the kernels of all calls, whose code is being compiled."""
     from ...kernels.tasks.window_kernels import window_kernels
 
-    kernels = window_kernels(calls, assumes=assumes)
+    kernels = window_kernels(calls, unsure)
     if kernels is not None:
         current_engine().prepare(_irs_of(kernels))
     return kernels

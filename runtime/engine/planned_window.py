@@ -24,6 +24,7 @@ from ...kernels.ir.kernel import For, ForActive
 from ...kernels.sparse.recorded import WindowCall
 from ...kernels.sparse.redundancy import work_on_trees
 from ..by_identity import ByIdentity
+from . import current_engine
 from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .tree_marks import TreeMarks
@@ -106,7 +107,7 @@ class RanWindow:
         if plan is None or not plan.is_usable:
             return None
         if bound is not None and bound.is_missed:
-            plan.assume_nothing()
+            plan.assume_less(bound.unsure)
             bound = self.bound = None
         if bound is None:
             kernels = plan.kernels()
@@ -181,6 +182,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         found = self._kernels.get(instance)
         if found is None:
             kernel = WaitingKernel(instance, call.where, self.behind)
+            current_engine().prepare((kernel.ir,))  # while the call waits
             found = self._kernels.setdefault(instance, (partial(self._take, kernel),))
         return found[0]
 
@@ -326,7 +328,7 @@ class PlannedWindow(AbstractDeferringExecutor):
         stats.n_activations_without += ran.n_activations
         bound = ran.to_run()
         # Calls that wait behind have to run before.
-        if bound is not None and not self.behind.waits and bound.may_run:
+        if bound is not None and not self.behind.waits and bound.may_run():
             numbers = (
                 [x for kernel, values in calls for x in values[kernel.n_arrays :]]
                 if ran.has_numbers

@@ -28,10 +28,10 @@ class TreeMarks:
     def are_set(self) -> bool:
         return len(self._seen) == len(self._flags)
 
-    def are_on(self, trees: Iterable[int]) -> bool:
-        """True if no active cell of some of the trees, by number, has changed since the marks were set."""
+    def gone(self, trees: Iterable[int]) -> list[int]:
+        """Those of some trees, by number, of which active cells may have changed since the marks were set."""
         flags, seen = self._flags, self._seen
-        return all(bool(seen) and seen[t] == flags[t].tobytes() for t in trees)
+        return [t for t in trees if not seen or seen[t] != flags[t].tobytes()]
 
     def set(self) -> None:
         """Sets the marks. Nodes that have one keep it: others may look for it."""

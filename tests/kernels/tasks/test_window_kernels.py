@@ -96,14 +96,17 @@ def p() -> Iterator[SimpleNamespace]:
     ks.reset()
 
 
-def planned(p: SimpleNamespace, names: str, *, assumes: bool = True) -> WindowKernels:
+ALL = frozenset(range(4))  # trees
+
+
+def planned(p: SimpleNamespace, names: str, unsure: frozenset[int] = frozenset()) -> WindowKernels:
     kernels: list[Callable[..., Any]] = [getattr(p, name) for name in names.split()]
 
     def calls() -> None:
         for kernel in kernels:
             kernel(*([2] if kernel is p.one else []))
 
-    found = window_kernels(window_of(record_program(calls, ())[0]), assumes=assumes)
+    found = window_kernels(window_of(record_program(calls, ())[0]), unsure)
     assert found is not None
     return found
 
@@ -133,16 +136,18 @@ def counts(found: WindowKernels) -> tuple[int, int, int]:
 def test_loops_lists_and_activations_of_a_window(
     p: SimpleNamespace, names: str, first: tuple[int, ...], later: tuple[int, ...]
 ) -> None:
-    assert counts(planned(p, names, assumes=False)) == first
+    assert counts(planned(p, names, ALL)) == first
     assert counts(planned(p, names)) == later
 
 
 def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace) -> None:
     assert planned(p, "own around").assumed == (0,)
     assert planned(p, "masked").assumed == ()
-    assert planned(p, "own", assumes=False).assumed == ()
+    assert planned(p, "own", ALL).assumed == ()
     assert planned(p, "thin own").reshaped == {0}
     assert planned(p, "down coarse").reshaped == frozenset()
+    assert counts(planned(p, "down coarse", frozenset({0}))) == (2, 2, 1)
+    assert counts(planned(p, "down coarse", frozenset({1}))) == (2, 1, 1)
 
 
 def test_assertions_stay_where_they_are() -> None:
