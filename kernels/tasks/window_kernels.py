@@ -178,9 +178,8 @@ class _Window:
 
     def _scalars(self, groups: Sequence[Sequence[Placing]]) -> Iterator[int]:
         for x in (x for some in groups for x in some):
-            used = _params(x.part.body)
             for k, p in enumerate(self.calls[x.call].ir.scalars):
-                if p.name in used:
+                if p.name in x.part.params:
                     yield self.first_scalars[x.call] + k
 
     def _made(
@@ -198,9 +197,10 @@ class _Window:
                 names = CallNames({}, {}, f"_c{n_part}")
                 n_part += 1
                 made += rewrite(x.part.body, names)
-                used = _params(x.part.body)
                 scalars += [
-                    Param(names.own(p.name), p.dtype) for p in form.scalars if p.name in used
+                    Param(names.own(p.name), p.dtype)
+                    for p in form.scalars
+                    if p.name in x.part.params
                 ]
                 arrays |= x.part.uses.keys()
                 of_part = _of_part(x.part, form, found)
@@ -290,19 +290,6 @@ def _pieces(groups: Sequence[list[Placing]]) -> Iterator[list[list[Placing]]]:
             piece = []
     if piece:
         yield piece
-
-
-def _params(body: tuple[Stmt, ...]) -> set[str]:
-    """The names of scalars that statements read."""
-    found: set[str] = set()
-
-    def note(x: object) -> object:
-        if isinstance(x, Param):
-            found.add(x.name)
-        return x
-
-    rewrite(body, note)
-    return found
 
 
 def _pruned(ir: KernelIR) -> KernelIR:

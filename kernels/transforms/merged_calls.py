@@ -39,7 +39,7 @@ from ..ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ..ir.walk import children, nested_statements, rewrite, walk
+from ..ir.walk import Renaming, children, nested_statements, walk
 
 _MOST_STATEMENTS = 1600  # of a merged loop: one pass of three channels of MacCormack's advection in 3D, 0.7 s of gcc
 _MOST_PASSED = 64  # groups that a loop may move past
@@ -83,6 +83,12 @@ class Part:
         found = {x.tree for x in every if isinstance(x, _ON_TREES)}
         found |= {x.tree for s in every for x in _parts(s) if isinstance(x, _ON_TREES)}
         return frozenset(found | {self.placed[x] for x in self.uses if x in self.placed})
+
+    @cached_property
+    def params(self) -> frozenset[str]:
+        """The scalars that it reads."""
+        every = (x for s in nested_statements(self.body) for x in _parts(s))
+        return frozenset(x.name for x in every if isinstance(x, Param))
 
     @cached_property
     def sums(self) -> dict[str, str]:
@@ -232,12 +238,9 @@ def _are_own(indices: Sequence[tuple[Expr, ...]], loops: tuple[str, ...]) -> boo
 
 
 def _as_one(a: Loop, b: Loop) -> Loop:
-    names = dict(zip(_loops(b), _loops(a), strict=True))
-
-    def of_a(x: Any) -> Any:
-        return replace(x, loop=names[x.loop]) if isinstance(x, LoopIndex) and x.loop in names else x
-
-    body = rewrite(b.body, of_a)
+    names = zip(_loops(b), _loops(a), strict=True)
+    of_a = Renaming(loops={old: LoopIndex(new) for old, new in names})
+    body = tuple(map(of_a.apply_stmt, b.body))
     if not (a.body and body):
         return replace(a, body=(*a.body, *body))
     *before, last = a.body
