@@ -70,14 +70,11 @@ class WindowKernels:
 
 def window_kernels(
     calls: Sequence[WindowCall], unsure: frozenset[int] = frozenset()
-) -> WindowKernels | None:
-    """Returns the kernels that do what `calls` do in order; None if their floats differ in mode.
+) -> WindowKernels:
+    """Returns the kernels that do what `calls` do in order. The scalars of all calls are counted in order.
 
-    The scalars of all calls are counted in order. It is a run behind another run of the same calls, and nothing between has changed
-    active cells, but of the trees `unsure`.
+    It is a run behind another run of the same calls, and nothing between has changed active cells, but of the trees `unsure`.
     """
-    if len({c.ir.fast_math for c in calls}) > 1:
-        return None
     return _Window(calls).kernels(unsure)
 
 
@@ -92,7 +89,6 @@ class _Form:
 class _Window:
     def __init__(self, calls: Sequence[WindowCall]) -> None:
         self.calls = calls
-        self.fast_math = calls[0].ir.fast_math
         self.trees: dict[str, StructureTree] = {}
         self.fields: dict[str, tuple[FieldPlace, ...]] = {}
         self.numbers: dict[str, int] = {}  # of fields, in their trees
@@ -154,9 +150,9 @@ class _Window:
                 trees = (
                     frozenset(t for j in here for t in found.changed[j]) if found else frozenset()
                 )
-                placings.append(Placing(k, part, trees))
+                placings.append(Placing(k, part, form.ir.fast_math, trees))
         steps = []
-        for groups in _pieces(groups_of(placings, fast_math=self.fast_math)):
+        for groups in _pieces(groups_of(placings)):
             steps.append(self._step(groups, derived))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
         return WindowKernels(tuple(steps), tuple(sorted(int(t[1:]) for t in assumed)), reshaped)
@@ -245,7 +241,7 @@ class _Window:
             scalars,
             body,
             form.where,
-            self.fast_math,
+            last.fast_math,
             tuple(self.trees[name] for name in sorted(trees)),
             tuple(self.placed[name] for name in names if name in self.placed),
         )
@@ -279,11 +275,14 @@ def _pieces(groups: Sequence[list[Placing]]) -> Iterator[list[list[Placing]]]:
     """Yields the groups of each kernel.
 
     A kernel is everything, unless that is too large: then each group, of which many are equal. What may fail ends a kernel: its
-    error is raised before anything behind it has run.
+    error is raised before anything behind it has run. Floats of a kernel have one mode.
     """
     is_large = sum(x.part.size for some in groups for x in some) > MOST_STATEMENTS
     piece: list[list[Placing]] = []
     for some in groups:
+        if piece and piece[-1][0].fast_math != some[0].fast_math:
+            yield piece
+            piece = []
         piece.append(some)
         if is_large or any(x.may_fail for x in some):
             yield piece

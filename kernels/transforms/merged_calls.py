@@ -113,10 +113,14 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """A part of a window's call, by the number of the call. `reshapes`: the trees whose active cells it may change."""
+    """A part of a window's call, by the number of the call. `reshapes`: the trees whose active cells it may change.
+
+    `fast_math`: its sums may be reassociated.
+    """
 
     call: int
     part: Part
+    fast_math: bool
     reshapes: frozenset[str] = frozenset()
 
     @property
@@ -125,13 +129,13 @@ class Placing:
         return bool(self.reshapes) or self.part.asserts
 
 
-def groups_of(placings: Sequence[Placing], *, fast_math: bool) -> list[list[Placing]]:
+def groups_of(placings: Sequence[Placing]) -> list[list[Placing]]:
     """Returns the parts in order, with those together that become one loop."""
     groups: list[list[Placing]] = []
     for x in placings:
         found = None
         for k in reversed(range(max(0, len(groups) - _MOST_PASSED), len(groups))):
-            if _may_join(groups[k], x, fast_math=fast_math):
+            if _may_join(groups[k], x):
                 found = k
             if any(_depends(x, y) for y in groups[k]):
                 break
@@ -187,13 +191,13 @@ def _depends(x: Placing, y: Placing) -> bool:
     return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))
 
 
-def _may_join(group: Sequence[Placing], x: Placing, *, fast_math: bool) -> bool:
+def _may_join(group: Sequence[Placing], x: Placing) -> bool:
     """True if a loop may become a part of the loop of a group."""
-    if x.may_fail or any(y.may_fail for y in group):
+    if x.may_fail or any(y.may_fail or y.fast_math != x.fast_math for y in group):
         return False
     if sum(y.part.size for y in group) + x.part.size > _MOST_STATEMENTS:
         return False
-    return all(_may_be_one(y.part, x.part, fast_math=fast_math) for y in group)
+    return all(_may_be_one(y.part, x.part, fast_math=x.fast_math) for y in group)
 
 
 def _may_be_one(a: Part, b: Part, *, fast_math: bool) -> bool:

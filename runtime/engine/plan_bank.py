@@ -43,7 +43,7 @@ class WindowPlan:
     unsure: frozenset[int] = frozenset()
     n_met: int = 0
     is_usable: bool = True
-    _kernels: Future[WindowKernels | None] | None = field(default=None, repr=False)
+    _kernels: Future[WindowKernels] | None = field(default=None, repr=False)
 
     def kernels(self) -> WindowKernels | None:
         """Returns the kernels of the plan, whose code is there. None while it is built, or without one."""
@@ -70,9 +70,6 @@ class WindowPlan:
     def _built(self, *, waits: bool) -> WindowKernels | None:
         assert self._kernels is not None
         kernels, engine = self._kernels.result(), current_engine()
-        if kernels is None:
-            self.is_usable = False
-            return None
         irs = _irs_of(kernels)
         if not waits and not engine.prepare(irs):
             return None
@@ -127,16 +124,23 @@ class BoundPlan:
         return self._n_missed > _MOST_MISSES
 
     def run(self, numbers: Sequence[Any]) -> None:
-        """Runs all calls. An interrupt comes before or behind them: C goes through the kernels."""
+        """Runs all calls. An interrupt comes before or behind them, also where C does not go through the kernels alone."""
         runs = self._runs or self._callers()
         if self._has_numbers:
             steps = zip(runs, self.kernels.steps, strict=True)
             runs = [(*run, *(numbers[k] for k in step.scalars)) for run, step in steps]
         if self._reshapes:
             self._marks.drop()
-        n_done = len(list(takewhile(bool, starmap(call, runs))))
-        if n_done < len(runs):
-            self._raise(n_done, runs[n_done])
+        done: list[bool] = []
+        try:
+            done.extend(takewhile(bool, starmap(call, runs)))
+        except KeyboardInterrupt:
+            for run in runs[len(done) + 1 :]:  # one has begun
+                call(*run)
+            self._marks.drop()
+            raise
+        if len(done) < len(runs):
+            self._raise(len(done), runs[len(done)])
         if self._reshapes:
             self._marks.set()
 
@@ -165,13 +169,12 @@ def _irs_of(kernels: WindowKernels) -> list[KernelIR]:
     return list({id(step.kernel.ir): step.kernel.ir for step in kernels.steps}.values())
 
 
-def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels | None:
+def _begun(calls: Sequence[WindowCall], unsure: frozenset[int]) -> WindowKernels:
     """Returns the kernels of all calls, whose code is being compiled."""
     from ...kernels.tasks.window_kernels import window_kernels
 
     kernels = window_kernels(calls, unsure)
-    if kernels is not None:
-        current_engine().prepare(_irs_of(kernels))
+    current_engine().prepare(_irs_of(kernels))
     return kernels
 
 

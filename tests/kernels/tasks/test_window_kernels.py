@@ -106,9 +106,7 @@ def planned(p: SimpleNamespace, names: str, unsure: frozenset[int] = frozenset()
         for kernel in kernels:
             kernel(*([2] if kernel is p.one else []))
 
-    found = window_kernels(window_of(record_program(calls, ())[0]), unsure)
-    assert found is not None
-    return found
+    return window_kernels(window_of(record_program(calls, ())[0]), unsure)
 
 
 def counts(found: WindowKernels) -> tuple[int, int, int]:
@@ -148,6 +146,32 @@ def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace
     assert planned(p, "down coarse").reshaped == frozenset()
     assert counts(planned(p, "down coarse", frozenset({0}))) == (2, 2, 1)
     assert counts(planned(p, "down coarse", frozenset({1}))) == (2, 1, 1)
+
+
+def test_kernels_have_floats_of_one_mode() -> None:
+    ks.init()
+    x, y = ks.field(ks.f32, 8), ks.field(ks.f32, 8)
+
+    @ks.kernel(fast_math=False)
+    def add():
+        for i in x:
+            x[i] += y[i]
+
+    @ks.kernel
+    def scale():
+        for i in x:
+            x[i] *= 2
+
+    def calls() -> None:
+        add()
+        add()
+        scale()
+        add()
+
+    found = window_kernels(window_of(record_program(calls, ())[0]))
+    assert [step.kernel.ir.fast_math for step in found.steps] == [False, True, False]
+    assert found.n_loops == 3
+    ks.reset()
 
 
 def test_assertions_stay_where_they_are() -> None:

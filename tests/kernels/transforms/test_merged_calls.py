@@ -108,7 +108,6 @@ def of(*kernels: Any) -> tuple[list[KernelIR], KernelIR]:
     arrays = drawn()
     parts = [k.instantiate(*arrays.values()) for k in kernels]
     found = window_kernels([WindowCall(ir, numbers_of(ir)) for ir in parts])
-    assert found is not None
     (step,) = found.steps
     return parts, step.kernel.ir
 
@@ -168,6 +167,5 @@ def test_windows_that_are_too_large_have_kernels_that_come_again() -> None:
     """Equal kernels of a window are one, so that long windows are compiled as fast as short ones."""
     calls = [WindowCall(ir, numbers_of(ir)) for ir in of(own, turn)[0]]
     found = window_kernels(calls * MOST_STATEMENTS)
-    assert found is not None
     assert len(found.steps) == 2 * MOST_STATEMENTS
     assert len({id(step.kernel.ir) for step in found.steps}) == 2

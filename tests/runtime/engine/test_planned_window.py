@@ -256,6 +256,38 @@ def test_plans_notice_what_changes_cells_between_windows(seed: int) -> None:
     assert n_planned > 0
 
 
+def test_an_interrupt_leaves_no_call_of_a_plan_behind() -> None:
+    ks.init(async_mode=True)
+    p, steps = program(), (10, 12, 13, 2)  # of two kernels: what may fail is one by itself
+
+    def period() -> None:
+        for k in steps:
+            STEPS[k](p)
+
+    for _ in range(5):
+        period()
+        ks.sync()
+        window().plans.complete()
+    (ran,) = (x for x in window()._ran.values() if x.bound is not None)
+    runs = ran.bound._runs
+    assert len(runs) > 1
+
+    def interrupted(*values: Any) -> bool:
+        runs[0][0](*values)
+        raise KeyboardInterrupt
+
+    ran.bound._runs = [(interrupted, *runs[0][1:]), *runs[1:]]
+    with pytest.raises(KeyboardInterrupt):
+        period()  # the last step runs them
+    found = seen(p)
+    with ks.interpret():
+        ks.init()
+        p = program()
+        for k in steps * 6:
+            STEPS[k](p)
+        assert seen(p) == found
+
+
 def test_a_plan_that_assumes_in_vain_is_made_without_assumptions() -> None:
     def told(limit: int) -> list[Any]:
         ks.init(cpu_max_num_threads=2, async_mode=limit > 0, async_flush_every=limit or 50)
