@@ -109,7 +109,8 @@ class BoundPlan:
 
     def may_run(self) -> bool:
         """True if what the plan assumes holds."""
-        gone = self._marks.gone(self.kernels.assumed)
+        assumed = self.kernels.assumed
+        gone = self._marks.gone(assumed) if assumed else ()
         if not gone:
             self._n_missed = 0
             self.unsure.clear()

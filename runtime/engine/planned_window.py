@@ -191,11 +191,14 @@ class PlannedWindow(AbstractDeferringExecutor):
             expected, held = self._expected, self._held
             if expected is None or not self._follows:
                 return False
-            known = expected.called[len(held)]
-            if known is None or kernel is not known[0] or not all(map(is_, args, known[1])):
+            called, n = expected.called, len(held)
+            known = called[n]
+            if known is None or kernel is not known[0]:
+                return False
+            if args is not known[1] and not all(map(is_, args, known[1])):
                 return False
             held.append(known[2])
-            if len(held) == len(expected.shape):
+            if n + 1 == len(called):
                 self._run_expected(expected)
             return True
 
@@ -310,10 +313,12 @@ class PlannedWindow(AbstractDeferringExecutor):
 
     def _run(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window, and notes it."""
-        begin, made = perf_counter(), () if self._note is None else tuple(calls)
+        if self._note is None:
+            self._run_calls(ran, calls)
+            return
+        begin, made = perf_counter(), tuple(calls)
         self._run_calls(ran, calls)
-        if self._note is not None:
-            self._note(ran, made, perf_counter() - begin, self._why)
+        self._note(ran, made, perf_counter() - begin, self._why)
 
     def _run_calls(self, ran: RanWindow, calls: list[Held]) -> None:
         """Runs the calls of one window. An interrupt leaves those that have not begun to a later one."""
