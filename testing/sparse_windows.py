@@ -22,6 +22,7 @@ from ..kernels.ir.kernel import KernelIR
 from ..kernels.sparse.recorded import WindowCall
 from ..runtime import engine as engine_room
 from ..runtime.engine.engine import EngineOptions
+from ..runtime.records.signature import number
 from .sparse_drawn import WORDS, Call, Tree, drawn_tree
 from .sparse_programs import World, ks
 
@@ -72,10 +73,10 @@ class InterpretingEngine:
 
     @staticmethod
     def _called(ir: KernelIR, *values: Any) -> bool:
-        names = [p.name for p in (*ir.arrays, *ir.scalars)]
-        given = dict(zip(names, values, strict=True))
         n = len(ir.arrays)
-        run_kernel(ir, {x: given[x] for x in names[:n]}, {x: given[x] for x in names[n:]})
+        arrays = {p.name: x for p, x in zip(ir.arrays, values[:n], strict=True)}
+        scalars = {p.name: number(p, x) for p, x in zip(ir.scalars, values[n:], strict=True)}
+        run_kernel(ir, arrays, scalars)
         return True
 
 
@@ -92,9 +93,9 @@ class Program:
     between: tuple[tuple[Call, ...], ...]
 
 
-def drawn(number: int, most_calls: int = 40) -> Program:
-    """Returns the program of a number: 5 to 40 calls a period."""
-    rng = np.random.default_rng((46, number))
+def drawn(of: int, most_calls: int = 40) -> Program:
+    """Returns a program, the same for each number `of`: 5 to 40 calls a period."""
+    rng = np.random.default_rng((46, of))
     tree = drawn_tree(rng, _MOST_CELLS)
 
     appends = bool(rng.integers(4) == 0)

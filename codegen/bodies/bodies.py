@@ -44,6 +44,7 @@ class BodyWriter:
         self.ulp = ULP4  # the permitted error of functions in lanes, where sums may be reordered
         self.rounding = ExactRounding(True)
         self.independent: frozenset[str] = frozenset()  # loops whose iterations may run at once
+        self.scalar: frozenset[str] = frozenset()  # loops that compilers must not vectorise
         self.copies: Mapping[str, int] = {}  # how often bodies of loops are written out
         self.prefetch: BlockPrefetch | None = None  # of what later iterations touch
         self.lanes: Lanes | None = None  # the loop that runs in lanes
@@ -257,6 +258,7 @@ class BodyWriter:
             in_any_order=is_free,
             sums=self.sums_of(body) if is_free else (),
             independent=is_innermost and loop in self.independent,
+            is_scalar=is_innermost and loop in self.scalar,
             copies=self.copies.get(loop, 0),
         )
 

@@ -46,17 +46,19 @@ from .nest_facts import (
     overlap_of,
     perfect_nest,
     scattered,
+    scatters_some,
     shared_locals,
     shared_updates,
     sites_of,
     sums_of,
 )
-from .nest_plan import ANY_ORDER, ONE_BY_ONE, Sum
+from .nest_plan import ANY_ORDER, ONE_BY_ONE, SCALAR, Sum
 
 _AHEAD = "TWO"  # iterations of a loop over a list: with one the lines come late, with more they gain nothing on Zen 3
 _ROWS_FOR_EACH = 8  # outer iterations a thread from which on inner loops are left whole
 _LEAST_SHARED = 64  # iterations a thread from which on threads get whole units of them
 _UNIT = 16
+_SCATTERED_NS = 20  # iterations up to which scattered parts of vectors take longer: 2.5 times at 12 ns, a third at 31 (Zen 4)
 
 
 def defaults(problem: Problem, target: Target, independent: Container[str] = ()) -> Decisions:
@@ -135,7 +137,8 @@ class _Rules:
         for s in inner:
             # With updates a compiler would load elements before other iterations have added to them.
             if s.loop.partition("@")[0] in self.independent and not shared_updates(s):
-                self.decide("iterations", (0, s.loop), ANY_ORDER)
+                is_slow = scatters_some(s) and work.iteration_ns(s.body) < _SCATTERED_NS
+                self.decide("iterations", (0, s.loop), SCALAR if is_slow else ANY_ORDER)
         self.share(nest, levels, conflicts, has_sums=bool(sums))
         self.vectorise(nest)
         for rows in few_rows(loop.body):

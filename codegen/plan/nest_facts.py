@@ -15,10 +15,12 @@ from ...kernels.ir.kernel import (
     Assert,
     Binary,
     Cast,
+    Compare,
     Const,
     DType,
     Expr,
     For,
+    If,
     Load,
     Local,
     LoopIndex,
@@ -100,6 +102,21 @@ def _are_apart(loops: Sequence[For], body: tuple[Stmt, ...]) -> bool:
     if any(isinstance(s, While | Print | Assert) for s in nested_statements(body)):
         return False
     return not conflicting(sites_of(loops, body), loops_of(loops))
+
+
+def scatters_some(loop: For) -> bool:
+    """True if some iterations of a loop store to elements that its body computes: compilers would scatter parts of vectors."""
+    computed = {s.name for s in nested_statements(loop.body) if isinstance(s, SetLocal)}
+    guarded = (s for s in nested_statements(loop.body) if isinstance(s, If) and not _is_there(s))
+    stores = (x for s in guarded for x in nested_statements(s.then) if isinstance(x, Store))
+    places = (x.indices[-1] for x in stores if x.indices)
+    return any(isinstance(x, Local) and x.name in computed for x in places)
+
+
+def _is_there(s: If) -> bool:
+    """True if a statement tests whether a cell exists."""
+    c = s.condition
+    return isinstance(c, Compare) and c.op == "ne" and isinstance(c.b, Const)
 
 
 def loops_of(loops: Sequence[For]) -> tuple[Loop, ...]:

@@ -15,6 +15,7 @@ from .schedules import BlockPrefetch, Lanes, Wave
 # Values of choices about the loops of such a body, beside those that loops of tasks have, too.
 ONE_BY_ONE = "ONE_BY_ONE"  # of `nests`: each top-level loop of the body has decisions of its own
 ANY_ORDER = "ANY_ORDER"  # of `iterations`: a compiler may run the iterations of a loop at once
+SCALAR = "SCALAR"  # of `iterations`: a compiler must not put the iterations of a loop into vectors
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Partition:
 class NestPlan:
     """A top-level loop. If `is_shared`, the outer `levels` loops of its nest, one directly in the other, are distributed as one.
 
-    `independent`: loops of the nest whose iterations a compiler may run at once. `atomics`: updates of elements that other threads
+    `independent`: loops of the nest whose iterations a compiler may run at once; `scalar`: those that it must not put into vectors.
+    `atomics`: updates of elements that other threads
     update too. `lanes`: the vectorised loop of the nest, if there is one; `ranges`: vectorised loops inside of it. `copies`: unroll
     factors of loops, where compilers do not decide them. `prefetch`: prefetch of blocks that later iterations access.
     """
@@ -63,6 +65,7 @@ class NestPlan:
     is_shared: bool = False
     partition: Partition = Partition()
     independent: frozenset[str] = frozenset()
+    scalar: frozenset[str] = frozenset()
     sums: tuple[Sum, ...] = ()
     atomics: frozenset[Update] = frozenset()
     lanes: Lanes | None = None

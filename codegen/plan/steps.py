@@ -30,7 +30,7 @@ from .nest_facts import (
     sums_of,
     sweep_at,
 )
-from .nest_plan import ANY_ORDER, NestPlan, Partition, Step, Sum, WavePlan
+from .nest_plan import ANY_ORDER, SCALAR, NestPlan, Partition, Step, Sum, WavePlan
 from .schedules import BlockPrefetch, Lanes, Wave
 
 
@@ -101,6 +101,7 @@ class _Steps:
             independent=frozenset(
                 x.loop for x in inside if self.value("iterations", x.loop) == ANY_ORDER
             ),
+            scalar=frozenset(x.loop for x in inside if self.value("iterations", x.loop) == SCALAR),
             sums=sums,
             atomics=frozenset(() if is_private or overlap is not None else conflicts),
             lanes=self.lanes(inside),

@@ -266,7 +266,9 @@ class Printer:
         by = str(s.step) if isinstance(s.step, int) else expression(s.step)
         step = f"++{s.var}" if by == "1" else f"{s.var} += {by}"
         test = expression(c.Bin("<", c.Id(s.var), s.hi))
-        if s.sums:
+        if s.is_scalar:
+            self.hint(self.dialect.scalar_loop)
+        elif s.sums:
             reductions = " ".join(f"reduction({op}:{name})" for op, name in s.sums)
             self.hint(self.dialect.sum_loop.format(reductions=reductions))
         elif s.independent:
@@ -277,5 +279,7 @@ class Printer:
         if s.copies and not s.sums:
             self.hint(self.dialect.unrolled_loop.format(copies=s.copies))
         self.line(f"for ({self.index_type} {s.var} = {expression(s.lo)}; {test}; {step}) {{")
+        if s.is_scalar:
+            self.hint(self.dialect.scalar_body)
         self.nested(s.body)
         self.line("}")

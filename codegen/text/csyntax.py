@@ -130,7 +130,8 @@ class For:
     """`for (long var = lo; var < hi; var += step)`.
 
     With `in_any_order`, its iterations may be reordered, as far as their stores and loads allow. With `sums`, they only add to (or
-    multiply) these variables, each with its operator. With `independent`, no iteration loads a value that another one stores.
+    multiply) these variables, each with its operator. With `independent`, no iteration loads a value that another one stores. With
+    `is_scalar`, compilers put no iterations into vectors.
     `copies` is the unroll factor for compilers; 0 leaves it to them.
     """
 
@@ -142,6 +143,7 @@ class For:
     in_any_order: bool = False
     sums: tuple[tuple[str, str], ...] = ()
     independent: bool = False
+    is_scalar: bool = False
     copies: int = 0
 
 

@@ -26,6 +26,8 @@ class Dialect:
     sum_loop: str = ""  # before a loop that only sums up, in any order; {reductions} says what
     free_loop: str = ""  # before a loop whose sums may be reordered
     independent_loop: str = ""  # before a loop whose iterations may run at once
+    scalar_loop: str = ""  # before a loop that compilers must not vectorise
+    scalar_body: str = ""  # at the head of its body
     unrolled_loop: str = ""  # before a loop whose body is to be written out {copies} times
     kernel_open: str = ""  # before the name of a kernel; {threads} is the size of its blocks
     shared_array: str = ""  # before the type of an array that a block shares

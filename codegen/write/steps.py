@@ -171,7 +171,8 @@ class _StepWriter:
         hi: c.CExpr,
     ) -> tuple[c.CStmt, ...]:
         """Returns the code of the iterations lo to hi of a loop nest, counted over all its loops."""
-        writer.independent, writer.copies = step.independent, step.copies
+        writer.independent, writer.scalar = step.independent, step.scalar
+        writer.copies = step.copies
         writer.prefetch = step.prefetch
         *outer, last = loops
         name = self.w.fresh(last.loop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ..ir.affine import limits
@@ -361,6 +361,13 @@ class Cells:
         if block is not None and path:
             container = block.hold("item", container)
         return Found(container, ok, last >= 0 or ok == const(True, DType.bool_))
+
+    def active(self, b: StatementBuilder, tree: str, node: int, indices: Sequence[Expr]) -> Found:
+        """A cell that is active unless it is outside; it exists where it is inside."""
+        found = self.find(tree, node, indices, block=b)
+        if self.layouts[tree].tree.last(node, "pool") < 0:
+            return found
+        return replace(found, is_there=compare("ne", found.item, number(0)))
 
     def bit(self, t: StructureTree, node: int, container: Expr, cell: Expr) -> tuple[Expr, Expr]:
         """The word of a mask that contains a cell's bit, and that bit."""

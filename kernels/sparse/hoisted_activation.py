@@ -1,12 +1,14 @@
 """Hoisted activation: activations that are the same for all cells of a leaf run once, before the loops over its cells.
 
+Where the cell is certainly active, it is searched there.
+
 Proved if all cells of an element are visited, from the values of the index over the axes. In every element all activating cells are
 in one cell of the last node that may be inactive, and inside. Conditions on indices may leave cells out, but not all of an element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -26,6 +28,7 @@ from ..ir.kernel import (
     Unary,
 )
 from ..ir.ops import OPS
+from ..ir.per_object import per_object
 from ..ir.simplify import cast, scalar
 from ..ir.structure import StructureTree
 from ..ir.walk import Renaming, walk
@@ -53,6 +56,13 @@ def once_a_leaf(ir: KernelIR, trees: Mapping[str, StructureTree]) -> dict[int, f
     return found
 
 
+@per_object
+def hoistable(ir: KernelIR) -> frozenset[int]:
+    """The activations of a kernel that may be hoisted, by their numbers in the text."""
+    found = once_a_leaf(ir, {t.name: t for t in ir.trees})
+    return frozenset(n for numbers in found.values() for n in numbers)
+
+
 def leaf_extents(s: ForActive, t: StructureTree) -> dict[str, int]:
     """The number of cells of an element along the axis of each loop."""
     below = t.path(s.node)[t.path(s.node).index(t.last(s.node, "is_listed")) + 1 :]
@@ -71,11 +81,15 @@ def first_indices(s: ForActive, t: StructureTree, at: Mapping[int, Expr]) -> dic
 
 
 def made_once(
-    b: StatementBuilder, sites: Sequence[ActivationSite], pools: Pools, expr: Callable[[Expr], Expr]
+    b: StatementBuilder,
+    sites: Sequence[ActivationSite],
+    pools: Pools,
+    expr: Callable[[Expr], Expr],
+    sure: Container[int] = (),
 ) -> Leaves:
-    """Appends the hoisted activations of sites, one per node and cell.
+    """Appends the hoisted activations of sites, one per node and cell, or the search of a certainly active cell.
 
-    `expr` substitutes the first cell of the element.
+    `expr` substitutes the first cell of the element. `sure`: the numbers of sites whose cells are certainly active.
     """
     made: dict[Key, tuple[int, Found]] = {}
     done: dict[Key, Found] = {}
@@ -87,7 +101,8 @@ def made_once(
         cell = tuple(pools.cells.above(t, node, above, first))
         if (tree, above, cell) not in done:
             indices = [b.hold("i", i) for i in cell]
-            done[tree, above, cell] = pools.activate(b, tree, above, indices)
+            make = pools.cells.active if x.number in sure else pools.activate
+            done[tree, above, cell] = make(b, tree, above, indices)
         made[tree, node, x.statement.indices] = above, done[tree, above, cell]
     return made
 

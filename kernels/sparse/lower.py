@@ -27,13 +27,12 @@ from ..ir.kernel import (
     Load,
     Local,
     LoopIndex,
-    Placed,
     Stmt,
     Store,
     Update,
     While,
 )
-from ..ir.simplify import binary, cast, compare, const, select
+from ..ir.simplify import binary, cast, const, select
 from ..ir.structure import StructureTree
 from ..ir.walk import (
     loads,
@@ -46,7 +45,7 @@ from .active_cells import still_active, without_activations
 from .cells import I64, CellNames, Cells, Found, StatementBuilder, number
 from .current_cell import Own, lists_made, shrinks, without_own_activations, written
 from .halo import Staged, around, windows
-from .hoisted_activation import Leaves, chosen, first_indices, made_once
+from .hoisted_activation import Leaves, chosen, first_indices, hoistable, made_once
 from .layout import TreeLayout, n_shared, pools_below
 from .lowered import Lowered
 from .neighbour_cells import Leaf, offsets
@@ -70,7 +69,8 @@ def lower_trees(
     the loop's number at top level. `once`: hoisted activations, made once per element (hoisted_activation.py).
     """
     lowering = _Lowering(ir, layouts, fields, demoted, staged)
-    lowering.once = {top: (s, sites) for top, s, sites in chosen(ir, once)}
+    lowering.searched = demoted & hoistable(ir) if demoted else demoted
+    lowering.once = {top: (s, sites) for top, s, sites in chosen(ir, once | lowering.searched)}
     return lowering.run()
 
 
@@ -102,6 +102,7 @@ class _Lowering:
         self.makers: list[tuple[int, int, str, int]] = []
         self.own: Own | None = None
         self.once: dict[int, tuple[ForActive, Sequence[ActivationSite]]] = {}
+        self.searched = frozenset[int]()  # hoisted sites of certainly active cells
         self.leaves: Leaves = {}  # cells of hoisted activations for the element around
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
@@ -267,7 +268,9 @@ class _Lowering:
             below = self.cells.find(p.tree, p.node, indices, begin=(node, found.item), block=b)
             item, guard = below.item, found.is_there
         elif (self.top, *key) in self.sure:
-            item, guard = self._sure(b, p, [self.expr(i, b) for i in s.indices[n:]])
+            at = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
+            active = self.cells.active(b, p.tree, p.node, at)
+            item, guard = active.item, active.is_there
         else:
             indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
             guard = self.cells.is_active(p.tree, p.node, indices, b)
@@ -287,13 +290,6 @@ class _Lowering:
                 b.set(s.result, const(0, s.value.dtype))
             made = [If(guard, tuple(made), (), s.where)]
         b.statements += made
-
-    def _sure(self, b: StatementBuilder, p: Placed, indices: list[Expr]) -> tuple[Expr, Expr]:
-        """The item of a cell that is active unless it is outside, and the condition that it is inside."""
-        found = self.cells.find(p.tree, p.node, [b.hold("i", i) for i in indices], block=b)
-        if self.tree(p.tree).last(p.node, "pool") < 0:
-            return found.item, found.is_there
-        return found.item, compare("ne", found.item, number(0))
 
     def array_of(self, field: str) -> str:
         return self.cells.array(self.placed[field].tree, f"field{self.fields[field]}")
@@ -368,7 +364,7 @@ class _Lowering:
             return {}
         s, sites = self.once[self.top]
         before, self.loops = self.loops, first_indices(s, self.tree(s.tree), at)
-        made = made_once(b, sites, self.pools, lambda e: self.expr(e, b))
+        made = made_once(b, sites, self.pools, lambda e: self.expr(e, b), self.searched)
         self.loops = before
         return made
 

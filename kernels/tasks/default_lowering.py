@@ -9,7 +9,7 @@ from ..frontend.instance import Instance
 from ..ir.logical import LogicalKernel
 from ..ir.verify import LOCAL_ARRAY_BYTES
 from ..sparse.calls import logical_kernel, lower_kernel
-from ..sparse.hoisted_activation import once_a_leaf
+from ..sparse.hoisted_activation import hoistable
 from ..sparse.lowered import HaloWindow, Lowered
 from ..sparse.recorded import Logical
 
@@ -37,9 +37,7 @@ def lower_by_default(
 
     `demoted`: activations of certainly active cells, as numbers in the text.
     """
-    trees = {tree.name: tree for tree, _ in kernel.trees}
-    found_once = once_a_leaf(kernel.ir, trees).values() if activates_once else ()
-    once = frozenset(n for numbers in found_once for n in numbers) - demoted
+    once = hoistable(kernel.ir) - demoted if activates_once else frozenset[int]()
     found = lower_kernel(kernel, demoted, once=once)
     staged = _in_tiles(found.windows)
     return lower_kernel(kernel, demoted, staged, once) if staged else found

@@ -57,6 +57,12 @@ void ks_team_meet(struct ks_team *team);
 #else
 #pragma GCC ivdep
 #endif""",
+    # gcc has a word for it from version 14 on; nothing with assembly in it becomes a vector.
+    scalar_loop="""\
+#if defined(__clang__)
+#pragma clang loop vectorize(disable)
+#endif""",
+    scalar_body='__asm__ volatile("");',
     unrolled_loop="""\
 #if defined(__clang__)
 #pragma clang loop unroll_count({copies})

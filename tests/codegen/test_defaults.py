@@ -12,9 +12,10 @@ from kernelscape.codegen.plan.candidates import plan_of
 from kernelscape.codegen.plan.defaults import defaults
 from kernelscape.codegen.plan.nest_plan import NestPlan
 from kernelscape.codegen.plan.reading import read_plan
-from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.frontend.recorder import record_program, record_sequence
 from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.kernels.tasks.standalone import standalone
+from kernelscape.runtime.engine.building import kernel_text
 from kernelscape.runtime.engine.planning import decided_plan, default_plan
 from kernelscape.space import choices as ch
 from kernelscape.space.backbone import INNER, MID, OUTER
@@ -124,3 +125,44 @@ def test_defaults_are_of_problems_and_targets() -> None:
     ir = smooth.instantiate(*given(1 << 18))
     kinds = defaults(standalone(ir), checking.target(1, 32))["dim_kind"]
     assert ch.DIM_KIND[ch.PARALLEL] not in kinds.values()
+
+
+def test_loops_that_would_scatter_parts_of_vectors_stay_scalar() -> None:
+    """Leaf loops that store every second cell to a coarser tree, as long as their iterations are light."""
+    ks.init()
+    fine, coarse = ks.field(ks.f32), ks.field(ks.f32)
+    for field in (fine, coarse):
+        ks.root.pointer(ks.i, 64).dense(ks.i, 16).place(field)
+
+    @ks.kernel
+    def halves():
+        for i in fine:
+            if i % 2 == 0:
+                coarse[i // 2] = fine[i]
+
+    @ks.kernel
+    def roots():
+        for i in fine:
+            if i % 2 == 0:
+                coarse[i // 2] = ks.sqrt(fine[i]) / ks.sqrt(fine[i] + 3.0) / (1.0 + fine[i])
+
+    @ks.kernel
+    def own():
+        for i in fine:
+            if i % 2 == 0:
+                fine[i] *= 2.0
+
+    def iterations(kernel: Any) -> set[str]:
+        (call,) = record_program(kernel, ())[0].calls
+        ir = call.ir
+        plan = default_plan(ir, 2, 32)
+        decided = defaults(plan.problem, plan.target, ir.independent)
+        found = decided.get("iterations", {}).items()
+        return {x for (_, name), x in found if name.partition("@")[0] in ir.independent}
+
+    assert iterations(halves) == {"SCALAR"}
+    assert iterations(roots) == {"ANY_ORDER"}
+    assert "SCALAR" not in iterations(own)
+    text = kernel_text(record_program(halves, ())[0].calls[0].ir, 2, checks_indices=False)
+    assert text.count('__asm__ volatile("");') == 1
+    ks.reset()

@@ -9,6 +9,8 @@ from typing import Any
 import kernelscape as ks
 import pytest
 from kernelscape.kernels.frontend.recorder import record_program
+from kernelscape.kernels.ir.kernel import For, Stmt
+from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.window_kernels import WindowKernels, window_kernels
 from kernelscape.testing.sparse_windows import window_of
 
@@ -146,6 +148,21 @@ def test_a_window_assumes_what_it_needs_of_its_own_trees_only(p: SimpleNamespace
     assert planned(p, "down coarse").reshaped == frozenset()
     assert counts(planned(p, "down coarse", frozenset({0}))) == (2, 2, 1)
     assert counts(planned(p, "down coarse", frozenset({1}))) == (2, 1, 1)
+
+
+def test_certainly_active_cells_are_searched_once_an_element(p: SimpleNamespace) -> None:
+    """As activations are: walking down a tree for each cell takes longer than all else of a light loop."""
+    (step,) = planned(p, "down").steps
+    assert counts(planned(p, "down")) == (1, 0, 0)
+    (element,) = (s for s in step.kernel.ir.body if isinstance(s, For))
+    *before, cells = element.body
+    assert isinstance(cells, For)
+
+    def tables(body: tuple[Stmt, ...]) -> int:
+        every = (x for s in nested_statements(body) for e in children(s) for x in loads(e))
+        return sum(x.array == "t1_table0" for x in every)
+
+    assert (tables(tuple(before)), tables((cells,))) == (1, 0)
 
 
 def test_kernels_have_floats_of_one_mode() -> None:
