@@ -301,9 +301,9 @@ def transfers() -> tuple[Period, list[Any]]:
 
 
 class Counts(NamedTuple):
-    launches: int
-    lists: int
-    activations: int
+    n_launches: int
+    n_lists: int
+    n_activations: int
 
 
 TABLE: tuple[tuple[Program, Counts], ...] = (
@@ -342,9 +342,27 @@ def run(program: Program, limit: int, n_periods: int = 5) -> tuple[list[Any], Co
         ks.sync()
         window().plans.complete()
     now = ks.engine.stats()
-    names = ("n_launches", "n_lists", "n_activations")
-    counts = Counts(*(getattr(now, name) - getattr(before, name) for name in names))
+    counts = Counts(*(getattr(now, name) - getattr(before, name) for name in Counts._fields))
     return [x.to_numpy() for x in fields], counts
+
+
+def test_a_stream_of_periods_has_the_same_counts_at_every_limit() -> None:
+    """Windows end where the program repeats itself, so that the limit cuts no period."""
+    found = set()
+    for limit in (20, 25, 50, 200):
+        ks.init(cpu_max_num_threads=2, async_mode=True, async_flush_every=limit)
+        period, _ = stencil_reduction()
+        counts = []
+        for n_periods in (60, 20):
+            before = ks.engine.stats()
+            for _ in range(n_periods):
+                period()
+            ks.sync()
+            window().plans.complete()
+            now = ks.engine.stats()
+            counts = [getattr(now, name) - getattr(before, name) for name in Counts._fields]
+        found.add(tuple(counts))
+    assert found == {(2 * 20, 0, 0)}
 
 
 @pytest.mark.parametrize(("program", "wanted"), TABLE)
