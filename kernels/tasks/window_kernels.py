@@ -6,6 +6,7 @@ nothing is made again. Who runs them must know that no active cell has changed s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -101,11 +102,8 @@ class _Window:
             if key not in known:
                 known[key] = self._form(c)
             self.forms.append(known[key])
-        firsts, n = list[int](), 0
-        for c in calls:
-            firsts.append(n)
-            n += len(c.ir.scalars)
-        self.first_scalars = firsts
+        n_scalars = [len(c.ir.scalars) for c in calls]
+        self.first_scalars = list(itertools.accumulate(n_scalars, initial=0))
         self.made: dict[object, WindowKernel] = {}
 
     def _form(self, call: WindowCall) -> _Form:
@@ -128,11 +126,8 @@ class _Window:
         params = [replace(p, name=arrays[p.name]) for p in ir.arrays]
         self.params.update((p.name, p) for p in params)
         on = {p.array: p.tree for p in placed}
-        firsts, n = list[int](), 0
-        for some in segments:
-            firsts.append(n)
-            n += len(some)
-        parts = [Part(k, some, on) for k, some in zip(firsts, segments, strict=True)]
+        firsts = itertools.accumulate(map(len, segments), initial=0)
+        parts = [Part(k, some, on) for k, some in zip(firsts, segments, strict=False)]
         used = tuple(self.trees[name] for name in trees.values())
         body = tuple(s for some in segments for s in some)
         form = replace(ir, arrays=tuple(params), body=body, trees=used, placed=placed)
@@ -141,76 +136,50 @@ class _Window:
     def kernels(self, unsure: frozenset[int]) -> WindowKernels:
         irs = [form.ir if form.ir.trees else None for form in self.forms]
         facts = carried(irs, self.trees, {f"t{n}" for n in unsure})
-        assumed = facts.on
+        assumed = tuple(sorted(int(t[1:]) for t in facts.on))
         derived = derived_in_order(irs, (), facts)
-        placings: list[Placing] = []
-        for k, (form, found) in enumerate(zip(self.forms, derived, strict=True)):
-            for part in form.parts:
-                here = range(part.first, part.first + len(part.body))
-                trees = (
-                    frozenset(t for j in here for t in found.changed[j]) if found else frozenset()
-                )
-                placings.append(Placing(k, part, form.ir.fast_math, trees))
+        placings = list(self._placings(derived))
         steps = []
         for groups in _pieces(groups_of(placings)):
-            steps.append(self._step(groups, derived))
+            members = [[self._member(x, derived[x.call]) for x in some] for some in groups]
+            steps.append(self._step(members))
         reshaped = frozenset(int(t[1:]) for x in placings for t in x.reshapes)
-        return WindowKernels(tuple(steps), tuple(sorted(int(t[1:]) for t in assumed)), reshaped)
+        return WindowKernels(tuple(steps), assumed, reshaped)
 
-    def _step(
-        self, groups: Sequence[Sequence[Placing]], derived: Sequence[Derived | None]
-    ) -> WindowStep:
+    def _placings(self, derived: Sequence[Derived | None]) -> Iterator[Placing]:
+        """Yields the parts of all calls in order."""
+        for k, (form, found) in enumerate(zip(self.forms, derived, strict=True)):
+            for part in form.parts:
+                changed = found.changed[part.first : part.first + len(part.body)] if found else ()
+                yield Placing(k, part, form.ir.fast_math, frozenset(itertools.chain(*changed)))
+
+    def _member(self, x: Placing, derived: Derived | None) -> _Member:
+        return _Member(x, _facts_of(x.part, self.forms[x.call].ir, derived))
+
+    def _step(self, groups: Sequence[Sequence[_Member]]) -> WindowStep:
         """A run of the kernel of some groups; equal kernels are one object."""
-        texts = [
-            tuple(
-                (id(x.part), _of_part(x.part, self.forms[x.call].ir, derived[x.call])) for x in some
-            )
-            for some in groups
-        ]
-        key = tuple(texts)
+        key = tuple(tuple((id(x.placing.part), x.facts) for x in some) for some in groups)
         if key not in self.made:
-            self.made[key] = self._made(groups, derived)
+            self.made[key] = self._made(groups)
         return WindowStep(self.made[key], tuple(self._scalars(groups)))
 
-    def _scalars(self, groups: Sequence[Sequence[Placing]]) -> Iterator[int]:
-        for x in (x for some in groups for x in some):
+    def _scalars(self, groups: Sequence[Sequence[_Member]]) -> Iterator[int]:
+        for x in (x.placing for some in groups for x in some):
             for k, p in enumerate(self.calls[x.call].ir.scalars):
                 if p.name in x.part.params:
                     yield self.first_scalars[x.call] + k
 
-    def _made(
-        self, groups: Sequence[Sequence[Placing]], derived: Sequence[Derived | None]
-    ) -> WindowKernel:
-        body, scalars = list[Stmt](), list[Param]()
-        kept: list[frozenset[Node]] = []
-        demoted: set[int] = set()
-        n_sites = n_activations = n_part = 0
-        arrays: set[str] = set()
-        for some in groups:
-            made: list[Stmt] = []
-            for x in some:
-                form, found = self.forms[x.call].ir, derived[x.call]
-                names = CallNames({}, {}, f"_c{n_part}")
-                n_part += 1
-                made += rewrite(x.part.body, names)
-                scalars += [
-                    Param(names.own(p.name), p.dtype)
-                    for p in form.scalars
-                    if p.name in x.part.params
-                ]
-                arrays |= x.part.uses.keys()
-                of_part = _of_part(x.part, form, found)
-                demoted |= {n_sites + n for n in of_part.demoted}
-                n_sites += of_part.n_sites
-                n_activations += of_part.n_activations
-                if x is some[0]:
-                    kept += of_part.kept
-            loops = [s for s in made if isinstance(s, For | ForActive)]
-            body += [one_loop(loops)] if len(some) > 1 else made
-        ir = self._kernel(tuple(body), tuple(scalars), arrays, groups)
-        n_loops = sum(isinstance(s, For | ForActive) for s in body)
+    def _made(self, groups: Sequence[Sequence[_Member]]) -> WindowKernel:
+        ir = self._kernel(groups)
+        n_loops = sum(isinstance(s, For | ForActive) for s in ir.body)
         if not ir.trees:
             return WindowKernel(ir, tuple(int(p.name[1:]) for p in ir.arrays), n_loops, 0, 0)
+        demoted, n_sites = set[int](), 0
+        for x in (x for some in groups for x in some):
+            demoted |= {n_sites + n for n in x.facts.demoted}
+            n_sites += x.facts.n_sites
+        # Loops of one group run over one list.
+        kept = [nodes for some in groups for nodes in some[0].facts.kept]
         trees = tuple((t, self.fields[t.name]) for t in ir.trees)
         numbers = {p.array: self.numbers[p.array] for p in ir.placed}
         plain = replace(ir, body=identified(ir.body))
@@ -221,34 +190,40 @@ class _Window:
         sections = {name: (int(tree[1:]), key) for name, tree, key in lowered.sections}
         bound = tuple(sections.get(p.name) or int(p.name[1:]) for p in ir.arrays)
         n_lists = len(lowered.lists) - len(reused)
+        n_activations = sum(x.facts.n_activations for some in groups for x in some)
         return WindowKernel(ir, bound, n_loops, n_lists, n_activations)
 
-    def _kernel(
-        self,
-        body: tuple[Stmt, ...],
-        scalars: tuple[Param, ...],
-        arrays: set[str],
-        groups: Sequence[Sequence[Placing]],
-    ) -> KernelIR:
-        """The kernel of statements, before lowering. Where it may fail, it has the name of the kernel that does."""
-        last = groups[-1][-1]
+    def _kernel(self, groups: Sequence[Sequence[_Member]]) -> KernelIR:
+        """The kernel of some groups before lowering. Where it may fail, it has the name of the kernel that does."""
+        body, scalars = list[Stmt](), list[Param]()
+        numbers = itertools.count()
+        for some in groups:
+            made: list[Stmt] = []
+            for x in (x.placing for x in some):
+                own = CallNames({}, {}, f"_c{next(numbers)}")
+                made += rewrite(x.part.body, own)
+                given = (p for p in self.forms[x.call].ir.scalars if p.name in x.part.params)
+                scalars += [Param(own.own(p.name), p.dtype) for p in given]
+            loops = [s for s in made if isinstance(s, For | ForActive)]
+            body += [one_loop(loops)] if len(some) > 1 else made
+        parts = [x.placing.part for some in groups for x in some]
+        names = sorted({name for part in parts for name in part.uses})
+        last = groups[-1][-1].placing
         form = self.forms[last.call].ir
-        names = sorted(arrays)
-        trees = {t for some in groups for x in some for t in x.part.trees}
         return KernelIR(
             form.name if last.may_fail else "window",
             tuple(self.params[name] for name in names),
-            scalars,
-            body,
+            tuple(scalars),
+            tuple(body),
             form.where,
             last.fast_math,
-            tuple(self.trees[name] for name in sorted(trees)),
+            tuple(self.trees[t] for t in sorted({t for part in parts for t in part.trees})),
             tuple(self.placed[name] for name in names if name in self.placed),
         )
 
 
 @dataclass(frozen=True)
-class _OfPart:
+class _Facts:
     """Facts of a part: its redundant activations as counted in its text, the lists that each statement reuses."""
 
     demoted: frozenset[int]
@@ -257,9 +232,17 @@ class _OfPart:
     n_activations: int
 
 
-def _of_part(part: Part, form: KernelIR, derived: Derived | None) -> _OfPart:
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """A part of a group, with its facts."""
+
+    placing: Placing
+    facts: _Facts
+
+
+def _facts_of(part: Part, form: KernelIR, derived: Derived | None) -> _Facts:
     if derived is None:
-        return _OfPart(frozenset(), (frozenset(),) * len(part.body), 0, 0)
+        return _Facts(frozenset(), (frozenset(),) * len(part.body), 0, 0)
     n_before, n_sites = (
         sum(isinstance(s, Activate) for s in nested_statements(body))
         for body in (form.body[: part.first], part.body)
@@ -268,7 +251,7 @@ def _of_part(part: Part, form: KernelIR, derived: Derived | None) -> _OfPart:
     here = (n - n_before for n in derived.demoted)
     demoted = frozenset(n for n in here if 0 <= n < n_sites)
     n_activations = sum(derived.left[part.first : stop])
-    return _OfPart(demoted, derived.kept[part.first : stop], n_sites, n_activations)
+    return _Facts(demoted, derived.kept[part.first : stop], n_sites, n_activations)
 
 
 def _pieces(groups: Sequence[list[Placing]]) -> Iterator[list[list[Placing]]]:

@@ -21,7 +21,6 @@ from ...kernels.fields.caller_location import caller
 from ...kernels.frontend.dispatch import AbstractDeferringExecutor, Caller
 from ...kernels.frontend.lowering import lowered_call
 from ...kernels.ir.kernel import For, ForActive
-from ...kernels.sparse.recorded import WindowCall
 from ...kernels.sparse.redundancy import work_on_trees
 from ..by_identity import ByIdentity
 from . import current_engine
@@ -29,6 +28,7 @@ from .loaded import rows_of_kernel
 from .plan_bank import BoundPlan, PlanBank, WindowPlan
 from .tree_marks import TreeMarks
 from .window import Window
+from .window_calls import period_of, window_calls
 from .window_stats import Stats
 
 if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
@@ -268,7 +268,7 @@ class PlannedWindow(AbstractDeferringExecutor):
                 return
             begin = perf_counter()
             self._end_by(why)
-            unit = _period(held, self._least_calls, is_whole=not keeps_rest)
+            unit = period_of(held, self._least_calls, is_whole=not keeps_rest)
             n_whole = len(held) // unit * unit
             ends = [*range(unit, n_whole + 1, unit)]
             if n_whole < len(held) and not keeps_rest:
@@ -369,62 +369,20 @@ class PlannedWindow(AbstractDeferringExecutor):
         return found
 
     def _made(self, shape: Shape) -> RanWindow:
-        arrays, trees = _Numbered(), _Numbered()
-        calls = []
-        for kernel, own in shape:
-            x = kernel.instance
-            used = tuple((trees.number(s), s.layout) for _, s in x.structures)
-            calls.append(WindowCall(kernel.ir, tuple(map(arrays.number, own)), x.logical, used))
+        calls, arrays, trees = window_calls(shape)
         has_plan = self._has_plans and len(shape) > 1
         kernels = [kernel for kernel, _ in shape]
         return RanWindow(
             shape,
-            self.plans.plan(tuple(calls)) if has_plan else None,
-            tuple(arrays.found),
-            tuple(trees.found),
+            self.plans.plan(calls) if has_plan else None,
+            arrays,
+            trees,
             [None] * len(shape),
             sum(x.n_loops for x in kernels),
             sum(x.n_lists for x in kernels),
             sum(x.n_activations for x in kernels),
             any(x.ir.scalars for x in kernels),
         )
-
-
-class _Numbered:
-    """Objects, numbered in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.found: list[Any] = []
-        self._numbers: dict[int, int] = {}
-
-    def number(self, x: Any) -> int:
-        """Returns the number of an object."""
-        n = self._numbers.setdefault(id(x), len(self.found))
-        if n == len(self.found):
-            self.found.append(x)
-        return n
-
-
-def _period(calls: Sequence[Held], least: int, *, is_whole: bool) -> int:
-    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them.
-
-    Calls that nothing can follow (`is_whole`) are one sequence, unless they are many times as long.
-    """
-    if is_whole and len(calls) < 2 * least:
-        return len(calls)
-
-    def is_repeated(n: int) -> bool:
-        return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))
-
-    found = next((n for n in range(1, len(calls) // 2 + 1) if is_repeated(n)), len(calls))
-    n_times = min(max(1, least // found), len(calls) // found)
-    return found * n_times
-
-
-def _is_same(a: Held, b: Held) -> bool:
-    """True if two calls are of one kernel on the same arrays."""
-    n = a[0].n_arrays
-    return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))
 
 
 _windows: weakref.WeakSet[PlannedWindow] = weakref.WeakSet()

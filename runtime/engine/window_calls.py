@@ -1,0 +1,64 @@
+"""Calls of a window in terms of the window: numbers of their arrays and trees, and the period in which they come again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.sparse.recorded import WindowCall
+
+if TYPE_CHECKING:  # the frontend is imported while the engine looks for its compiler
+    from ...kernels.fields.tree import Structure
+
+_Call = tuple[Any, tuple[Any, ...]]  # a kernel, and its arrays, which numbers may follow
+
+
+def window_calls(
+    shape: Sequence[_Call],
+) -> tuple[tuple[WindowCall, ...], tuple[Any, ...], tuple[Structure, ...]]:
+    """Returns the calls of a window, and the arrays and trees that are counted in them."""
+    arrays, trees = _Numbered(), _Numbered()
+    found = []
+    for kernel, own in shape:
+        x = kernel.instance
+        used = tuple((trees.number(s), s.layout) for _, s in x.structures)
+        found.append(WindowCall(kernel.ir, tuple(map(arrays.number, own)), x.logical, used))
+    return tuple(found), tuple(arrays.found), tuple(trees.found)
+
+
+class _Numbered:
+    """Objects, numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, x: Any) -> int:
+        """Returns the number of an object."""
+        n = self._numbers.setdefault(id(x), len(self.found))
+        if n == len(self.found):
+            self.found.append(x)
+        return n
+
+
+def period_of(calls: Sequence[_Call], least: int, *, is_whole: bool) -> int:
+    """The length of the shortest sequence that is repeated from the first call on; of less than `least` calls several of them.
+
+    Calls that nothing can follow (`is_whole`) are one sequence, unless they are many times as long.
+    """
+    if is_whole and len(calls) < 2 * least:
+        return len(calls)
+
+    def is_repeated(n: int) -> bool:
+        return all(_is_same(a, b) for a, b in zip(calls, calls[n:], strict=False))
+
+    found = next((n for n in range(1, len(calls) // 2 + 1) if is_repeated(n)), len(calls))
+    n_times = min(max(1, least // found), len(calls) // found)
+    return found * n_times
+
+
+def _is_same(a: _Call, b: _Call) -> bool:
+    """True if two calls are of one kernel on the same arrays."""
+    n = a[0].n_arrays
+    return a[0] is b[0] and all(map(is_, a[1][:n], b[1][:n]))
