@@ -23,6 +23,7 @@ from ..ir.repeats import repeats_of
 from ..ir.task import Task, extents
 from ..ir.walk import Renaming, children, is_neutral, joined, loads, rebuild
 from .active_stores import ActiveStores, overwrites_active
+from .body_stores import may_lose_stores, without_stores
 from .non_affine import with_fixed_order
 
 
@@ -180,7 +181,8 @@ def drop_dead(
     temps: Collection[str],
     stores: ActiveStores,
 ) -> tuple[Task, ...]:
-    """Removes dead tasks: no later task reads their results, which are overwritten or lie in a temporary.
+    """Removes dead tasks: no later task reads their results, which are overwritten or lie in a temporary. Where that is so for some
+    of the arrays that a body stores to, these stores are removed.
 
     `stores`: those to fields of trees. Tasks of a repeat that run before it in a step are later, too: in the next step.
     """
@@ -191,7 +193,25 @@ def drop_dead(
         for k in reversed(range(n_before)):
             if not _is_needed(kept, k, known, temps, stores):
                 del kept[k]
+    for k in reversed(range(len(kept))):
+        _drop_stores(kept, k, known, temps, stores)
     return tuple(kept)
+
+
+def _drop_stores(
+    tasks: list[Task],
+    k: int,
+    known: Mapping[str, ArrayParam],
+    temps: Collection[str],
+    stores: ActiveStores,
+) -> None:
+    """Removes the dead stores of a body with several arrays."""
+    for array in arrays_written(tasks[k]):
+        if array in temps or not may_lose_stores(tasks[k], array):
+            continue
+        ways = _ways_on(tasks, k)
+        if not any(_is_seen(tasks[k], array, way, known, temps, stores) for way in ways):
+            tasks[k] = without_stores(tasks[k], array, known)
 
 
 def _is_needed(

@@ -54,6 +54,13 @@ def fill(x: ks.template(), low: ks.template(), n: ks.template(), value: int) -> 
 
 
 @ks.kernel
+def both(x: ks.template(), y: ks.template(), value: int) -> None:
+    for i in x:
+        x[i] = value
+        y[i] = value + i
+
+
+@ks.kernel
 def put(x: ks.template(), value: int) -> None:
     for i in x:
         x[i] = value
@@ -227,7 +234,44 @@ def many_mixed(f: Fields) -> None:
         total(f.y, f.s)
 
 
+def dse_component(f: Fields) -> None:
+    both(f.x, f.u, 1)
+    put(f.x, 2)
+
+
+def dse_component_read(f: Fields) -> None:
+    both(f.x, f.u, 1)
+    total(f.x, f.s)
+    put(f.x, 2)
+
+
+def dse_component_grow(f: Fields) -> None:
+    both(f.x, f.u, 1)
+    fill(f.x, 4, 2, 3)
+    put(f.x, 2)
+
+
+def dse_component_shrink(f: Fields) -> None:
+    both(f.x, f.u, 1)
+    empty(f.block, 1)
+    put(f.x, 2)
+    fill(f.x, 0, 8, 3)
+
+
+def dse_component_again(f: Fields) -> None:
+    for k in range(3):
+        both(f.x, f.u, k)
+        both(f.u, f.v, k + 1)
+        total(f.x, f.s)
+        total(f.v, f.t)
+
+
 PROBES = (
+    dse_component,
+    dse_component_read,
+    dse_component_grow,
+    dse_component_shrink,
+    dse_component_again,
     ret_reduce,
     args_differ,
     args_differ_indep,
@@ -276,6 +320,47 @@ def test_what_is_needless_is_left_out_of_the_probes() -> None:
     assert len(lists(args_differ)) == 1
     assert len(lists(dse_sparse_grow)) == 2
     assert len(lists(deact_demote)) == 1
+
+
+def test_dead_stores_of_bodies_with_live_ones_are_left_out() -> None:
+    """Stores to one array of several, in bodies over trees and over boxes; lowered again, bodies do not have them back."""
+
+    def stored(calls: Callable[[], None]) -> list[list[str]]:
+        problem = normalise(record_program(calls, ())[0])
+        bodies = [t.body for t in problem.tasks if t.body is not None and t.loops]
+        return [sorted({s.state.name for s in b.sites if s.op == "store"}) for b in bodies]
+
+    fields = Fields()
+    x, u = (f"tree0_0_field{k}" for k in range(2))
+    assert stored(lambda: dse_component(fields)) == [[u], [x]]
+    assert stored(lambda: dse_component_read(fields))[0] == [x, u]
+    assert stored(lambda: dse_component_grow(fields))[0] == [u]
+    assert stored(lambda: dse_component_shrink(fields))[0] == [x, u]
+    a, b = ks.field(ks.i32, 16), ks.field(ks.i32, 16)
+
+    @ks.kernel
+    def halve():
+        for i in a:
+            n = i
+            while n > 3:
+                n //= 2
+            a[i] = n
+            b[i] = n + 1
+
+    @ks.kernel
+    def clear(n: ks.template()):
+        for i in range(n):
+            a[i] = 0
+
+    def over_boxes(n: int) -> Callable[[], None]:
+        def calls() -> None:
+            halve()
+            clear(n)
+
+        return calls
+
+    assert stored(over_boxes(16)) == [["b"]]
+    assert stored(over_boxes(15)) == [["a", "b"]]
 
 
 def _seen(probe: Callable[[Fields], None], limit: int) -> list[Any]:
