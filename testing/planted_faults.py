@@ -17,6 +17,10 @@ SPARSE = tuple(
     _topic(f"sparse_{name}") for name in ("activation", "lists", "loops", "python", "trees")
 )
 STATEMENTS = "tests/kernels/sparse/test_statements.py"
+PROBES = "tests/kernels/sparse/test_probes.py"
+PLANS = "tests/runtime/engine/test_planned_window.py::test_plans_notice_what_changes_cells_between_windows"
+WINDOWS = "tests/kernels/tasks/test_window_kernels.py"
+MERGED = "tests/kernels/transforms/test_merged_calls.py"
 EFFECTS = "tests/kernels/analysis/test_effects.py"
 INSIDE = "tests/kernels/tasks/test_bounds_check.py"
 DISTRIBUTION = "tests/kernels/tasks/test_distribution.py"
@@ -149,6 +153,42 @@ FAULTS = (
         "    if any(isinstance(x, Deactivate) for x in inside):\n        return {}\n",
         "",
         (STATEMENTS,),
+    ),
+    # --- windows of calls
+    Fault(
+        "a mark: cells that have changed between two runs of a window",
+        "runtime/engine",
+        "if not seen or seen[t] != flags[t].tobytes()]",
+        "if not seen]",
+        (PLANS,),
+    ),
+    Fault(
+        "a mark: a list that was made behind a change",
+        "runtime/engine",
+        "            flags[flags == 0] = -number\n",
+        "",
+        (PLANS,),
+    ),
+    Fault(
+        "a legality rule: what a loop of a window moves past",
+        "kernels/transforms",
+        "return not (a.changed.isdisjoint(b.uses) and b.changed.isdisjoint(a.uses))",
+        "return not a.changed.isdisjoint(b.uses)",
+        (WINDOWS, MERGED),
+    ),
+    Fault(
+        "a legality rule: loops over cells that meet in their own ones",
+        "kernels/transforms",
+        "                if not _is_one_sum(array, a, b, fast_math=fast_math)\n",
+        "                if array not in a.sums\n",
+        (WINDOWS,),
+    ),
+    Fault(
+        "a legality rule: dead stores of cells that may be deactivated between",
+        "kernels/tasks",
+        "are_active = are_active and not stores.may_shrink(other)",
+        "pass",
+        (PROBES,),
     ),
     # --- dependences, bounds of indices
     Fault(

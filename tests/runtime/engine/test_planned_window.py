@@ -40,10 +40,12 @@ def program() -> SimpleNamespace:
     """Dense and sparse fields of whole numbers, and kernels with all kinds of accesses to them."""
     x, y, z, at = (ks.field(ks.i32, 16) for _ in range(4))
     m, n, v = ks.field(ks.i32, (16, 4)), ks.field(ks.i32, ()), ks.Vector.field(2, ks.i32, 16)
-    s, t, d = ks.field(ks.i32), ks.field(ks.i32), ks.field(ks.i32)
+    s, t, d, u = (ks.field(ks.i32) for _ in range(4))
     block = ks.root.pointer(ks.i, 8)
     block.dense(ks.i, 4).place(s)
     ks.root.bitmasked(ks.i, 16).place(t)
+    coarse = ks.root.pointer(ks.i, 4)
+    coarse.dense(ks.i, 4).place(u)
     cells = ks.root.dynamic(ks.i, 64, chunk_size=8)
     cells.place(d)
 
@@ -123,6 +125,21 @@ def program() -> SimpleNamespace:
             d.append(i)
 
     @ks.kernel
+    def lift():
+        for i in s:
+            u[i // 2] += s[i]
+
+    @ks.kernel
+    def raise_all():
+        for i in u:
+            u[i] += 1
+
+    @ks.kernel
+    def cut():
+        for i in range(2):
+            ks.deactivate(coarse, 2 * i)
+
+    @ks.kernel
     def gather():
         for i in x:
             y[i] += x[at[i]]
@@ -164,6 +181,9 @@ STEPS: tuple[Callable[[Any], Any], ...] = (
     lambda p: p.z.fill(2),
     lambda p: p.x.copy_from(p.y),
     lambda p: p.block.deactivate_all(),
+    lambda p: p.lift(),
+    lambda p: p.raise_all(),
+    lambda p: p.cut(),
 )
 N_OF_KERNELS = 16  # of the steps, from the first
 
@@ -181,7 +201,7 @@ def drawn(seed: int) -> list[Callable[[Any], Any]]:
 
 
 def seen(p: SimpleNamespace) -> dict[str, Any]:
-    fields = {name: getattr(p, name).to_numpy().tolist() for name in "xyzmnvst"}
+    fields = {name: getattr(p, name).to_numpy().tolist() for name in "xyzmnvstu"}
     return {**fields, "d": sorted(p.d.to_numpy().tolist())}
 
 
@@ -216,8 +236,8 @@ def test_values_are_those_of_the_interpreter(seed: int, limits: tuple[int, ...])
         assert told(steps, limit) == wanted, limit
 
 
-CORES = ((10, 12, 13, 12), (12, 13, 13, 5), (13, 12, 8, 10, 13))
-DISTURBERS = (10, 11, 12, 13, 14, 15, 18, 20, 22, 24)
+CORES = ((10, 12, 25, 12), (12, 25, 25, 26), (25, 12, 8, 26, 13))
+DISTURBERS = (10, 11, 12, 13, 14, 15, 18, 20, 22, 24, 27, 27, 27)
 
 
 def disturbed(seed: int, limit: int) -> tuple[list[Any], int]:
@@ -241,6 +261,7 @@ def disturbed(seed: int, limit: int) -> tuple[list[Any], int]:
             ks.sync()
             if rng.random() < 0.5:
                 p.loop()  # the lists are those of all cells again
+                p.raise_all()
                 ks.sync()
         found.append(seen(p))
     return found, ks.engine.stats().n_planned
