@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd, isfinite
 
-from .kernel import Binary, Cast, Const, DType, Expr, LoopIndex, Select, Unary
+from .kernel import Binary, Cast, Const, DType, Expr, Local, LoopIndex, Select, Unary
 
 BEYOND = 1 << 62  # every index
 _WITNESSES = 8  # tries to guess a solution
@@ -152,27 +152,42 @@ def reach(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
     return index_range(form, known)
 
 
-def limits(x: Expr, extents: Mapping[str, int | None]) -> tuple[int, int] | None:
-    """Returns numbers that enclose every value of an integer expression, not always tightly; None where not known."""
+def limits(
+    x: Expr, extents: Mapping[str, int | None], values: Mapping[str, tuple[int, int]] | None = None
+) -> tuple[int, int] | None:
+    """Returns numbers that enclose every value of an integer expression, not always tightly; None where not known.
+
+    `values`: limits of locals.
+    """
     exact = reach(x, extents)
     if exact is not None or not x.dtype.is_index:
         return exact
     match x:
+        case Local(name):
+            return values.get(name) if values else None
+        case Cast(x=inner) if inner.dtype.is_index:
+            return _within(limits(inner, extents, values), x.dtype)
         case Binary(op=("min" | "max" | "add") as op, a=a, b=b):
-            left, right = limits(a, extents), limits(b, extents)
+            left, right = limits(a, extents, values), limits(b, extents, values)
             if left is None or right is None:
                 return _one_sided(op, left or right)
-            return _merge(op, left[0], right[0]), _merge(op, left[1], right[1])
+            found = _merge(op, left[0], right[0]), _merge(op, left[1], right[1])
+            return _within(found, x.dtype) if op == "add" else found
         case Binary(op="mod", b=Const(value=int(m))) if m > 0:
             return 0, m - 1
         case Binary(op="floordiv", a=a, b=Const(value=int(d))) if d > 0:
-            inner = limits(a, extents)
-            return None if inner is None else (inner[0] // d, inner[1] // d)
+            known = limits(a, extents, values)
+            return None if known is None else (known[0] // d, known[1] // d)
         case Select(a=a, b=b):
-            left, right = limits(a, extents), limits(b, extents)
+            left, right = limits(a, extents, values), limits(b, extents, values)
             if left is not None and right is not None:
                 return min(left[0], right[0]), max(left[1], right[1])
     return None
+
+
+def _within(found: tuple[int, int] | None, dtype: DType) -> tuple[int, int] | None:
+    """Returns limits that a type can hold, else None: beyond them values wrap around."""
+    return found if found is not None and all(map(dtype.holds, found)) else None
 
 
 def _merge(op: str, a: int, b: int) -> int:

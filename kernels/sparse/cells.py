@@ -209,6 +209,7 @@ class Cells:
     def __init__(self, layouts: Mapping[str, TreeLayout], names: CellNames) -> None:
         self.layouts, self.names = layouts, names
         self.extents: dict[str, int | None] = {}  # of loops around
+        self.values: dict[str, tuple[int, int]] = {}  # limits of locals that one statement sets
         self.busy: set[tuple[str, int]] = set()  # pools with concurrent changes of the table
 
     def array(self, tree: str, key: str) -> str:
@@ -226,6 +227,12 @@ class Cells:
 
     # --- indices
 
+    def note_limits(self, name: str, value: Expr) -> None:
+        """Stores the limits of a local that only this statement sets. Before it is set a local is 0."""
+        found = limits(value, self.extents, self.values)
+        if found is not None:
+            self.values[name] = min(0, found[0]), max(0, found[1])
+
     def inside(
         self,
         tree: str,
@@ -240,7 +247,7 @@ class Cells:
         """
         ok: Expr = const(True, DType.bool_)
         for k, (x, n) in enumerate(zip(indices, self.layouts[tree].tree.shape(node), strict=True)):
-            known = (0, n - 1) if k in sure else limits(x, self.extents)
+            known = (0, n - 1) if k in sure else limits(x, self.extents, self.values)
             if known is None or known[0] < 0:
                 ok = binary("and", ok, compare("ge", x, const(0, x.dtype)))
             if known is None or known[1] >= n:

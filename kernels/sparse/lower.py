@@ -6,6 +6,7 @@ its cells; current cells are items of that. All other accesses walk down the tre
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from ..ir.kernel import (
     Load,
     Local,
     LoopIndex,
+    SetLocal,
     Stmt,
     Store,
     Update,
@@ -106,6 +108,8 @@ class _Lowering:
         self.leaves: Leaves = {}  # cells of hoisted activations for the element around
         self.loops: dict[str, Expr] = {}  # indices of loops over active cells
         self.active: dict[tuple[str, int, tuple[Expr, ...]], Found] = {}
+        changed = Counter(map(local_changed, nested_statements(ir.body)))
+        self.set_once = {name for name, n in changed.items() if n == 1}
         self.only_own: frozenset[str] = frozenset()  # fields updated only in the current cell
         self.elsewhere: frozenset[str] = frozenset()  # fields that the loop writes in other cells
 
@@ -220,6 +224,10 @@ class _Lowering:
                 self.pools.deactivate(b, s.tree, s.node, [self.expr(i, b) for i in s.indices])
             case Store() | Update() if s.array in self.placed:
                 self.write(b, s)
+            case SetLocal(name, value):
+                b.put(replace(s, value=self.expr(value, b)))
+                if name in self.set_once:
+                    self.cells.note_limits(name, value)
             case _:
                 b.put(mapped(s, lambda e: self.expr(e, b), lambda x: x))
 
@@ -246,7 +254,7 @@ class _Lowering:
         is_own = self._own_item(*key) is not None
         if key in self.active or key in self.leaves or is_own:
             return
-        indices = [b.hold("i", self.expr(i, b)) for i in s.indices]
+        indices = self.held(s.indices, b)
         self.active[key] = self.pools.activate(b, s.tree, s.node, indices)
 
     def write(self, b: StatementBuilder, s: Store | Update) -> None:
@@ -264,15 +272,14 @@ class _Lowering:
             item, guard = self.active[key].item, self.active[key].is_there
         elif key in self.leaves:
             node, found = self.leaves[key]
-            indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
+            indices = self.held(s.indices[n:], b)
             below = self.cells.find(p.tree, p.node, indices, begin=(node, found.item), block=b)
             item, guard = below.item, found.is_there
         elif (self.top, *key) in self.sure:
-            at = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
-            active = self.cells.active(b, p.tree, p.node, at)
+            active = self.cells.active(b, p.tree, p.node, self.held(s.indices[n:], b))
             item, guard = active.item, active.is_there
         else:
-            indices = [b.hold("i", self.expr(i, b)) for i in s.indices[n:]]
+            indices = self.held(s.indices[n:], b)
             guard = self.cells.is_active(p.tree, p.node, indices, b)
             item = self.cells.find(p.tree, p.node, indices, block=b).item
         place = (*components, item)
@@ -296,6 +303,16 @@ class _Lowering:
 
     # --- expressions
 
+    def held(self, indices: Sequence[Expr], b: StatementBuilder) -> list[Expr]:
+        """Returns indices as constants, and as locals with known limits."""
+        found = []
+        for i in indices:
+            x = self.expr(i, b)
+            found.append(x if isinstance(x, Const) else b.hold("i", x))
+            if isinstance(found[-1], Local) and found[-1] is not x:
+                self.cells.note_limits(found[-1].name, x)
+        return found
+
     def expr(self, e: Expr, b: StatementBuilder | None) -> Expr:
         """The expression on plain arrays. Positions of cells are computed in `b` before, or inline if `b` is None."""
         match e:
@@ -310,8 +327,7 @@ class _Lowering:
                 own = self._own_item(e.tree, e.node, e.indices)
                 if own is not None:
                     return own
-                indices = [self.expr(i, b) for i in e.indices]
-                held = indices if b is None else [b.hold("i", i) for i in indices]
+                held = self.held(e.indices, b) if b else [self.expr(i, b) for i in e.indices]
                 return self.cells.find(e.tree, e.node, held, block=b).item
             case Length():
                 indices = [self.expr(i, b) for i in e.indices]
@@ -346,9 +362,8 @@ class _Lowering:
                 found_near = self.staged.read(self.cells, leaf, b, e.array, plain, beside)
             if found_near is not None:
                 return found_near
-        indices = [self.expr(i, b) for i in e.indices[n:]]
-        if b is not None:
-            indices = [b.hold("i", i) if not isinstance(i, Const) else i for i in indices]
+        at = e.indices[n:]
+        indices = self.held(at, b) if b else [self.expr(i, b) for i in at]
         found = self.cells.find(p.tree, p.node, indices, block=b)
         value = Load(array, (*components, found.item), e.dtype)
         return value if found.reads_zero else select(found.is_there, value, const(0, e.dtype))

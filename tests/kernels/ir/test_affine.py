@@ -6,8 +6,9 @@ import pytest
 from kernelscape.kernels.analysis.conflicts import is_injective
 from kernelscape.kernels.ir import affine
 from kernelscape.kernels.ir.access import AxisMap, Guard
-from kernelscape.kernels.ir.affine import Affine, constant, feasible
+from kernelscape.kernels.ir.affine import Affine, constant, feasible, limits
 from kernelscape.kernels.ir.domain import Loop, Residue
+from kernelscape.kernels.ir.kernel import Binary, Cast, Const, DType, Expr, Local
 
 
 def test_little_is_tried_where_all_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +28,33 @@ def test_little_is_tried_where_all_is_wide(monkeypatch: pytest.MonkeyPatch) -> N
         halves, Guard(residues=(Residue(i, 3, 1),)), [Loop("i", 1 << 40, False)], []
     )
     assert n_divisions < 20_000
+
+
+def of(op: str, a: Expr, b: Expr | int) -> Expr:
+    b = Const(b, a.dtype) if isinstance(b, int) else b
+    return Binary(op, a, b, a.dtype)
+
+
+K, U = Local("k", DType.i32), Local("u", DType.i32)  # k is from 0 to 9, u anything
+
+
+@pytest.mark.parametrize(
+    ("index", "found"),
+    [
+        (K, (0, 9)),
+        (U, None),
+        (Cast(of("add", K, 1), DType.i64), (1, 10)),
+        (of("max", of("min", U, 7), 0), (0, 7)),
+        (of("add", of("max", of("min", U, 7), 0), K), (0, 16)),
+        (Cast(of("add", K, 250), DType.u8), None),  # it may wrap around
+        (of("add", K, 2**31 - 5), None),
+        (of("add", of("max", U, 0), 1), None),
+        (of("floordiv", of("add", K, -5), 2), (-3, 2)),
+    ],
+)
+def test_limits_of_locals(index: Expr, found: tuple[int, int] | None) -> None:
+    """Limits follow from those of locals, unless a value may wrap around."""
+    assert limits(index, {}, {"k": (0, 9)}) == found
 
 
 @pytest.mark.parametrize(("const", "is_possible"), [(1000, True), (1001, False)])

@@ -3,6 +3,9 @@
 import kernelscape as ks
 import numpy as np
 import pytest
+from kernelscape.kernels.ir.kernel import Compare
+from kernelscape.kernels.ir.walk import children, nested_statements, walk
+from kernelscape.testing.sparse_model import plain_ir
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -28,6 +31,51 @@ def test_loops_that_change_an_index_activate_other_cells() -> None:
 
     count()
     assert list(x.to_numpy()[:5]) == list(y.to_numpy()[:5]) == [6, 1, 1, 1, 0]
+
+
+def test_indices_within_known_limits_are_not_compared() -> None:
+    """Locals that one statement clamps are inside of a field; others may be outside, where reads give 0."""
+    x, y = ks.field(ks.f32), ks.field(ks.f32)
+    ks.root.pointer(ks.ij, 4).dense(ks.ij, 4).place(x, y)
+
+    @ks.kernel
+    def fill(f: ks.types.ndarray()):
+        for i, j in ks.ndrange(16, 16):
+            x[i, j] = f[i, j]
+
+    @ks.kernel
+    def clamped(u: ks.types.ndarray()):
+        for i, j in x:
+            k = max(0, min(15, int(u[i, j])))
+            n = k // 2 + 7
+            y[i, j] = x[k, n]
+
+    @ks.kernel
+    def not_clamped(u: ks.types.ndarray()):
+        for i, j in x:
+            k = max(0, int(u[i, j]))
+            n = 3
+            if u[i, j] > 0.0:
+                n = int(u[i, j])
+            y[i, j] = x[k, n] + x[k - 2, 1]
+
+    filled, u = np.random.default_rng(1).random((2, 16, 16)).astype(np.float32)
+    u = u * 40 - 12
+    fill(filled)
+    k = np.maximum(0, u.astype(int))
+    clamped(u)
+    at = np.minimum(k, 15)
+    np.testing.assert_array_equal(y.to_numpy(), filled[at, at // 2 + 7])
+    wide = np.zeros((64, 64), np.float32)
+    wide[2:18, 2:18] = filled
+    not_clamped(u)
+    found = wide[k + 2, np.where(u > 0, u.astype(int), 3) + 2] + wide[k, 3]
+    np.testing.assert_array_equal(y.to_numpy(), found)
+    for kernel, n_compared in ((clamped, 0), (not_clamped, 5)):
+        statements = nested_statements(plain_ir(kernel, u).body)
+        every = (x for s in statements for e in children(s) for x in walk(e))
+        compared = [x for x in every if isinstance(x, Compare) and x.op in ("ge", "lt")]
+        assert len(compared) == n_compared
 
 
 def test_cells_that_an_iteration_deactivates_are_activated_by_the_next() -> None:
