@@ -1,4 +1,4 @@
-"""Joins the bodies of consecutive statements in the same loops, so that global value numbering computes equal values once."""
+"""Joins the bodies of consecutive statements in the same loops: value numbering then computes equal values once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from ...kernels.ir.kernel import (
     UpdateLocal,
 )
 from ...kernels.ir.walk import nested_statements, rewrite
+from ...kernels.transforms.loop_fusion import loops_fused
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
 from ..loops.ir import Alone, JoinedBodies, Late, Launch, Loop, Node, TileBody
 from ..plan.plan import Plan
 
 _MOST_KEPT = 64  # joined bodies
+_ROUNDS = 3  # of fusion and numbering: values that are known to be equal let loops inside be fused
 
 
 def join_bodies(launch: Launch, plan: Plan) -> Launch:
@@ -129,7 +131,7 @@ def _statements(
     steps = {x.name: x.name for t in tasks for x in plan.tasks[t].task.steps}
     bodies = [plan.tasks[t].task.body for t in tasks]
     statements = tuple(body.statements for body in bodies if body is not None)
-    return _numbered(
+    return _as_one(
         statements,
         tuple(s.uid for body in statements for s in nested_statements(body)),
         tuple(tuple({**steps, **loops[t]}.items()) for t in tasks),
@@ -139,19 +141,29 @@ def _statements(
 
 
 @lru_cache(maxsize=_MOST_KEPT)
-def _numbered(
+def _as_one(
     bodies: tuple[tuple[Stmt, ...], ...],
     uids: tuple[int, ...],  # statements are equal whatever theirs are
     loops: tuple[tuple[tuple[str, str], ...], ...],
     steps: tuple[str, ...],
     dtypes: tuple[tuple[str, DType], ...],
 ) -> tuple[Stmt, ...]:
-    """Returns bodies with their loops renamed as one, with equal values computed once. Most candidates join the same."""
+    """Returns bodies with their loops renamed as one. Equal values are computed once, and loops inside are fused.
+
+    Most candidates join the same.
+    """
     taken = {*steps, *(name for own in loops for _, name in own)}
     made: list[Stmt] = []
     for body, own in zip(bodies, loops, strict=True):
         made += _renamed(body, dict(own), taken)
-    return numbered(tuple(made), dict(dtypes))
+    arrays = dict(dtypes)
+    found = numbered(tuple(made), arrays)
+    for _ in range(_ROUNDS if len(bodies) > 1 else 0):
+        fused = loops_fused(found)
+        if fused == found:
+            break
+        found = numbered(fused, arrays)
+    return found
 
 
 def _renamed(body: tuple[Stmt, ...], loops: dict[str, str], taken: set[str]) -> tuple[Stmt, ...]:

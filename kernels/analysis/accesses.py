@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ..ir.access import ALWAYS
 from ..ir.affine import Affine
-from ..ir.body import Body, Reason, Shape, SiteReader
+from ..ir.body import Body, Reason, Shape, Site, SiteReader
 from ..ir.domain import UNBOUNDED, Loop
-from ..ir.kernel import Const, For, If, Stmt, While
-from ..ir.walk import nested_statements
+from ..ir.kernel import Const, Expr, For, If, Local, LoopIndex, Param, Stmt, While
+from ..ir.simplify import binary, const
+from ..ir.walk import Renaming, children, nested_statements, walk
 from .conflicts import is_injective
+
+# Invariant values are between this and its negative: they are parts of indices of arrays.
+_HALF = UNBOUNDED // 2
 
 
 def analyse(
@@ -24,10 +28,9 @@ def analyse(
 
     Precondition: names of loops inside the body are unique and differ from those of the task's loops.
     """
-    reader = SiteReader(tuple(loops), statements, lists)
-    reader.block(statements, ALWAYS, ())
     sites = tuple(
-        replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops)) for s in reader.sites
+        replace(s, is_unique=is_injective(s.index, s.guard, loops, s.loops))
+        for s in sites_of(statements, loops, lists)
     )
     every = list(nested_statements(statements))
     shape: Shape = "straight"
@@ -39,6 +42,41 @@ def analyse(
     ):
         shape = "loops"
     return Body(statements, sites, shape, reason)
+
+
+def sites_of(
+    statements: tuple[Stmt, ...],
+    loops: Sequence[Loop],
+    lists: frozenset[str] = frozenset(),
+) -> tuple[Site, ...]:
+    """Returns the accesses of statements over `loops`, in program order. Their `is_unique` is not computed."""
+    reader = SiteReader(tuple(loops), statements, lists)
+    reader.block(statements, ALWAYS, ())
+    return tuple(reader.sites)
+
+
+def with_invariant_indices(
+    loop: For, changed: Collection[str]
+) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+    """Returns a loop of a body in terms that dependence tests understand: loops, and its statements over them.
+
+    Integers that no iteration of the loop changes become indices of step loops around it: indices of the loops around, arguments,
+    and all locals but those `changed` in it. Step loops have one index for all accesses that are compared. The loop is the last.
+    """
+    every = [x for s in nested_statements(loop.body) for e in children(s) for x in walk(e)]
+    inside = {s.loop for s in nested_statements((loop,)) if isinstance(s, For)}
+    around = {x.loop for x in every if isinstance(x, LoopIndex)} - inside
+    invariant: dict[type, dict[str, Expr]] = {Local: {}, Param: {}}
+    for x in every:
+        if isinstance(x, Local | Param) and x.dtype.is_index and x.name not in changed:
+            name = f"{type(x).__name__} {x.name}"  # no loop has a name with a space
+            value = binary("sub", LoopIndex(name, x.dtype), const(_HALF, x.dtype))
+            invariant[type(x)].setdefault(x.name, value)
+            around.add(name)
+    renaming = Renaming(locals=invariant[Local], params=invariant[Param])
+    steps = (Loop(name, UNBOUNDED, False, is_step=True) for name in sorted(around))
+    n = max(0, int(loop.extent.value)) if isinstance(loop.extent, Const) else UNBOUNDED
+    return (*steps, Loop(loop.loop, n, False)), tuple(map(renaming.apply_stmt, loop.body))
 
 
 def longest(

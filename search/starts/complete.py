@@ -170,7 +170,10 @@ class _Wanted:
         self.table[var, : len(values)] = values
 
     def first_choices(self) -> npt.NDArray[np.int32]:
-        """The order of decisions: launches, then loop fusions, outermost first. Any other order could forbid fusions."""
+        """The order of decisions: launches, then loop fusions, outermost first. Any other order could forbid fusions.
+
+        Tasks that do the same are fused before others: joined they share most, and another task between them would keep them apart.
+        """
         b, model = self.space.backbone, self.space.model
         outer = []
         for m in b.merges:
@@ -178,8 +181,9 @@ class _Wanted:
                 continue
             place = self.roles.rank[m.a, m.loop_a] + self.roles.rank[m.b, m.loop_b]
             x, y = b.dim(m.a, m.loop_a, OUTER).order_id, b.dim(m.b, m.loop_b, OUTER).order_id
-            outer.append((place, m.b - m.a, model.order(x, y)))
-        merges = [var for _, _, var in sorted(outer)]
+            is_unlike = (m.a, m.b) not in b.alike
+            outer.append((place, is_unlike, m.b - m.a, model.order(x, y)))
+        merges = [var for *_, var in sorted(outer)]
         first = np.array([*self.v.fused.values(), *merges], np.int32)
         return np.concatenate([first, open_in_order(self.space)])
 

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ...kernels.analysis.alike_bodies import alike_bodies
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.domain import Loop
@@ -238,6 +239,11 @@ class Backbone:
                 found[d].append(e)
                 found[e].append(d)
         return found
+
+    @cached_property
+    def alike(self) -> frozenset[tuple[int, int]]:
+        """Pairs of tasks that do the same with some other arrays."""
+        return alike_bodies(self.problem.tasks)
 
     @cached_property
     def near_flows(self) -> tuple[Flow, ...]:

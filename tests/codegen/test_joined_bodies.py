@@ -10,11 +10,14 @@ import pytest
 from kernelscape.codegen.loops.ir import JoinedBodies, phases_of
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.kernels.analysis.alike_bodies import alike_bodies
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
-from kernelscape.kernels.ir.kernel import Store
+from kernelscape.kernels.ir.kernel import For, Store
 from kernelscape.kernels.ir.walk import children, loads, nested_statements
 from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.proposals import greedy_sketch
 from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
@@ -65,6 +68,38 @@ def only_some(q: nd, new: nd, u: nd):
                 while n < q[i, k]:
                     n += 0.5
                 new[i, j] = n
+
+
+@kernel
+def sampled(q: nd, new: nd, u: nd):
+    """A loop over the cells of a block of columns, each of which looks up where its value comes from."""
+    for i in range(q.shape[0]):
+        for b in range(4):
+            first = int(u[i, b])
+            for c in range(9):
+                x = min(max(9 * b + c - 0.7 * u[i, 9 * b + c] + first, 0.0), 35.0)
+                new[i, 9 * b + c] = q[i, int(x)] * 2.0 + q[i, int(x) + 1]
+
+
+@kernel
+def prepared(q: nd, new: nd, u: nd):
+    """Its results are read at other places: no loop over columns is shared with what reads them."""
+    for i in range(q.shape[0]):
+        for j in range(q.shape[1]):
+            k = min(max(int(u[i, j] * 3.0), 0), q.shape[1] - 1)
+            new[i, j] = q[i, k] * 3.0
+
+
+def blocks(a, b, c, d, u):
+    """Two channels in blocks: their inner loops become one."""
+    sampled(a, c, u)
+    sampled(b, d, u)
+
+
+def prepared_channels(a, b, c, d, u):
+    carry(a, c, u)
+    prepared(d, b, u)
+    carry(b, d, u)
 
 
 def channels(a, b, c, d, u):
@@ -143,3 +178,29 @@ def test_what_bodies_have_in_common_is_there_once() -> None:
     of_velocity = [x for e in every for x in loads(e) if x.array == "u"]
     assert len(of_velocity) == 1
     assert sum(isinstance(s, Store) for s in nested_statements(found.statements)) == 2
+
+
+def test_channels_are_one_loop_inside_of_their_body(tmp_path: Path) -> None:
+    """Loops inside of joined bodies over the same iterations: what they look up is looked up once."""
+    recording, problem, arrays = problem_of(blocks)
+    root = build_space(problem, checking.target(2, 32)).root()
+    assert isinstance(root, Candidate)
+    made = complete_sketch(root, greedy_sketch(root.space))
+    assert made is not None
+    (found,) = joined_in(made)
+    inside = list(nested_statements(found.statements))
+    of_velocity = [x for s in inside for e in children(s) for x in loads(e) if x.array == "u"]
+    assert (sum(isinstance(s, For) for s in inside), len(of_velocity)) == (1, 2)
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    assert not checking.fault([checking.source_of(made)], inputs, tmp_path, Way(), may_warn=True)
+
+
+def test_tasks_that_do_the_same_are_fused_before_others() -> None:
+    """A task between two channels may be in one loop with either, and then keeps them apart."""
+    _, problem, _ = problem_of(prepared_channels)
+    assert alike_bodies(problem.tasks) == {(0, 2)}
+    root = build_space(problem, checking.target(2, 32)).root()
+    assert isinstance(root, Candidate)
+    made = complete_sketch(root, greedy_sketch(root.space))
+    assert made is not None
+    assert [p.tasks for p in joined_in(made)] == [(0, 2)]

@@ -1,0 +1,45 @@
+"""Alike bodies: tasks that do the same with other arrays, as the channels of one step. Merged, they share most of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.kernel import Load, Stmt, Store, Update
+from ..ir.task import Task
+from ..ir.walk import Renaming, children, nested_statements, walk
+
+
+def alike_bodies(tasks: Sequence[Task]) -> frozenset[tuple[int, int]]:
+    """Returns the pairs of tasks t < u whose bodies are equal but for some arrays, and name one array in the same places."""
+    arrays = {
+        t: _arrays(task.body.statements) for t, task in enumerate(tasks) if task.body is not None
+    }
+    kinds: list[tuple[Stmt, ...]] = []
+    members: list[list[int]] = []
+    for t, names in arrays.items():
+        body = tasks[t].body
+        assert body is not None
+        renaming = Renaming(arrays={name: f"{k}" for k, name in enumerate(names)})
+        form = tuple(map(renaming.apply_stmt, body.statements))
+        k = next((k for k, other in enumerate(kinds) if other == form), len(kinds))
+        if k == len(kinds):
+            kinds.append(form)
+            members.append([])
+        members[k].append(t)
+    return frozenset(
+        (t, u)
+        for some in members
+        for t in some
+        for u in some
+        if t < u and any(a == b for a, b in zip(arrays[t], arrays[u], strict=True))
+    )
+
+
+def _arrays(body: tuple[Stmt, ...]) -> tuple[str, ...]:
+    """Returns the arrays of a body, in the order in which its text names them first."""
+    found: dict[str, None] = {}
+    for s in nested_statements(body):
+        if isinstance(s, Store | Update):
+            found.setdefault(s.array)
+        found.update((x.array, None) for e in children(s) for x in walk(e) if isinstance(x, Load))
+    return tuple(found)
