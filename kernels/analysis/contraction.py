@@ -7,6 +7,7 @@ False.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from ..ir.kernel import (
     UpdateLocal,
 )
 from ..ir.walk import children, nested_statements, walk
+from .cycles import strong_components
 
 _STEPS = frozenset(("floor", "ceil", "round", "rint", "trunc"))
 _REMAINDERS = frozenset(("mod", "floordiv", "floor_mod", "raw_mod"))
@@ -83,9 +85,14 @@ def fed(body: tuple[Stmt, ...]) -> frozenset[str]:
             found.update(*(_names(children(x)) for x in walk(e) if is_step(x)))
         for name, value in _written(s):
             sources.setdefault(name, set()).update(_names((value,)))
-    reached = {name: _reached(name, sources) for name in sources}
-    every = found.union(*(reached.get(name, ()) for name in found))
-    return frozenset(name for name in every if name in sources and name not in reached[name])
+    every = _reached(found, sources)
+    cycles = strong_components(sources)
+    n_on_cycle = Counter(cycles.values())
+    return frozenset(
+        name
+        for name in every & sources.keys()
+        if n_on_cycle[cycles[name]] == 1 and name not in sources[name]
+    )
 
 
 def divides(body: tuple[Stmt, ...]) -> bool:
@@ -130,9 +137,10 @@ def _names(values: Iterable[Expr]) -> set[str]:
     return found
 
 
-def _reached(name: str, sources: dict[str, set[str]]) -> set[str]:
+def _reached(names: set[str], sources: dict[str, set[str]]) -> set[str]:
+    """Returns these names, and those that their values are computed from."""
     found: set[str] = set()
-    left = list(sources.get(name, ()))
+    left = list(names)
     while left:
         if (other := left.pop()) not in found:
             found.add(other)

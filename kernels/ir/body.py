@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from .access import ALWAYS, Access, AxisMap, Guard, State
@@ -109,6 +109,14 @@ class Body:
     shape: Shape
     reason: Reason = field(compare=False)
     trees: OnTrees = NO_TREES
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.statements, self.sites, self.shape, self.trees))
+
+    def __hash__(self) -> int:
+        """Computed once: tables of facts on tasks are asked again and again, and a body may have thousands of expressions."""
+        return self._hash
 
 
 def access_at(site: Site, loops: Sequence[Loop]) -> Access:

@@ -7,7 +7,7 @@ counts are those of the profiled arguments, and the bound holds for these argume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, prod
 
 from ...kernels.analysis.cycles import strong_components
@@ -41,13 +41,14 @@ from ...kernels.ir.kernel import (
 from ...kernels.ir.ops import OPS
 from ...kernels.ir.task import Task
 from ...kernels.ir.walk import children, local_changed, locals_read, nested_statements, walk
-from ...kernels.tasks.profile import LINE_BYTES, Profile, Touched
+from ...kernels.tasks.profile import LINE_BYTES, Profile, TaskProfile, Touched
 from .traffic import distinct_elements, line_bytes
 from .weights import chain, told, weight
 
 # Rounding may send one iteration in many another way than in the run that was profiled.
 SURE = 0.98
 _LOADED = ""  # among loops: there is a load
+_MOST_KEPT = 64  # counters of bodies
 
 
 def body_bytes(
@@ -100,14 +101,24 @@ def _read_first(task: Task, accesses: Sequence[SureAccess]) -> list[SureAccess]:
     return [x for x in accesses[:first] if x.access == target]
 
 
-class BodyOperations:
-    """Counts the operations of one body. Values in `seen` were computed by an earlier task and do not count again."""
+def body_operations(task: Task, profile: Profile | None) -> BodyOperations:
+    """Returns the counter of the operations of a task's body: one for a sequence and its components."""
+    return _counter(task, profile.of(task) if profile is not None else None)
 
-    def __init__(self, task: Task, seen: set[str], profile: Profile | None) -> None:
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _counter(task: Task, profile: TaskProfile | None) -> BodyOperations:
+    return BodyOperations(task, profile)
+
+
+class BodyOperations:
+    """Counts the operations of one body."""
+
+    def __init__(self, task: Task, profile: TaskProfile | None) -> None:
         assert task.body is not None
-        self.task, self.seen = task, seen
+        self.task, self.profile = task, profile
         self.blocks = blocks_of(task.body.statements)
-        self.profile = profile.of(task) if profile is not None else None
+        self.needed = needed(task.body.statements)
         self.changes = set_in(self.blocks[0].statements)  # equal bodies have one tuple of blocks
         self.where = _blocks_of_changes(self.blocks)
         self.extents = {loop.name: loop.extent for loop in task.loops}
@@ -120,15 +131,17 @@ class BodyOperations:
         for s in nested_statements(task.body.statements):  # texts refer to earlier ones
             self._text_of_local(local_changed(s))
 
-    def count(self) -> tuple[float, float]:
-        """The guaranteed number of f32 and of f64 operations."""
-        assert self.task.body is not None
+    def count(self, seen: set[str]) -> tuple[float, float]:
+        """The guaranteed number of f32 and of f64 operations.
+
+        Values in `seen` were computed by an earlier task and do not count again; those of the body join them.
+        """
         sums = {4: 0.0, 8: 0.0, 2: 0.0}
-        for n in needed(self.task.body.statements):
+        for n in self.needed:
             for e in n.expressions:
-                for size_bytes, amount in self.of(e, n):
+                for size_bytes, amount in self.of(e, n, seen):
                     sums[size_bytes] += amount
-            for size_bytes, amount in self.updates(n):
+            for size_bytes, amount in self.updates(n, seen):
                 sums[size_bytes] += amount
         return sums[4], sums[8]
 
@@ -281,17 +294,19 @@ class BodyOperations:
 
     # --- counting
 
-    def of(self, e: Expr, n: Needed) -> Iterator[tuple[int, float]]:
+    def of(self, e: Expr, n: Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
         """Yields (element size, operations) of all parts of an expression that are surely evaluated and new."""
         certain = {id(x) for x in surely(e)}
-        yield from self._of(e, n, certain)
+        yield from self._of(e, n, certain, seen)
 
-    def _of(self, e: Expr, n: Needed, certain: set[int]) -> Iterator[tuple[int, float]]:
+    def _of(
+        self, e: Expr, n: Needed, certain: set[int], seen: set[str]
+    ) -> Iterator[tuple[int, float]]:
         nodes, leaves = chain(e)
         if id(e) in certain and all(id(x) in certain for x in nodes):
             loops = self._loops(e)
             known, late = self.is_sure(e, n.block)
-            new = [x for x in nodes if self._is_new(self.text(x))]
+            new = [x for x in nodes if _is_new(self.text(x), seen)]
             total = sum(weight(x) for x in new if self._loops(x) == loops)
             if len(nodes) > 1:
                 varying = sum(self._loops(x) == loops for x in leaves)
@@ -301,9 +316,9 @@ class BodyOperations:
                 yield size, total * self.runs(n, loops, late)
         for x in leaves if len(nodes) > 1 else children(e):
             if not isinstance(e, Load):
-                yield from self._of(x, n, certain)
+                yield from self._of(x, n, certain, seen)
 
-    def updates(self, n: Needed) -> Iterator[tuple[int, float]]:
+    def updates(self, n: Needed, seen: set[str]) -> Iterator[tuple[int, float]]:
         """Yields one operation for a statement that accumulates into a local or an element."""
         s = n.statement
         if not isinstance(s, UpdateLocal | Update) or not s.value.dtype.is_float:
@@ -316,7 +331,7 @@ class BodyOperations:
             loops = frozenset[str]().union(*(self._loops(i) for i in s.indices))
         loops |= self._loops(s.value)
         target = s.name if isinstance(s, UpdateLocal) else s.array
-        if known and self._is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}"):
+        if known and _is_new(f"{target} {s.op}= {self.text(s.value)} {self.task.name}", seen):
             yield s.value.dtype.size_bytes, OPS[s.op].flops * self.runs(n, loops, late)
 
     def atomic_updates(self, array: str, dtype: DType) -> float:
@@ -324,9 +339,8 @@ class BodyOperations:
 
         Only updates that a target may support count: any update of floats (by exchange), and additions of integers.
         """
-        assert self.task.body is not None
         total = 0.0
-        for n in needed(self.task.body.statements):
+        for n in self.needed:
             s = n.statement
             if isinstance(s, Update) and s.array == array and (dtype.is_float or s.op == "add"):
                 loops = frozenset[str]().union(*map(self._loops, s.indices))
@@ -340,10 +354,9 @@ class BodyOperations:
         No compiler knows that two of them are of one element, so each takes a load of its own, a vector one a lane. Where a loop
         moves the index that does not move what was loaded, as along a row that begins anywhere, a vector may hold neighbours.
         """
-        assert self.task.body is not None
         most: dict[str, float] = {}
         written = arrays_written(self.task)
-        for n in needed(self.task.body.statements):
+        for n in self.needed:
             loads = (x for e in n.expressions for x in surely(e) if isinstance(x, Load))
             for x in (x for x in loads if x.array not in written):
                 locals_in = (name for i in x.indices for name in locals_read(i))
@@ -359,12 +372,6 @@ class BodyOperations:
 
     def _loaded_by(self, name: str) -> frozenset[str]:
         return self._loaded.get(name, frozenset())
-
-    def _is_new(self, text: str) -> bool:
-        if text in self.seen:
-            return False
-        self.seen.add(text)
-        return True
 
     def text(self, e: Expr) -> str:
         """Canonical text of an expression: equal where a compiler could compute both once. Long texts are replaced by a hash."""
@@ -393,6 +400,14 @@ class BodyOperations:
             if len(statements) == 1 and isinstance(statements[0], SetLocal):
                 self.texts[name] = self.text(statements[0].value)
         return self.texts[name]
+
+
+def _is_new(text: str, seen: set[str]) -> bool:
+    """True if a text is not in `seen`, which it joins."""
+    if text in seen:
+        return False
+    seen.add(text)
+    return True
 
 
 def _name(loop: For | While, depth: int) -> str:

@@ -26,7 +26,7 @@ from ...kernels.ir.kernel import (
 from ...kernels.ir.task import Task, extents
 from ...kernels.tasks.guarded_bodies import followed
 from ...kernels.tasks.profile import Profile
-from .bodies import BodyOperations
+from .bodies import body_operations
 from .traffic import wanted_iterations
 from .weights import chain, expression_weight, operands, told, weight
 
@@ -56,7 +56,7 @@ class SureOperations:
         """The guaranteed number of f32 and of f64 operations of `task`."""
         shown = followed(task)
         if not shown.is_structured:
-            return BodyOperations(shown, self._seen, self._profile).count()
+            return body_operations(shown, self._profile).count(self._seen)
         is_cut = bool(cuts_of(task)) and (not task.is_guarded or branch_cuts(task) != ())
         iterations = [extents(task)] if is_cut else wanted_iterations(task)
         if not iterations:  # of conditions of several kinds nothing is known

@@ -16,7 +16,7 @@ from ...space.backbone import INNER, MID, OUTER
 from ...space.candidate import Space
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import CacheLevel, Target
-from .bodies import BodyOperations, body_bytes
+from .bodies import body_bytes, body_operations
 from .columns import Floats, Ints, Table, Universes, table
 from .operations import SureOperations
 from .ports import MAX_PEELED, ports
@@ -302,7 +302,7 @@ def _tasks(space: Space, compiler_vectorises: bool) -> Table:
         lanes = 1.0 if is_free else _scalar_slowdown(target, task, f32 + f64)
         shown, gathers = followed(task), 0.0
         if not shown.is_structured:
-            gathers = BodyOperations(shown, set(), space.profile).gathers(target.vector_bytes)
+            gathers = body_operations(shown, space.profile).gathers(target.vector_bytes)
         gathers_ns = gathers / target.loads_per_ns if target.loads_per_ns else 0.0
         chain_ns = _chain_steps(task) * target.add_latency_ns
         sums = (
@@ -323,7 +323,7 @@ def _atomics(space: Space) -> Table:
     for (t, name), var in space.variables.scatter.items():
         dtype = space.problem.array(name).dtype
         if rates.get(dtype):
-            counter = BodyOperations(space.problem.tasks[t], set(), space.profile)
+            counter = body_operations(space.problem.tasks[t], space.profile)
             rows.append((t, var, counter.atomic_updates(name, dtype) / rates[dtype]))
     return table(rows, "task scatter", "ns")
 
