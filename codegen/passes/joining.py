@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from ...kernels.analysis.alike_bodies import arrays_in_order
 from ...kernels.ir.kernel import (
     Assert,
     DType,
@@ -22,7 +23,7 @@ from ...kernels.ir.kernel import (
     Update,
     UpdateLocal,
 )
-from ...kernels.ir.walk import nested_statements, rewrite
+from ...kernels.ir.walk import Renaming, nested_statements, rewrite
 from ...kernels.transforms.loop_fusion import loops_fused
 from ...kernels.transforms.value_numbering import numbered
 from ...space.backbone import OUTER
@@ -150,8 +151,31 @@ def _as_one(
 ) -> tuple[Stmt, ...]:
     """Returns bodies with their loops renamed as one. Equal values are computed once, and loops inside are fused.
 
-    Most candidates join the same.
+    Most candidates join the same, and steps of a program often differ in some arrays only.
     """
+    names = arrays_in_order(tuple(s for body in bodies for s in body))
+    numbers = Renaming(arrays={name: f"{k}" for k, name in enumerate(names)})
+    own = Renaming(arrays={f"{k}": name for k, name in enumerate(names)})
+    types = dict(dtypes)
+    found = _of_numbered_arrays(
+        tuple(tuple(map(numbers.apply_stmt, body)) for body in bodies),
+        uids,
+        loops,
+        steps,
+        tuple((f"{k}", types[name]) for k, name in enumerate(names) if name in types),
+    )
+    return tuple(map(own.apply_stmt, found))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _of_numbered_arrays(
+    bodies: tuple[tuple[Stmt, ...], ...],
+    uids: tuple[int, ...],
+    loops: tuple[tuple[tuple[str, str], ...], ...],
+    steps: tuple[str, ...],
+    dtypes: tuple[tuple[str, DType], ...],
+) -> tuple[Stmt, ...]:
+    """`_as_one` for bodies whose arrays have numbers as names."""
     taken = {*steps, *(name for own in loops for _, name in own)}
     made: list[Stmt] = []
     for body, own in zip(bodies, loops, strict=True):

@@ -12,7 +12,9 @@ from ..ir.walk import Renaming, children, nested_statements, walk
 def alike_bodies(tasks: Sequence[Task]) -> frozenset[tuple[int, int]]:
     """Returns the pairs of tasks t < u whose bodies are equal but for some arrays, and name one array in the same places."""
     arrays = {
-        t: _arrays(task.body.statements) for t, task in enumerate(tasks) if task.body is not None
+        t: arrays_in_order(task.body.statements)
+        for t, task in enumerate(tasks)
+        if task.body is not None
     }
     kinds: list[tuple[Stmt, ...]] = []
     members: list[list[int]] = []
@@ -35,8 +37,8 @@ def alike_bodies(tasks: Sequence[Task]) -> frozenset[tuple[int, int]]:
     )
 
 
-def _arrays(body: tuple[Stmt, ...]) -> tuple[str, ...]:
-    """Returns the arrays of a body, in the order in which its text names them first."""
+def arrays_in_order(body: tuple[Stmt, ...]) -> tuple[str, ...]:
+    """Returns the arrays of statements, in the order in which their text names them first."""
     found: dict[str, None] = {}
     for s in nested_statements(body):
         if isinstance(s, Store | Update):

@@ -9,7 +9,8 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from llvmlite import ir
@@ -48,7 +49,7 @@ from ..ir.kernel import (
     UpdateLocal,
     While,
 )
-from ..ir.walk import children, nested_statements, walk
+from ..ir.walk import Renaming, children, nested_statements, walk
 from .kernel import out_of_range
 from .llvm_operations import (
     WORD,
@@ -68,6 +69,7 @@ from .work import n_nodes
 
 NAME = "run"
 _LARGE = 1000  # nodes of expressions of a kernel
+_MOST_KEPT = 16  # texts of kernels
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,37 @@ def print_llvm(
     Arrays have the kernel's types, except those in `held`: a read-only array may be narrower. If `is_moved`, rounded results are
     moved by a unit in the last place (moved.py); `at` then contains the seed.
     """
-    writer = _Writer(ir_, held or {}, is_moved)
-    writer.block(ir_.body)
+    names = {p.name: f"{k}" for k, p in enumerate(ir_.arrays)}
+    renaming = Renaming(arrays=names)
+    kernel = replace(
+        ir_,
+        arrays=tuple(replace(p, name=names[p.name]) for p in ir_.arrays),
+        body=tuple(map(renaming.apply_stmt, ir_.body)),
+        placed=(),
+        trusted=tuple(names[name] for name in ir_.trusted),
+        shared=tuple((names[name], n) for name, n in ir_.shared),
+    )
+    printed = _printed(
+        kernel, tuple((names[name], dtype) for name, dtype in (held or {}).items()), is_moved
+    )
+    own = {number: name for name, number in names.items()}
+    return replace(printed, places=tuple(_named(x, own) for x in printed.places))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _printed(kernel: KernelIR, held: tuple[tuple[str, DType], ...], is_moved: bool) -> Printed:
+    """Prints a kernel whose arrays have numbers as names: one text for the same kernel on several fields."""
+    writer = _Writer(kernel, dict(held), is_moved)
+    writer.block(kernel.body)
     writer.build.ret(ir.Constant(WORD, 0))
     return Printed(str(writer.module), tuple(writer.places))
+
+
+def _named(place: AxisCheck | Claim, own: Mapping[str, str]) -> AxisCheck | Claim:
+    """Returns the check of an array with its own name."""
+    if isinstance(place, Claim):
+        return place
+    return replace(place, array=own.get(place.array, place.array))
 
 
 def can_print(kernel: KernelIR) -> bool:
