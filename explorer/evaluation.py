@@ -40,6 +40,7 @@ from .alike import Alike
 from .component_rows import ComponentRows
 
 _KEPT_SOURCES = 512
+_LONG_TEXTS = 100_000  # characters: a second of a compiler, or more
 _KEPT_ENTRIES = 2048
 BATCH = 8  # candidates measured in a row, at first
 FIRST_BATCH = 4  # before anything is shown: three warm starts and the default
@@ -163,9 +164,21 @@ class SearchEvaluator:
             self._pool.ahead(Work(source), n_to_come)
 
     def begin(self, candidates: Sequence[Candidate], known: Container[bytes]) -> None:
-        """Announces the candidates of the first batch: compilers begin. Those with a `known` outcome are left out."""
-        sources = {s.key: s for s in map(self.source, candidates) if isinstance(s, Source)}
-        self._pool.begin([Work(s) for key, s in sources.items() if key.encode() not in known])
+        """Announces the candidates of the first batch: compilers begin. Those with a `known` outcome are left out.
+
+        Short texts are announced together, so that one compiler may take several. Long ones are compiled while others are written.
+        """
+        announced: set[str] = set()
+        written: list[Source] = []
+        for candidate in candidates:
+            s = self.source(candidate)
+            if isinstance(s, Source) and s.key not in announced and s.key.encode() not in known:
+                announced.add(s.key)
+                written.append(s)
+            if sum(x.n_characters for x in written) > _LONG_TEXTS:
+                self._pool.begin(list(map(Work, written)))
+                written.clear()
+        self._pool.begin(list(map(Work, written)))
 
     def leave(self) -> None:
         """Drops the candidates that were to be measured. No compiler runs any more."""

@@ -23,7 +23,7 @@ from ..kernels.interpret.reference import initial_arrays, run_calls
 from ..kernels.interpret.work import n_nodes, work_of
 from ..kernels.ir.kernel import DType, KernelIR
 from ..kernels.ir.walk import widened
-from .forked import Stopped, over_after, run_apart
+from .forked import Forked, Stopped, over_after
 from .llvm import CompiledKernel, compile_kernel, held_in, plain
 
 Array = NDArray[Any]
@@ -44,6 +44,22 @@ class Way:
 
     is_compiled: bool
     ns: float
+
+
+@dataclass(frozen=True)
+class RunApart:
+    """A run of the reference that a child process has begun. `result` or `end` is called once."""
+
+    child: Forked[dict[str, Array]]
+    is_over: Callable[[], bool]
+
+    def result(self) -> dict[str, Array]:
+        """Returns or raises the result, once it is there. Raises Stopped if it is over before."""
+        return self.child.result(self.is_over)
+
+    def end(self) -> None:
+        """Ends the run: nobody needs its result."""
+        self.child.end()
 
 
 @dataclass(frozen=True)
@@ -90,18 +106,19 @@ class Reference:
         self._calls(known, found, scalars, seed)
         return found
 
-    def run_apart(
+    def begin_apart(
         self,
         recording: Recording,
         arrays: Mapping[str, Array],
         scalars: Mapping[str, Any],
         seed: int | None,
         is_over: Callable[[], bool],
-    ) -> dict[str, Array]:
-        """`run` in the types of the sequence, in a child process.
+        finish: Callable[[dict[str, Array]], dict[str, Array]] = lambda found: found,
+    ) -> RunApart:
+        """Begins `run` in the types of the sequence, in a child process beside others. `finish` makes the result of the arrays.
 
-        A loop that ends when two numbers agree may not end when they are perturbed. Raises Stopped once `is_over`, or where the run
-        takes far longer than expected.
+        A loop that ends when two numbers agree may not end when they are perturbed. The result raises Stopped once `is_over`, or
+        where the run takes far longer than expected; so does compilation, which this process does before.
         """
         known = self._known(recording, False, is_moved=seed is not None)
         found = _initial(known, arrays, False)
@@ -111,13 +128,13 @@ class Reference:
                     raise Stopped
                 held = held_in(found[name] for name in call.arrays)
                 self._compiled(call.ir, held, known.is_moved)
-        is_lost = over_after(_LOST_S + _LOST * 1e-9 * known.expected_ns)
 
         def work() -> dict[str, Array]:
             self._calls(known, found, scalars, seed)
-            return found
+            return finish(found)
 
-        return run_apart(work, lambda: is_over() or is_lost())
+        is_lost = over_after(_LOST_S + _LOST * 1e-9 * known.expected_ns)
+        return RunApart(Forked(work), lambda: is_over() or is_lost())
 
     def _calls(
         self,

@@ -143,6 +143,11 @@ class Source:
     """The key of the source in units that computes the same; "": there is none."""
 
     @property
+    def n_characters(self) -> int:
+        """The length of all that is compiled for it."""
+        return len(self.text) + sum(len(unit.source.text) for unit in self.units)
+
+    @property
     def file_text(self) -> str:
         """The text with everything that it calls, as a file that compiles alone."""
         if self.units:

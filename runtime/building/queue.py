@@ -48,8 +48,7 @@ class BuildQueue:
 
     def put(self, source: Source, n_to_come: int) -> None:
         """Add a source that will be requested, together with others. At most `n_to_come` of them are still to come."""
-        begun = {s.key for group in self._begun for s in group.sources}
-        new = {key: s for key, s in self._compiled_for([source]).items() if key not in begun}
+        new = self._not_begun([source])
         if not new:
             return
         self._waiting |= new
@@ -61,8 +60,8 @@ class BuildQueue:
             self._begin([self._waiting.pop(key) for key in list(self._waiting)[:n_taken]])
 
     def begin(self, sources: Sequence[Source]) -> None:
-        """Build sources that will be requested, with all compilers: the generator has nothing else to do."""
-        for share in self._shared_out(self._compiled_for(sources), time.monotonic()):
+        """Build sources that will be requested, with all compilers. Others may follow."""
+        for share in self._shared_out(self._not_begun(sources), time.monotonic()):
             self._begin(share)
 
     def rest(self) -> None:
@@ -77,10 +76,7 @@ class BuildQueue:
         Raises Stopped once nobody needs them any more.
         """
         asked_s = time.monotonic()
-        begun = {s.key for group in self._begun for s in group.sources}
-        wanted = self._compiled_for(sources)
-        left = {key: s for key, s in wanted.items() if key not in begun}
-        for share in self._shared_out(left, asked_s):
+        for share in self._shared_out(self._not_begun(sources), asked_s):
             self._begin(share)
         groups = list(self._begun)
         try:
@@ -96,6 +92,11 @@ class BuildQueue:
         units = {unit.key for s in sources for unit in s.units}
         self._units |= {k for k, b in found.items() if k in units and isinstance(b, Artifact)}
         return [found[s.key] if s.key in found else self._assembled(s, found) for s in sources]
+
+    def _not_begun(self, sources: Sequence[Source]) -> dict[str, Source]:
+        """Returns the texts to compile for sources that no compiler has begun, by key."""
+        begun = {s.key for group in self._begun for s in group.sources}
+        return {key: s for key, s in self._compiled_for(sources).items() if key not in begun}
 
     def _compiled_for(self, sources: Sequence[Source]) -> dict[str, Source]:
         """Returns the texts to compile for sources, by key: units that are not known yet, else whole sources."""

@@ -12,9 +12,10 @@ NaN or infinite results, all of it is taken from the caller, and changed less an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from .verify import (
 )
 
 if TYPE_CHECKING:
-    from ..reference import Reference
+    from ..reference import Reference, RunApart
 
 Array = NDArray[Any]
 Number = float | int | bool
@@ -52,6 +53,7 @@ _HUGE_BYTES = 192 << 20  # from here on one: memory fresh from the system costs 
 _CHANGES = (0.25, 2**-5, 2**-9, 2**-14)  # relative changes of values that are not drawn
 # Sums of integers up to here are exact in a type, a few of them.
 _WHOLE = {DType.f16: 2.0**8, DType.f32: 2.0**20, DType.f64: 2.0**48}
+_MOST_AT_ONCE = 4  # runs that measure rounding; each has copies of the arrays
 _PERIODS = 2  # further sets, on the state after the previous one: an outdated sparse list shows only in the next
 _CHUNK = 1 << 20  # elements looked at together, so that no temporary is large
 
@@ -157,11 +159,12 @@ def with_rounding(
     used, recording = reference or _new_reference(), cell_by_cell(recording)
 
     def measurable(s: InputSet) -> InputSet:
-        def run(seed: int | None) -> dict[str, Array]:
-            found = used.run_apart(recording, s.arrays, s.scalars, seed, is_over)
-            return canonical(recording.trees, found)
+        def begin(seed: int | None) -> RunApart:
+            finish = partial(canonical, recording.trees)
+            return used.begin_apart(recording, s.arrays, s.scalars, seed, is_over, finish)
 
-        return replace(s, rounding=Rounding(s.expected, run, is_over, undecided))
+        at_once = min(_MOST_AT_ONCE, len(os.sched_getaffinity(0)))
+        return replace(s, rounding=Rounding(s.expected, begin, is_over, undecided, at_once))
 
     return replace(made, sets=tuple(measurable(s) if s.expected else s for s in made.sets))
 

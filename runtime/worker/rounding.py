@@ -23,9 +23,11 @@ Where few elements are still wrong there are `_SAMPLES[1]` runs, since the branc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +37,17 @@ from ..forked import Stopped
 from .verify import Expected, UndecidedElements, allowed_error
 
 Array = NDArray[Any]
-Run = Callable[[int | None], Mapping[str, Array]]
-"""Computes the results in the types of the sequence, perturbed by a seed or not. Raises Stopped, IndexError and AssertionError."""
+
+
+class Run(Protocol):
+    """A run of the reference that has begun."""
+
+    def result(self) -> Mapping[str, Array]:
+        """Returns the results in the types of the sequence. Raises Stopped, IndexError and AssertionError."""
+
+    def end(self) -> None:
+        """Ends a run whose result nobody needs."""
+
 
 MARGIN = 8.0  # how much farther than any run the result of a candidate may lie
 _SAMPLES = (4, 16)  # perturbed runs of each level
@@ -57,9 +68,10 @@ class Rounding:
     """The effect of rounding on the results of one input set. `plain` are the expected results without measurement."""
 
     plain: Mapping[str, Expected]
-    run: Run
+    begin: Callable[[int | None], Run]  # perturbed by a seed, or not; raises Stopped
     is_over: Callable[[], bool]
     share: float = UNDECIDED
+    at_once: int = 1  # runs side by side
 
     def __post_init__(self) -> None:
         self._n_run = 0
@@ -83,22 +95,36 @@ class Rounding:
 
     def _take(self, n: int) -> None:
         """Run the reference plain, then perturbed, up to `n` perturbed runs. Runs that leave an array or do not end are skipped."""
-        for k in range(self._n_run, n + 1):
-            self._n_run = k + 1
-            try:
-                with np.errstate(all="ignore"):
-                    sample = self.run(k or None)
-            except (IndexError, AssertionError):
-                continue
-            except Stopped:
-                if not self.is_over():
-                    continue
-                self._n_run = k
+        begun: deque[Run] = deque()
+        left = iter(range(self._n_run, n + 1))
+        try:
+            while self._n_run <= n:
+                with np.errstate(all="ignore"):  # also in children
+                    more = islice(left, self.at_once - len(begun))
+                    begun.extend(self.begin(k or None) for k in more)
+                sample = self._result(begun.popleft())
+                self._n_run += 1
+                self._add(sample)
+        finally:
+            for run in begun:
+                run.end()
+
+    def _result(self, run: Run) -> Mapping[str, Array]:
+        """Returns the results of a run; none where it left an array, or was lost. Raises Stopped once all is over."""
+        try:
+            return run.result()
+        except (IndexError, AssertionError):
+            return {}
+        except Stopped:
+            if self.is_over():
                 raise
-            for name, e in self.plain.items():
-                if name in sample and sample[name].shape == e.want.shape and e.want.size:
-                    seen = self._seen.setdefault(name, _Seen(e, sample[name].dtype))
-                    seen.add(sample[name])
+            return {}
+
+    def _add(self, sample: Mapping[str, Array]) -> None:
+        for name, e in self.plain.items():
+            if name in sample and sample[name].shape == e.want.shape and e.want.size:
+                seen = self._seen.setdefault(name, _Seen(e, sample[name].dtype))
+                seen.add(sample[name])
 
 
 class _Seen:

@@ -9,7 +9,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
-from kernelscape.explorer import session
+from kernelscape.explorer import evaluation, session
 from kernelscape.explorer.entry import explore_workload, library_workload
 from kernelscape.explorer.evaluation import SearchEvaluator
 from kernelscape.explorer.workload import Options
@@ -18,6 +18,7 @@ from kernelscape.runtime.cpu.builder import CpuBuilder
 from kernelscape.runtime.fake.device import FakeBuilder, FakeDevice, FakeWorker
 from kernelscape.runtime.worker import pool
 from kernelscape.runtime.worker.forked_inputs import ForkedInputs
+from kernelscape.runtime.worker.pool import LocalPool
 from kernelscape.runtime.worker.worker import Worker
 from kernelscape.testing.memory_journal import MemoryJournal
 from kernelscape.tests.explorer.test_machine_state import distinct_candidates, evaluator
@@ -74,6 +75,26 @@ def test_nothing_is_built_twice_and_nothing_runs_while_compilers_do(device) -> N
     assert device.builder.n_built == 12
     evaluate.ahead(distinct[12], 1)  # overtaken
     assert [o.status for o in evaluate(distinct[:1])] == ["ok"]
+
+
+@pytest.mark.parametrize(("most", "n_begun"), [(0, 4), (1 << 30, 1)])
+def test_long_texts_are_compiled_while_others_are_written(
+    device, monkeypatch: pytest.MonkeyPatch, most: int, n_begun: int
+) -> None:
+    """Short ones are announced together. In either case each is built once."""
+    monkeypatch.setattr(evaluation, "_LONG_TEXTS", most)
+    evaluate = evaluator(device, Watchful(device), MemoryJournal(), [])
+    distinct = distinct_candidates(evaluate, device)[:4]
+    announced = []
+    begin = LocalPool.begin
+    monkeypatch.setattr(
+        LocalPool, "begin", lambda self, works: (announced.append(len(works)), begin(self, works))
+    )
+    evaluate.begin([*distinct, distinct[0]], known=())
+    assert len([n for n in announced if n]) == n_begun
+    assert sum(announced) == 4
+    assert [o.status for o in evaluate(distinct)] == ["ok"] * 4
+    assert device.builder.n_built == 4
 
 
 def test_no_compiler_begins_once_the_time_is_over(device) -> None:

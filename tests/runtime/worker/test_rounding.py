@@ -7,7 +7,7 @@ What is right is computed by generated code, or by NumPy with its own order of s
 from __future__ import annotations
 
 import importlib.util
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,24 @@ from kernelscape.testing.interpreted import run_reference
 
 WORKS = Path(__file__).parents[2] / "works"
 FAULTS = {"strict": 1, "row": 2, "threshold": 3, "border": 4}
+
+
+class Begun:
+    """A run that is made when its result is wanted; counts those that have begun and are not ended."""
+
+    n_running, most_running = 0, 0
+
+    def __init__(self, run, seed):
+        self.run, self.seed = run, seed
+        Begun.n_running += 1
+        Begun.most_running = max(Begun.n_running, Begun.most_running)
+
+    def result(self):
+        self.end()
+        return self.run(self.seed)
+
+    def end(self):
+        Begun.n_running -= 1
 
 
 @cache
@@ -197,9 +215,14 @@ def test_the_share_that_is_undecided_can_be_raised():
 
     plain = {"y": Expected(np.zeros(1000), 16.0, 1.0)}
     got = (np.arange(1000) % 10 < 1).astype(np.float32)
-    rounding = Rounding(plain, moved, lambda: False)
+    rounding = Rounding(plain, partial(Begun, moved), lambda: False)
     assert find_mismatch(got, rounding.expected(1)["y"]) is not None
-    assert find_mismatch(got, Rounding(plain, moved, lambda: False, 0.2).expected(1)["y"]) is None
+    assert (
+        find_mismatch(
+            got, Rounding(plain, partial(Begun, moved), lambda: False, 0.2).expected(1)["y"]
+        )
+        is None
+    )
 
 
 def test_runs_that_say_nothing_are_left_out():
@@ -213,18 +236,43 @@ def test_runs_that_say_nothing_are_left_out():
         return {"y": np.full(3, 1.0 + (seed or 0))}
 
     plain = {"y": Expected(np.ones(3), 16.0, 1.0)}
-    e = Rounding(plain, moved, lambda: False).expected(1)["y"]
+    e = Rounding(plain, partial(Begun, moved), lambda: False).expected(1)["y"]
     assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
     assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
     with pytest.raises(Stopped):
-        Rounding(plain, moved, lambda: True).expected(1)
+        Rounding(plain, partial(Begun, moved), lambda: True).expected(1)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_runs_side_by_side_say_what_runs_in_turn_say(is_over):
+    """At most so many have begun, none is left, and their order is that of their seeds."""
+    order = []
+
+    def moved(seed):
+        order.append(seed)
+        if seed == 3 and is_over:
+            raise Stopped
+        return {"y": np.full(3, 1.0 + (seed or 0))}
+
+    Begun.n_running = Begun.most_running = 0
+    plain = {"y": Expected(np.ones(3), 16.0, 1.0)}
+    rounding = Rounding(plain, partial(Begun, moved), lambda: is_over, at_once=3)
+    if is_over:
+        with pytest.raises(Stopped):
+            rounding.expected(1)
+    else:
+        e = rounding.expected(1)["y"]
+        assert find_mismatch(np.full(3, 1.0 + 8 * 4), e) is None
+        assert find_mismatch(np.full(3, 2.0 + 8 * 4), e) is not None
+    assert order == [None, 1, 2, 3, *([] if is_over else [4])]
+    assert (Begun.n_running, Begun.most_running) == (0, 3)
 
 
 def test_integers_that_no_rounding_reaches_are_exact():
     plain = {"n": Expected(np.array([1, 2]), 0.0)}
     values = {None: [1, 2], 1: [1, 3]}
     rounding = Rounding(
-        plain, lambda seed: {"n": np.array(values.get(seed, [1, 2]))}, lambda: False
+        plain, partial(Begun, lambda seed: {"n": np.array(values.get(seed, [1, 2]))}), lambda: False
     )
     e = rounding.expected(1)["n"]
     assert find_mismatch(np.array([1, 3]), e) is None
@@ -237,7 +285,9 @@ def test_integers_that_take_many_values_may_take_others():
     plain = {"n": Expected(np.array([5, 189]), 0.0)}
     values = {1: 190, 2: 176, 3: 181, 4: 183}
     rounding = Rounding(
-        plain, lambda seed: {"n": np.array([5, values.get(seed, 189)])}, lambda: False
+        plain,
+        partial(Begun, lambda seed: {"n": np.array([5, values.get(seed, 189)])}),
+        lambda: False,
     )
     e = rounding.expected(1)["n"]
     assert find_mismatch(np.array([5, 192]), e) is None
