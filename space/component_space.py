@@ -135,6 +135,11 @@ class _Cut:
                 for m in b.merges
                 if m.a in tasks
             ),
+            rescaled=tuple(
+                replace(r, flow=self.moved(r.flow))
+                for r in b.rescaled
+                if r.flow.producer in tasks and r.flow.consumer in tasks
+            ),
             shifts=tuple(self.moved(s) for s in b.shifts if s.producer in tasks),
             order_tasks=tuple(t - tasks.start for t in b.order_tasks),
             body_ids=b.body_ids[tasks.start : tasks.stop],

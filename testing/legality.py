@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cmp_to_key
+from functools import cached_property, cmp_to_key
 from itertools import product
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..kernels.ir import kernel as ir
 from ..kernels.ir.affine import to_affine
 from ..kernels.ir.task import Problem
 from ..kernels.ir.text import show_affine
+from .corrections import is_correctable
 from .meaning import Point, free_point, holds, indexing, loads, read, reference, runs, written
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
@@ -388,6 +389,9 @@ class Judge:
                 found = known.get(place)
                 if self.region is not None:
                     self.region.reads[place].add(self.step)
+            elif where == "value" and self.is_rescaled(t, producer, place[0]):
+                self.check_so_far(t, producer, place, at)
+                found = self.want[key]
             else:
                 thread, tile = self.chip.get((producer, place), (-2, -1))
                 if thread != self.thread:
@@ -404,6 +408,32 @@ class Judge:
                     f"{task.name} reads {place} at {at} of {found}, wanted {self.want[key]}"
                 )
             self.seen.add(key)
+
+    def is_rescaled(self, t: int, base: int, array: str) -> bool:
+        """True if a task adds up what holds another's result so far."""
+        chosen = self.choice("rescaling", self.problem.tasks[t].name) == "RESCALED"
+        is_result = self.problem.tasks[base].target.array == array
+        return chosen and is_result and (base, t) in self.correctable
+
+    def check_so_far(self, t: int, base: int, place: Any, at: Point) -> None:
+        """A result so far has the terms of all iterations that were added up by it, in one thread."""
+        names = [[x.name for x in self.problem.tasks[u].loops if x.is_reduction] for u in (base, t)]
+        begun = {tuple(p[x] for x in names[0]) for p in self.sums[base].get(place, ())}
+        if tuple(at[x] for x in names[1]) not in begun:
+            raise IllegalError(f"{place} has yet to reach {at}")
+        dims = (f"{self.problem.tasks[base].name}.{x}.outer" for x in names[0])
+        if any(self.choice("dim_kind", d) == "PARALLEL" for d in dims):
+            raise IllegalError(f"{place} so far is of several threads")
+
+    @cached_property
+    def correctable(self) -> set[tuple[int, int]]:
+        """Pairs of a maximum and a sum that can be corrected whenever it grows."""
+        sums = [t for t, task in enumerate(self.problem.tasks) if task.is_reduction]
+        return {
+            (p, t)
+            for p, t in product(sums, repeat=2)
+            if p < t and is_correctable(self.problem.tasks[p], self.problem.tasks[t], self.steps)
+        }
 
     def is_kept(self, keeper: int, array: str) -> bool:
         """True if a task finds what an earlier one has read, not written."""

@@ -11,6 +11,7 @@
     Phase   ::= Body                                                 one register tile of a task
               | JoinedBodies                                         of several tasks with bodies of statements, as one body
               | FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
+              | AdvanceSums | RescaleSums                      of sums that share the loop of their maximum
               | PackBlock | PackFirstBlock | OpenBlock | PackRest    blocks of operands
               | StartCopies | AwaitCopies | AdvanceCopies            asynchronous copies of blocks into shared memory
               | ClearCopies | AddCopies                              of arrays that each thread updates a copy of
@@ -155,6 +156,20 @@ class FinishSums:
 
 
 @dataclass(frozen=True)
+class AdvanceSums:
+    """Finishes the result so far, by which other tasks rescale their sums."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class RescaleSums:
+    """Corrects the sums so far, since the result that their terms read has changed."""
+
+    task: int
+
+
+@dataclass(frozen=True)
 class CombineSums:
     """Combines, finishes and stores the partial results of all threads."""
 
@@ -274,7 +289,15 @@ class SortIterations:
 
 
 SumPhase = (
-    FillSums | PrefetchSums | ResetSums | FlushSums | ReduceThreads | FinishSums | CombineSums
+    FillSums
+    | PrefetchSums
+    | ResetSums
+    | FlushSums
+    | ReduceThreads
+    | FinishSums
+    | CombineSums
+    | AdvanceSums
+    | RescaleSums
 )
 PackPhase = PackBlock | PackFirstBlock | OpenBlock | PackRest
 CopyPhase = StartCopies | AwaitCopies | AdvanceCopies

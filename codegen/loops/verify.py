@@ -10,6 +10,7 @@ from ..plan.plan import Member, Plan
 from .ir import (
     OF_TEAMS,
     AdvanceCopies,
+    AdvanceSums,
     Alone,
     AwaitCopies,
     Barrier,
@@ -30,6 +31,7 @@ from .ir import (
     Phase,
     PrefetchSums,
     ReduceThreads,
+    RescaleSums,
     ResetSums,
     Schedule,
     StartCopies,
@@ -65,6 +67,7 @@ def verify(launch: Launch, plan: Plan) -> None:
     _bodies(launch, plan, places)
     _sums(launch, [p for p in places if not p.is_late], is_whole=True)
     _sums(launch, [p for p in places if p.is_late], is_whole=False)
+    _rescaled(launch, plan, places)
     _blocks(launch, places)
 
 
@@ -228,6 +231,33 @@ def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
         _expect((ResetSums in kinds) != sums.flushes_at_body, f"sums of task {t} begin: {words}")
         ends = {FlushSums, FinishSums, CombineSums} & set(kinds)
         _expect(bool(ends), f"sums of task {t} go nowhere: {words}")
+
+
+def _rescaled(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
+    """Verifies that rescaled sums are corrected once between a tile of their maximum, which is finished so far, and their own, in
+    the innermost loop of both, and that all reduction loops of both are around it or inside.
+    """
+    for t in launch.accumulators:
+        rescaled = plan.tasks[t].rescaled
+        found = [k for k, p in enumerate(places) if p.phase == RescaleSums(t)]
+        _expect(
+            len(found) == (rescaled is not None),
+            f"sums of task {t} are rescaled {len(found)} times",
+        )
+        if rescaled is None:
+            continue
+        base = rescaled.flow.producer
+        wanted = [TileBody(base), AdvanceSums(base), RescaleSums(t), TileBody(t)]
+        steps = [p.phase for p in places if p.phase in wanted]
+        _expect(steps == wanted, f"sums of task {t} are rescaled in the order {steps}")
+        held = places[found[0]].loops
+        both = all({base, t} <= {m.task for m in n.members} for n in held)
+        reduced = {name for pair in rescaled.pairs for name in pair}
+        inside = any(m.task in (base, t) and m.loop in reduced for n in held for m in n.members)
+        _expect(
+            both and inside, f"sums of task {t} are rescaled outside of a loop with task {base}"
+        )
+        _expect(not launch.accumulators[base].in_memory, f"the maximum of task {t} is in memory")
 
 
 def _blocks(launch: Launch, places: Sequence[_Place]) -> None:

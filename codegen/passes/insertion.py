@@ -11,13 +11,14 @@ from ..loops.ir import (
     Node,
     PackFirstBlock,
     PrefetchSums,
+    RescaleSums,
     ResetSums,
     StartCopies,
     TileBody,
 )
 from ..plan.plan import Member
 
-_OPENING = (StartCopies, PackFirstBlock, FillSums, PrefetchSums, ResetSums)
+_OPENING = (StartCopies, PackFirstBlock, FillSums, PrefetchSums, ResetSums, RescaleSums)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from ...kernels.ir.kernel import Accumulator
 from ...space.backbone import INNER, MID, OUTER
 from ..loops.ir import (
     AccumulatorPlan,
+    AdvanceSums,
     CombineSums,
     FillSums,
     FinishSums,
@@ -26,12 +27,13 @@ from ..loops.ir import (
     Owner,
     PrefetchSums,
     ReduceThreads,
+    RescaleSums,
     ResetSums,
     loop_of,
     paths,
 )
 from ..plan.plan import Plan, TaskPlan
-from .insertion import Notes
+from .insertion import Insertions, Notes
 
 
 def place_sums(launch: Launch, plan: Plan) -> Launch:
@@ -72,10 +74,34 @@ def place_sums(launch: Launch, plan: Plan) -> Launch:
         )
         made = replace(made, in_result=_is_in_result(launch, plan, task, made))
         accumulators[t] = replace(made, padded=_padded(plan, task, made))
+    _place_rescaled(launch, plan, notes)
     for beside in notes.loops.values():
         # Partial results first: the barrier before the combinations synchronises them.
         beside.after.sort(key=lambda p: isinstance(p, CombineSums))
     return replace(launch, nodes=notes.placed(launch.nodes), accumulators=accumulators)
+
+
+def _place_rescaled(launch: Launch, plan: Plan, notes: Notes) -> None:
+    """Places the correction of each rescaled sum before its part of the innermost loop that it shares with its maximum. The maximum
+    so far is finished behind its own part of that loop.
+    """
+    around = {t: loops for loops, t in paths(launch.nodes)}
+
+    def part(t: int, depth: int) -> Insertions:
+        return notes.at(around[t][depth]) if len(around[t]) > depth else notes.at_body(t)
+
+    deepest: dict[int, int] = {}
+    for t in launch.tasks:
+        rescaled = plan.tasks[t].rescaled
+        if rescaled is None:
+            continue
+        base = rescaled.flow.producer
+        pairs = zip(around[base], around[t], strict=False)
+        depth = sum(a.members == b.members for a, b in pairs)
+        part(t, depth).before.append(RescaleSums(t))
+        deepest[base] = max(depth, deepest.get(base, 0))
+    for base, depth in deepest.items():
+        part(base, depth).after.append(AdvanceSums(base))
 
 
 def place_block_sums(launch: Launch, plan: Plan) -> Launch:

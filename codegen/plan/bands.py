@@ -17,6 +17,7 @@ from ...space.backbone import INNER, MID, OUTER, Backbone, Flow, Operand, build_
 from ...space.catalogue import KINDS
 from ...space.draft import Decisions
 from ...space.engine.order import OrderNode, forest
+from ...space.families.rescaling import RESCALED, RESCALING
 from ...space.families.scatter import blocks_of, tile_shape
 from ...space.families.wavefronts import sweep_of
 from ...space.targets.target import Target
@@ -191,6 +192,14 @@ class _Reader:
                     s
                     for s, value in self.table("shift").items()
                     if s.consumer == t and value == ch.SHIFT[ch.LATE]
+                ),
+                None,
+            ),
+            rescaled=next(
+                (
+                    r
+                    for r in self.backbone.rescaled
+                    if r.flow.consumer == t and self.value("rescaling", t) == RESCALING[RESCALED]
                 ),
                 None,
             ),

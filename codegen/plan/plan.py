@@ -16,7 +16,7 @@ from ...kernels.ir.domain import Loop
 from ...kernels.ir.repeats import Repeat, repeats_of
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
-from ...space.backbone import Dim, Flow, Operand, Prefetch, Shift
+from ...space.backbone import Dim, Flow, Operand, Prefetch, Rescaled, Shift
 from ...space.draft import Decisions, TreePart
 from ...space.families.scatter import ArrayBlocks
 from ...space.targets.target import Target
@@ -132,6 +132,7 @@ class TaskPlan:
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
+    rescaled: Rescaled | None = None  # where its sums share the loop of their maximum
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
@@ -260,6 +261,12 @@ class Plan:
         for site, value in self.choices.get(kind, {}).items():
             if isinstance(site, TreePart):
                 yield site, value
+
+    def rescaled_by(self, task: int) -> list[TaskPlan]:
+        """Returns the tasks that rescale their sums whenever the result of a task changes."""
+        return [
+            t for t in self.tasks if t.rescaled is not None and t.rescaled.flow.producer == task
+        ]
 
     def component_of(self, task: int) -> int:
         """Returns the component of a task, where there are several; -1 for a conversion, and where there is one."""

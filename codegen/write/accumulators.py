@@ -29,21 +29,22 @@ class Accumulators:
 
     def total(self, task: TaskPlan, point: Point) -> Value:
         """Returns the register accumulators at a point of the result, with the copies of reduction loops combined."""
-        tile = self.scene.tiles[task.index, "acc"]
         assert task.task.op is not None
-        reduced = [(p.loop.name) for p in task.loops if p.loop.is_reduction]
-        apart = [[(name, k) for k in range(n)] for name, n in tile.full if name in reduced]
-        total: Value | None = None
-        for cell in product(*apart):
-            x = Value(
-                tile.ref({**point.copies, **dict(cell)}, point.indices), tile.dtype, tile.lanes
-            )
-            total = x if total is None else self.scene.w.combine(task.task.op, total, x)
-        assert total is not None
-        vector = task.vector
+        total, *others = self.copies(task, point)
+        for x in others:
+            total = self.scene.w.combine(task.task.op, total, x)
+        tile, vector = self.scene.tiles[task.index, "acc"], task.vector
         if tile.lanes and vector is not None and vector.loop.is_reduction:
             total = self.scene.fold(task.task.op, total)
         return total
+
+    def copies(self, task: TaskPlan, point: Point) -> list[Value]:
+        """Returns the register accumulators at a point of the result: one for each copy of reduction loops."""
+        tile = self.scene.tiles[task.index, "acc"]
+        reduced = [(p.loop.name) for p in task.loops if p.loop.is_reduction]
+        apart = [[(name, k) for k in range(n)] for name, n in tile.full if name in reduced]
+        cells = ({**point.copies, **dict(cell)} for cell in product(*apart))
+        return [Value(tile.ref(x, point.indices), tile.dtype, tile.lanes) for x in cells]
 
     def index(self, task: TaskPlan, point: Point, ctx: Context) -> c.CExpr:
         """Returns the index of a point's memory accumulator.

@@ -44,7 +44,9 @@ class Emission:
     ) -> None:
         self.plan, self.launch, self.target = plan, launch, plan.target
         self.workspace, self.w, self.prelude = workspace, w, w.prelude
-        self.tiles: dict[tuple[int, str], EmittedTile] = {}  # (task, "acc" or "value")
+        self.tiles: dict[
+            tuple[int, str], EmittedTile
+        ] = {}  # (task, "acc" or "value"), see also rescaled_sums.py
         self.shared: dict[int, tuple[Buffer, SharedLayout]] = {}
         self.kept: dict[tuple[int, str], tuple[Buffer, SharedLayout]] = {}
         # Blocks of operands, by task and site.
@@ -265,17 +267,32 @@ class Emission:
             value.dtype,
         )
 
+    def read_behind(self, task: TaskPlan) -> bool:
+        """True if a result in registers is read when the task is done, not only while its loop goes on."""
+
+        def is_only_inside(f: Flow) -> bool:
+            reader = self.plan.tasks[f.consumer]
+            finish = reader.task.finish
+            reads = {x.array for x in loads(finish)} if finish is not None else set()
+            return (
+                reader.rescaled is not None and reader.rescaled.flow == f and f.array not in reads
+            )
+
+        return any(not is_only_inside(f) for f in task.registers)
+
     def free_loops(self, task: TaskPlan) -> list[LoopPlan]:
         return [p for p in task.loops if not p.loop.is_reduction]
 
     def tiled_loops(self, task: TaskPlan) -> set[str]:
-        """Returns the loops of a reduction along which its finish reads register tiles.
+        """Returns the loops of a reduction along which its finish, or its correction, reads register tiles.
 
-        There the finish must name each copy.
+        There each copy must be named.
         """
         reads = (
             {x.array for x in loads(task.task.finish)} if task.task.finish is not None else set()
         )
+        if task.rescaled is not None:
+            reads.add(task.rescaled.flow.array)
         held = [self.flow_of.get((task.index, array)) for array in reads]
         registers = [found[0] for found in held if found is not None and found[1] == "register"]
         return {q for f in registers for _, q in f.index_pairs}

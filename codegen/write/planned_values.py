@@ -48,9 +48,17 @@ class Values:
 
     def begin_value(self, task: TaskPlan, loops: list[LoopPlan], ctx: Context) -> None:
         """Prepares the register tile in which readers find this task's value."""
-        if not task.registers:
+        if not self.scene.read_behind(task):
             return
         array = self.scene.plan.problem.array(task.task.target.array)
+        tile = self.tile_of(task, loops, ctx, f"{array.name}_value", array.dtype)
+        self.scene.tiles[task.index, "value"] = tile
+        self.scene.declare(tile, None)
+
+    def tile_of(
+        self, task: TaskPlan, loops: list[LoopPlan], ctx: Context, stem: str, dtype: DType
+    ) -> EmittedTile:
+        """Returns a register tile with an element for each point of a task's register tile along `loops`."""
         vector = next((p for p in loops if p.is_vector), None)
         lanes = (
             self.scene.lanes(task)
@@ -64,22 +72,14 @@ class Values:
                 full.append((p.loop.name, copies))
             else:
                 slow.append((p.loop.name, p.inner))
-        tile = EmittedTile(
-            self.scene.w.fresh_family(f"{array.name}_value"),
-            array.dtype,
-            lanes,
-            tuple(full),
-            tuple(slow),
-        )
-        self.scene.tiles[task.index, "value"] = tile
-        self.scene.declare(tile, None)
+        return EmittedTile(self.scene.w.fresh_family(stem), dtype, lanes, tuple(full), tuple(slow))
 
     def put(self, task: TaskPlan, point: Point, value: Value, ctx: Context) -> None:
         """Stores a finished value at all places from which readers take it."""
         array = self.scene.plan.problem.array(task.task.target.array)
         value = self.scene.w.converted(value, array.dtype)
         value = self.scene.w.splat(value, point.lanes())
-        if task.registers:
+        if self.scene.read_behind(task):
             tile = self.scene.tiles[task.index, "value"]
             place = tile.ref(point.copies, point.indices)
             self.scene.w.write(c.Assign(place, value.x))
@@ -195,13 +195,16 @@ class Values:
         return None
 
     def read_register(self, flow: Flow, array: ArrayInfo, point: Point) -> Value:
-        tile = self.scene.tiles[flow.producer, "value"]
+        return self.read_tile(self.scene.tiles[flow.producer, "value"], flow, array.dtype, point)
+
+    def read_tile(self, tile: EmittedTile, flow: Flow, dtype: DType, point: Point) -> Value:
+        """Returns the element of a register tile of a flow's producer that belongs to a point of its consumer."""
         names = dict(flow.pairs)
         copies = {p: point.copies[q] for p, q in names.items() if q in point.copies}
         indices = {p: point.indices[q] for p, q in names.items() if q in point.indices}
-        value = Value(tile.ref(copies, indices), array.dtype, tile.lanes)
+        value = Value(tile.ref(copies, indices), dtype, tile.lanes)
         if tile.lanes and not point.lanes():
-            return Value(c.Index(value.x, c.number(point.lane)), array.dtype)
+            return Value(c.Index(value.x, c.number(point.lane)), dtype)
         return value
 
     def shared_index(

@@ -124,6 +124,8 @@ def finish(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
         flat.write(cell, sums.result_lanes(task, flat))
         scene.w.forget(task.task.target.array)
         return
+    if not (task.is_stored or task.shared or scene.read_behind(task)):
+        return
     free = scene.free_loops(task)
     values.begin_value(task, free, ctx)
     with Over(scene, task, free, ctx) as inner:

@@ -11,12 +11,14 @@ from ...space.targets.target import LINE_BYTES
 from ..bodies.iteration_point import Point
 from ..bodies.memory import Value
 from ..loops.ir import (
+    AdvanceSums,
     CombineSums,
     FillSums,
     FinishSums,
     FlushSums,
     PrefetchSums,
     ReduceThreads,
+    RescaleSums,
     ResetSums,
     SumPhase,
 )
@@ -25,6 +27,7 @@ from ..plan.plan import TaskPlan
 from ..text import csyntax as c
 from ..text.constants import neutral
 from ..text.types import type_name
+from . import rescaled_sums
 from .accumulators import Accumulators
 from .context import Context
 from .partial_tiles import Flat, Over
@@ -50,12 +53,17 @@ class SumWriter:
                 self.ask(task, ctx)
             case ResetSums():
                 reset(self.sums, task, ctx)
+                rescaled_sums.begin(self.sums, task, ctx)
             case FlushSums():
                 self.flush(task, ctx)
             case FinishSums():
                 finish(self.sums, task, ctx)
             case CombineSums():
                 self.combine(task, ctx)
+            case AdvanceSums():
+                rescaled_sums.advance(self.sums, task, ctx)
+            case RescaleSums():
+                rescaled_sums.rescale(self.sums, task, ctx)
             case ReduceThreads():
                 raise AssertionError("threads of a team do not reduce together")
 

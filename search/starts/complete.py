@@ -20,6 +20,7 @@ from ...space.backbone import INNER, MID, OUTER, Dim, Merge, Operand
 from ...space.candidate import Candidate, Space
 from ...space.draft import AS_IT_IS
 from ...space.families.prefetch_distance import AHEAD_NONE, AHEAD_TWO, blocks_in
+from ...space.families.rescaling import RESCALED, WAITS
 from ..tree.ordering import open_in_order
 from .profitability import what_pays
 from .proposals import default_sketch, greedy_sketch, has_gaps, sketches
@@ -157,7 +158,9 @@ class _Wanted:
         are_merged = self.fusion.loops
         self.paying = what_pays(space, are_merged=are_merged) if self.threads.where_pays else None
         self.apart = [
-            m for m in space.backbone.merges if m.before_finish and not self.are_together(m)
+            m
+            for m in space.backbone.merges
+            if (m.before_finish or m.rescales) and not self.are_together(m)
         ]
         self.table: Preference = np.full((space.n_choices, 8), NO_VALUE, np.uint8)
         self.orders()
@@ -204,6 +207,10 @@ class _Wanted:
             for m in self.apart
             for k in (OUTER, MID)
         }
+        # A tile of the maximum, then one of the sum: corrections are as many as tiles.
+        in_turn |= {
+            (b.dim(m.a, m.loop_a, MID), b.dim(m.b, m.loop_b, MID)) for m in b.merges if m.rescales
+        }
         dims: list[Dim | None] = [None for _ in b.order_names]  # None: a body
         for dim in b.dims:
             if dim.level != INNER:
@@ -226,6 +233,8 @@ class _Wanted:
 
         All result loops are then around it. That excludes blocks of an operand and panels, and no threads divide it.
         """
+        if m.rescales:
+            return self.fusion.rescaled
         tasks, is_along = self.space.problem.tasks, self.threads.axis is Axis.CONTIGUOUS
         is_in_rows = not (is_along or self.tile.blocks or self.tile.block > 1)
         has_rows = all(not all(x.is_reduction for x in tasks[t].loops) for t in (m.a, m.b))
@@ -243,7 +252,7 @@ class _Wanted:
             return d.level, loop + len(self.roles.rank) * d.loop.is_reduction
         # A panel keeps its outer dim outside and walks its mid dim innermost.
         is_panel = self.tile.panel > 1 and self.roles.vector.get(d.task) == d.loop.name
-        if d.level == OUTER and is_panel:
+        if d.level == OUTER and is_panel and not (self.fusion.rescaled and d.loop.is_reduction):
             loop = -1 if self.roles.parallel.get(d.task) != d.loop.name else loop
         if d.level == MID and self.tile.blocks and self.roles.vector.get(d.task) == d.loop.name:
             loop = -1  # the rows of a tile pass by each panel
@@ -389,6 +398,8 @@ class _Wanted:
             # What cannot be in vectors is in strides where it can, and leaves the rest out.
             in_vectors = t in self.roles.vector
             self.want(var, *_first_of(ch.BLEND if in_vectors else ch.STRIDE, ch.BRANCH, ch.BLEND))
+        for var in self.v.of_tasks["rescaling"].values():
+            self.want(var, *_first_of(RESCALED if self.fusion.rescaled else WAITS, WAITS, RESCALED))
         for var in self.v.of_tasks["rows"].values():
             self.want(var, ch.ROWS, ch.WALK)
         for var in self.v.of_tasks["gathers"].values():

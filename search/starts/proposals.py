@@ -60,6 +60,11 @@ def _of_cpu(space: Space, greedy: Sketch) -> Iterator[Sketch]:
         yield from _products_of_triangles(space, greedy)
     yield from _scatters(space, greedy)
     yield greedy
+    if space.backbone.rescaled:
+        # Panels of a row stay in the first cache, and corrections are few.
+        fusion = replace(greedy.fusion, rescaled=True)
+        for vectors, panel in ((2, 256), (4, 1024)):
+            yield replace(greedy, fusion=fusion, tile=TileSizes(1, vectors, panel=panel))
     if _leaves_lanes(space):
         assert isinstance(greedy.threads, Along)
         yield replace(greedy, threads=replace(greedy.threads, lanes=True))

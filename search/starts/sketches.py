@@ -14,14 +14,16 @@ from .tiles import BlockSizes
 class Fusion:
     """Fusion of tasks: shared launches and shared loops.
 
-    With `sums`, tasks share a loop for reductions of which one needs another's result only to finish its own. In separate loop
-    nests, the reduction loops of products are innermost if `sums_inside`.
+    With `sums`, tasks share a loop for reductions of which one needs another's result only to finish its own. With `rescaled`, sums
+    share the loop of the maximum that their terms read. In separate loop nests, the reduction loops of products are innermost if
+    `sums_inside`.
     """
 
     launch: bool = True  # one launch
     loops: bool = True  # one loop for tasks that walk the same elements
     in_sweeps: bool = False  # fuse only tasks of one pass, each with its own loop order
     sums: bool = False
+    rescaled: bool = False
     sums_inside: bool = False
 
 

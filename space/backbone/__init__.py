@@ -13,6 +13,7 @@ from .objects import (
     Merge,
     Operand,
     Prefetch,
+    Rescaled,
     Shift,
     launch_width,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Merge",
     "Operand",
     "Prefetch",
+    "Rescaled",
     "Shift",
     "build_backbone",
     "launch_width",

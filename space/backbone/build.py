@@ -6,17 +6,20 @@ from bisect import bisect_left
 from itertools import product
 
 from ...kernels.analysis.effects import arrays_written, task_reads
+from ...kernels.analysis.rescaling import rescaling
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.task import Problem, Task
+from ...kernels.ir.walk import loads
 from ...kernels.tasks.dependence import (
     Dependence,
+    SharedRead,
     carried_flows,
     dependences,
     is_kept_apart,
     shared_reads,
 )
 from . import objects
-from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge
+from .objects import INNER, LEVEL_NAMES, MID, OUTER, Backbone, Dim, Flow, Merge, Rescaled
 from .patterns import operands, prefetches, rereads, shifts
 
 
@@ -24,7 +27,9 @@ def build_backbone(problem: Problem) -> Backbone:
     """Returns the backbone of `problem`. It does not depend on the machine."""
     found = dependences(problem)
     flows = _flows(problem, found)
-    merges = _merges(problem, found, flows)
+    reads = shared_reads(problem, objects.LAUNCH_TASKS)
+    rescaled = _rescaled(problem, found, flows, reads)
+    merges = _merges(problem, found, flows, reads, rescaled)
     components = _components(problem, found, merges, flows)
     component_of = [k for k, c in enumerate(components) for _ in c]
     widths = [objects.launch_width(problem.tasks[c.start : c.stop]) for c in components]
@@ -52,6 +57,7 @@ def build_backbone(problem: Problem) -> Backbone:
             p for k in range(len(problem.tasks)) for p in prefetches(problem, k, written)
         ),
         merges=merges,
+        rescaled=rescaled,
         shifts=tuple(shifts(problem, found, merges)),
         order_names=order_names,
         order_tasks=order_tasks,
@@ -201,20 +207,65 @@ def _covers(producer: Task) -> bool:
     return all(a is not None and len(a.terms) <= 1 for a in axes)
 
 
+def _rescaled(
+    problem: Problem,
+    found: tuple[Dependence, ...],
+    flows: tuple[Flow, ...],
+    reads: tuple[SharedRead, ...],
+) -> tuple[Rescaled, ...]:
+    """Returns the reductions that may be rescaled, in program order.
+
+    The maximum is that of values which the terms read, too. Nothing else connects the two tasks, and what the maximum is finished
+    with is an input: a loop that both share contains no other task's end.
+    """
+    tasks, made = problem.tasks, list[Rescaled]()
+    written = {name for t in tasks for name in arrays_written(t)}
+    between: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for d in found:
+        between.setdefault((d.source, d.sink), set()).add((d.kind, d.array))
+    shared: dict[tuple[int, int], list[SharedRead]] = {}
+    for read in reads:
+        shared.setdefault((read.first, read.second), []).append(read)
+    for f in flows:
+        base, task = tasks[f.producer], tasks[f.consumer]
+        taken = {r.flow.consumer for r in made}
+        if not (f.is_pointwise and base.is_reduction and task.is_reduction):
+            continue
+        if taken & {f.producer, f.consumer} or between[f.producer, f.consumer] != {
+            ("flow", f.array)
+        }:
+            continue
+        if base.finish is not None and any(x.array in written for x in loads(base.finish)):
+            continue
+        for read in shared.get((f.producer, f.consumer), ()):
+            action = rescaling(base, task, dict(read.mapped))
+            if action is not None and set(f.index_pairs) <= set(read.mapped):
+                summed = set(_summed(base))
+                pairs = tuple(pair for pair in read.mapped if pair[0] in summed)
+                made.append(Rescaled(f, pairs, action))
+                break
+    return tuple(made)
+
+
 def _merges(
-    problem: Problem, found: tuple[Dependence, ...], flows: tuple[Flow, ...]
+    problem: Problem,
+    found: tuple[Dependence, ...],
+    flows: tuple[Flow, ...],
+    reads: tuple[SharedRead, ...],
+    rescaled: tuple[Rescaled, ...],
 ) -> tuple[Merge, ...]:
     """Returns pairs of loops that may become one loop, of tasks near enough for one launch.
 
     Every dependence between the two tasks must map the loops to each other. Without a dependence, the loops must read the same
-    elements. Reduction loops that read the same elements may also merge if the second task needs the first only to finish its sums.
+    elements. Reduction loops that read the same elements may also merge if the second task needs the first only to finish its sums,
+    or corrects them whenever the results of the first change.
     """
     pointwise = {(f.producer, f.consumer, f.array) for f in flows if f.is_pointwise}
     between: dict[tuple[int, int], list[Dependence]] = {}
     for d in found:
         between.setdefault((d.source, d.sink), []).append(d)
     shared: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for read in shared_reads(problem, objects.LAUNCH_TASKS):
+    for read in reads:
         shared.setdefault((read.first, read.second), set()).update(read.mapped)
     merges: list[Merge] = []
     n_tasks = len(problem.tasks)
@@ -233,6 +284,9 @@ def _merges(
             summed = product(_summed(problem.tasks[a]), _summed(problem.tasks[b]))
             together = sorted(shared.get((a, b), set()).intersection(summed))
             merges += [Merge(a, b, *pair, before_finish=True) for pair in together]
+    for r in rescaled:
+        ends = (r.flow.producer, r.flow.consumer)
+        merges += [Merge(*ends, *pair, rescales=True) for pair in r.pairs]
     free = {(a, b) for a, b in near if (a, b) not in between}
     return tuple(sorted([*merges, *_through(merges, free)], key=lambda m: (m.a, m.b)))
 
@@ -244,7 +298,7 @@ def _through(merges: list[Merge], free: set[tuple[int, int]]) -> list[Merge]:
     """
     pairs: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for m in merges:
-        if not m.before_finish:
+        if not (m.before_finish or m.rescales):
             pairs.setdefault((m.a, m.b), set()).add((m.loop_a, m.loop_b))
     found = []
     for a, b in sorted(free, key=lambda ab: ab[1] - ab[0]):

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...kernels.analysis.alike_bodies import alike_bodies
+from ...kernels.analysis.rescaling import Rescaling
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.affine import Affine
 from ...kernels.ir.domain import Loop
@@ -162,7 +163,7 @@ class Merge:
     """Two loops, of tasks `a` and `b` (a < b in program order), whose dims of equal level may become one loop.
 
     With `before_finish`, both are reduction loops. The second task then needs the results of the first only to finish its sums, not
-    for its terms.
+    for its terms. With `rescales`, it corrects its sums whenever the results of the first change.
     """
 
     a: int
@@ -170,6 +171,19 @@ class Merge:
     loop_a: str
     loop_b: str
     before_finish: bool = False
+    rescales: bool = False
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """A reduction that may run while a maximum that its terms read is not yet known: the consumer of `flow`, at most one each.
+
+    `pairs` are the reduction loops (of producer, of consumer), which are one then.
+    """
+
+    flow: Flow
+    pairs: tuple[tuple[str, str], ...]
+    action: Rescaling
 
 
 @dataclass(frozen=True)
@@ -189,6 +203,7 @@ class Backbone:
     operands: tuple[Operand, ...]
     prefetches: tuple[Prefetch, ...]
     merges: tuple[Merge, ...]
+    rescaled: tuple[Rescaled, ...]
     shifts: tuple[Shift, ...]  # at most one a consumer
     order_names: tuple[str, ...]
     order_tasks: tuple[int, ...]

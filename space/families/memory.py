@@ -127,15 +127,16 @@ def sums_together(s: Draft) -> None:
     """Two tasks with a shared reduction loop store all sums of a tile of results in registers.
 
     This holds if one needs the other's results to finish its own sums. The sums of the tile are then finished one after the other,
-    after the loop.
+    after the loop. What may be rescaled in that loop, too, may have its sums in memory: they are finished last.
     """
+    rescaled = {r.flow.consumer for r in s.backbone.rescaled}
     for m in (m for m in s.backbone.merges if m.before_finish):
         a, c = s.levels_of(m)
         apart = (s.order(a[OUTER], c[OUTER]), APART)
         rule = "sums in one loop are in registers"
         for f in (f for f in s.backbone.near_flows if (f.producer, f.consumer) == (m.a, m.b)):
             s.b.clause(rule, [apart, (s.v.mem_space[f], bits(REGISTER))])
-        for t in (m.a, m.b):
+        for t in (m.a, *({m.b} - rescaled)):
             for d, e in product(s.ordered_dims(t), repeat=2):
                 if e.loop.is_reduction and not d.loop.is_reduction:
                     s.b.clause(rule, [apart, (s.order(d, e), bits(OUTSIDE))])

@@ -1,0 +1,92 @@
+"""Sums that share the loop of the maximum in their terms: online softmax, positions of maxima, and all with the same algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernelscape.codegen.describe import describe
+from kernelscape.codegen.loops.ir import RescaleSums, loops_in, phases_of
+from kernelscape.codegen.passes.pipeline import launches_of, verifying
+from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.kernels.frontend.recorder import record_sequence
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Fusion, Sketch, TileSizes
+from kernelscape.space.backbone import build_backbone
+from kernelscape.space.build import build_space
+from kernelscape.space.candidate import Candidate
+from kernelscape.testing import checking
+from kernelscape.testing.checking import Way
+from kernelscape.testing.legality import illegal
+
+from .rescaling_cases import CASES, in_one_pass, in_order, recorded, terms_that_wait
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("name", "m", "n", "cores"),
+    [
+        ("softmax", 5, 37, 2),
+        ("masked", 3, 67, 1),
+        ("double", 7, 20, 2),
+        ("weighted", 4, 11, 2),
+        ("attention", 21, 9, 2),
+        ("position", 5, 41, 2),
+        ("integers", 4, 33, 1),
+        ("greatest", 6, 29, 2),
+    ],
+)
+def test_sums_are_corrected_whenever_their_maximum_grows(tmp_path, name, m, n, cores):
+    """At any tile sizes, with register tiles that ends of loops cut, and where the first tiles have no finite value."""
+    recording, arrays = recorded(name, m, n)
+    problem = normalise(recording)
+    inputs = checking.make_inputs(recording, problem, arrays, {})
+    root = in_one_pass(build_space(problem, checking.target(cores, 32)).root())
+    rng = np.random.default_rng(n)
+    drawn = [checking.random_candidate(root, rng) for _ in range(4)]
+    candidates = [c for c in drawn if isinstance(c, Candidate)]
+    assert len(candidates) >= 3
+    with verifying():
+        for c in candidates:
+            nodes = [x for launch in launches_of(plan_of(c), c.space.target) for x in launch.nodes]
+            phases = [p for node in nodes for p in phases_of(node)]
+            assert sum(isinstance(p, RescaleSums) for p in phases) == len(CASES[name][2])
+    assert [illegal(c, max(cores, 2)) for c in candidates] == [""] * len(candidates)
+    sources = [checking.crowded_source_of(c) for c in candidates]
+    assert not checking.fault(sources, inputs, tmp_path, Way(), Way(repeats=2, thread_limit=1))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_which_sums_may_be_rescaled(name):
+    problem = normalise(recorded(name, 6, 8)[0])
+    found = [problem.tasks[r.flow.consumer] for r in build_backbone(problem).rescaled]
+    assert [t.name.rpartition(".")[2] for t in found] == CASES[name][2]
+
+
+@pytest.mark.parametrize("rescaled", [False, True])
+def test_a_style_corrects_sums_or_waits(rescaled):
+    problem = normalise(recorded("masked", 64, 1000)[0])
+    space = build_space(problem, checking.target(2, 32))
+    tile = TileSizes(1, 2, panel=256)
+    made = complete_sketch(space.root(), Sketch(fusion=Fusion(rescaled=rescaled), tile=tile))
+    shared = [n for x in launches_of(plan_of(made), space.target) for n in loops_in(x.nodes)]
+    names = [sorted({m.task for m in n.members}) for n in shared if n.members[0].loop == "j"]
+    assert names == ([[0, 1], [0], [1]] if rescaled else [[0], [0], [1], [1]])
+    told = "y is summed in the loop of its maximum, and rescaled when that grows"
+    assert any(told in x for x in describe(made)["reductions"]) == rescaled
+
+
+def test_terms_without_a_correction_wait():
+    """The kind of fault: the form of a term looks as if its maximum could still grow."""
+    args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (12, 4))]
+    problem = normalise(record_sequence(lambda *a: terms_that_wait(*a), args, "terms"))
+    assert sum(task.is_reduction for task in problem.tasks) == 13
+    assert build_backbone(problem).rescaled == ()
+
+
+def test_sums_in_order_wait():
+    """A corrected sum is rounded in another way, which fast_math=False forbids; a position is not."""
+    args = [np.zeros(shape, np.float32) for shape in ((4, 9), (2, 4))]
+    problem = normalise(record_sequence(lambda *a: in_order(*a), args, "in_order"))
+    found = [problem.tasks[r.flow.consumer] for r in build_backbone(problem).rescaled]
+    assert [t.op for t in found] == ["min"]
