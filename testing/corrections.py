@@ -103,6 +103,8 @@ def _change_alike(
 ) -> bool:
     """True if all terms change by one factor, or count no more than none at all."""
     nothing = OPS[str(task.op)].neutral
+    if task.dtype.is_integer and nothing in (-np.inf, np.inf):
+        nothing = task.dtype.range[nothing > 0]
     changed = [
         (a, b) for a, b in zip(old, new, strict=True) if not (a == b == 0 or a == b == nothing)
     ]

@@ -97,6 +97,7 @@ class _Terms:
         self.base_op: ReduceOp = base.op
         self.op: ReduceOp = task.op
         self.values = [x]
+        self._note_numbers()
 
     def rescaling(self) -> Rescaling | None:
         assert self.task.value is not None
@@ -115,6 +116,15 @@ class _Terms:
         x = self.values[-1]
         if isinstance(x, Select) and x.condition == condition and is_neutral(self.base_op, x.b):
             self.values.append(x.a)
+            self._note_numbers()
+
+    def _note_numbers(self) -> None:
+        """Takes note of a value that the maximum leaves out where it is no number: then it equals nothing."""
+        match self.values[-1]:
+            case Select(Compare("eq", a, b), x, other) if a == b == x and is_neutral(
+                self.base_op, other
+            ):
+                self.values.append(x)
 
     def _adds_nothing(self, e: Expr) -> bool:
         """True if a term is neutral, or what a minimum or maximum is finished with, too."""

@@ -215,14 +215,14 @@ def coerced(e: Expr, dtype: DType) -> Expr:
 
 
 def is_neutral(op: ReduceOp, e: Expr) -> bool:
-    """True if `e` is recognised as neutral: `e op x == x` for every x of e's dtype.
-
-    The integers that are neutral for min and max are not recognised.
-    """
-    if isinstance(e, Cast):
-        return is_neutral(op, e.x)
+    """True if `e` is recognised as neutral: `e op x == x` for every x of e's dtype."""
+    has_ends = op in ("min", "max") and e.dtype.is_integer
+    if isinstance(e, Cast):  # the ends of a narrower type are none of a wider one
+        return is_neutral(op, e.x) and not has_ends
     if isinstance(e, Unary) and e.op == "neg" and isinstance(e.x, Const):
         return is_neutral(op, Const(-e.x.value, e.x.dtype))
+    if has_ends:
+        return e == neutral_of(op, e.dtype)
     return isinstance(e, Const) and float(e.value) == OPS[op].neutral
 
 

@@ -48,6 +48,17 @@ from ..ir.walk import (
     size,
     walk,
 )
+from .extremes import (
+    Extreme,
+    at_place,
+    counted,
+    extreme_of,
+    extremes_in,
+    is_better,
+    is_exact,
+    place_of,
+    tested_apart,
+)
 from .flags import as_number, both, joined_flags, where
 from .guards import Conditions, conjunction, negated
 
@@ -78,6 +89,7 @@ class Define:
     value: Expr
     where: Location = field(default=NOWHERE, compare=False)
     conditions: Conditions = ()  # where it is wanted; it may be computed elsewhere
+    is_stored: bool = False  # all that read it need one value: it is not computed again
 
 
 @dataclass(frozen=True)
@@ -168,7 +180,7 @@ def flatten(body: tuple[Stmt, ...], fast_math: bool, steps: Path = ()) -> tuple[
     Raises NotStructuredError.
     """
     walker = _Walker(fast_math)
-    walker.statements(joined_flags(body), steps)
+    walker.statements(tested_apart(joined_flags(body)), steps)
     return tuple(walker.flat)
 
 
@@ -187,6 +199,8 @@ class _Walker:
         self.flat: list[Flat] = []
         self.env: dict[str, Expr | _Open] = {}
         self.reduced: dict[str, Expr] = {}  # open locals: base, then the chain of reductions
+        # Extremes whose loop is being walked, by the local of the best value; the values before the loop of all their locals.
+        self.extremes: dict[str, tuple[Extreme, dict[str, Expr]]] = {}
         self.n_versions: dict[str, int] = {}
         self.where = NOWHERE  # of the current statement
         self.conditions: Conditions = ()  # under which it runs
@@ -265,6 +279,10 @@ class _Walker:
 
         Selects the locals that they set behind them.
         """
+        extreme = extreme_of(s)
+        if extreme is not None and extreme.best in self.extremes:
+            self.extreme(extreme, path)
+            return
         condition = self.read(s.condition)
         if loads(condition) or locals_read(condition):
             version = self.version("condition")
@@ -326,6 +344,8 @@ class _Walker:
         inside = tuple(_as_update(x) for x in nested_statements(s.body))
         set_inside = {x.name for x in inside if isinstance(x, SetLocal)}
         updated = {x.name for x in inside if isinstance(x, UpdateLocal)} - set_inside
+        extremes = self.begin_extremes(s, path)
+        set_inside -= {name for e, _ in self.extremes.values() for name in e.names}
         for name in set_inside:
             self.env.pop(name, None)
         opened = {n: self.env[n] for n in updated if n in self.env}
@@ -337,6 +357,50 @@ class _Walker:
             self.env.pop(name, None)  # the value of the last iteration is not followed
         for name in closing:
             self.env[name] = self.reduced.pop(name)
+        for name in extremes:
+            _, starts = self.extremes.pop(name)
+            self.env |= {n: self.reduced.pop(n, start) for n, start in starts.items()}
+
+    def begin_extremes(self, s: For, path: Path) -> list[str]:
+        """Opens the extremes of a loop, whose locals have values before it. Returns the locals of the best values."""
+        begun: list[str] = []
+        for e in extremes_in(s):
+            known = {n: x for n in e.names if (x := self.env.get(n)) is not None}
+            starts = {n: x for n, x in known.items() if not isinstance(x, _Open)}
+            if len(starts) == len(e.names):
+                self.extremes[e.best] = e, starts
+                self.env |= dict.fromkeys(e.names, _Open(path, self.conditions))
+                begun.append(e.best)
+        return begun
+
+    def extreme(self, e: Extreme, path: Path) -> None:
+        """Reduces the extreme of a value, and the number of the iteration that has it."""
+        (_, starts), opened = self.extremes[e.best], self.env[e.best]
+        assert isinstance(opened, _Open)
+        base, outer, over = opened.base, opened.conditions, path[len(opened.base) :]
+        value, place = self.read(e.value), None
+        if not is_exact(value):
+            version = self.version(e.best)
+            stored = bool(e.others)
+            self.flat.append(Define(version, path, value, self.where, self.conditions, stored))
+            value = Local(version, value.dtype)
+
+        def reduced(name: str, op: ReduceOp, term: Expr) -> Local:
+            version, start = self.version(name), neutral_of(op, term.dtype)
+            term = self.wanted(op, term, outer)
+            self.flat.append(Reduce(version, base, over, op, term, start, self.where, outer))
+            return Local(version, term.dtype)
+
+        greatest = reduced(e.best, e.op, counted(e, value))
+        if e.others:
+            place = reduced(e.others[0][0], e.place_op, place_of(e, value, greatest, over))
+        better = is_better(e, greatest, starts[e.best], place)
+        self.reduced[e.best] = Select(better, greatest, starts[e.best], greatest.dtype)
+        for name, x in e.others:
+            there, start = at_place(self.read(x), place or greatest, over), starts[name]
+            if there is None:
+                self.fail(Closure.CARRIED, f"{name}, which is read where {e.best} is found")
+            self.reduced[name] = Select(better, coerced(there, start.dtype), start, start.dtype)
 
     def start_reduction(self, name: str, path: Path, inside: tuple[Stmt, ...]) -> None:
         updates = [x for x in inside if isinstance(x, UpdateLocal) and x.name == name]

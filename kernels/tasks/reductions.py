@@ -139,6 +139,9 @@ class _Splitter:
         for k, s in enumerate(self.flat):
             if not isinstance(s, Define):
                 continue
+            if s.is_stored:
+                self.store(k, s.name, s.path, s.value)
+                continue
             users = self.users(s.name)
             n_reads = sum(_count(s.name, self.flat[u]) for u in users)
             fits = n_reads <= 1 or size(s.value) * n_reads <= MAX_INLINED_NODES

@@ -110,6 +110,21 @@ def average_of_greatest(x: nd, w: nd, y: nd):
 
 
 @kernel
+def labels(x: nd, c: nd, p: nd):
+    for i in range(x.shape[0]):
+        best = 1e30
+        label = 0
+        for k in range(c.shape[0]):
+            d = 0.0
+            for j in range(x.shape[1]):
+                d += (x[i, j] - c[k, j]) * (x[i, j] - c[k, j])
+            if d < best:
+                best = d
+                label = k
+        p[i] = label
+
+
+@kernel
 def terms_that_wait(x: nd, y: nd, z: nd):
     for i in range(x.shape[0]):
         m = x[i, 0]
@@ -202,6 +217,11 @@ CASES = {
         position,
         lambda r, m, n: [_tied(r, m, n).astype(I32), _out(r, m, dtype=I32)],
         ["at"],
+    ),
+    "labels": (
+        labels,
+        lambda r, m, n: [_tied(r, m, 3), _wide(r, n, 3), _out(r, m, dtype=I32)],
+        ["p"],
     ),
     "greatest": (
         average_of_greatest,

@@ -33,6 +33,7 @@ from .rescaling_cases import CASES, in_one_pass, in_order, recorded, terms_that_
         ("attention", 21, 9, 2),
         ("position", 5, 41, 2),
         ("integers", 4, 33, 1),
+        ("labels", 9, 21, 2),
         ("greatest", 6, 29, 2),
     ],
 )
