@@ -405,7 +405,10 @@ def vector_function(prelude: Prelude, op: str, dtype: DType, lanes: int, ulp: fl
 def _of_libmvec(
     name: str, op: str, dtype: DType, lanes: int, other: str, registers: tuple[str, str]
 ) -> str:
-    """Returns a call of libmvec if the compiler has registers of this size, otherwise of `other`."""
+    """Returns a call of libmvec if the compiler has registers of this size, otherwise of `other`.
+
+    The attribute lets compilers call a function once for values that several tasks of a loop have in common.
+    """
     letter, feature = registers
     v, n = f"{dtype.name}x{lanes}", OPS[op].arity
     symbol = f"_ZGV{letter}N{lanes}{'v' * n}_{math_function(op, dtype)}"
@@ -413,7 +416,7 @@ def _of_libmvec(
     head = f"static inline {v} {name}({parameters})"
     return (
         f"#if defined(HAS_LIBMVEC) && defined({feature})\n"
-        f"{v} {symbol}({', '.join([v] * n)});\n"
+        f"__attribute__((const)) {v} {symbol}({', '.join([v] * n)});\n"
         f"{head} {{ return {symbol}({given}); }}\n#else\n"
         f"{head} {{ return {other}({given}); }}\n#endif"
     )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
+import kernelscape as ks
 import numpy as np
 import pytest
 from kernelscape.codegen.bodies.c_vectors import CHelpers
 from kernelscape.codegen.bodies.vector_functions import POLYNOMIALS, vector_function
 from kernelscape.codegen.bodies.vectors import Prelude
+from kernelscape.codegen.text import csyntax as c
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.ir.kernel import DType
-from kernelscape.testing import vector_errors
+from kernelscape.kernels.tasks.pipeline import normalise
+from kernelscape.search.starts.complete import complete_sketch
+from kernelscape.search.starts.sketches import Fusion, Sketch, TileSizes
+from kernelscape.space.build import build_space
+from kernelscape.testing import checking, vector_errors
+from kernelscape.testing.assembly import instructions
+from kernelscape.testing.syntax import nodes, program_of
 
 IN_ANY_ORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
 # Compilers with their flags, and the size of vectors in bytes.
@@ -56,6 +67,36 @@ def test_the_permitted_error_decides_which_function_is_called(
     called = prelude.of_vectors(op, DType.f32, 8, ulp)
     assert called == has[0]
     assert {name for name in prelude.defined if name.startswith(f"{op}_f32x8")} == set(has)
+
+
+@kernel
+def mean_by_exp(x: types.ndarray(), y: types.ndarray()):
+    for i in range(x.shape[0]):
+        s = 0.0
+        t = 0.0
+        for j in range(x.shape[1]):
+            s += ks.exp(x[i, j])
+            t += ks.exp(x[i, j]) * x[i, j]
+        y[i] = t / s
+
+
+@pytest.mark.compiler
+def test_equal_values_of_sums_in_one_loop_are_computed_once(tmp_path: Path) -> None:
+    """The kind of fault: a compiler that does not know of a function that it changes nothing calls it for each sum."""
+    args = [np.zeros(shape, np.float32) for shape in ((8, 512), 8)]
+    problem = normalise(record_sequence(lambda *a: mean_by_exp(*a), args, "mean"))
+    space = build_space(problem, checking.target(1, 32))
+    sketch = Sketch(fusion=Fusion(sums=True), tile=TileSizes(1, 2))
+    made = complete_sketch(space.root(), sketch)
+    assert made is not None
+    called = [x.function for x in nodes(program_of(made)) if isinstance(x, c.Call)]
+    assert called.count("exp_f32x8_ulp4") == 4
+    (tmp_path / "mean.c").write_text(checking.source_of(made).text)
+    given = [*checking.FLAGS, "-mavx2", str(tmp_path / "mean.c")]
+    n_calls = instructions(["gcc", *given, "-o", str(tmp_path / "mean.s")]).count("call")
+    if not n_calls:
+        pytest.skip("no libmvec")
+    assert n_calls == 2  # of two vectors, each for both sums
 
 
 def test_what_a_function_calls_is_defined_before_it() -> None:
