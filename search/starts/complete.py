@@ -187,7 +187,9 @@ class _Wanted:
             is_unlike = (m.a, m.b) not in b.alike
             outer.append((place, is_unlike, m.b - m.a, model.order(x, y)))
         merges = [var for *_, var in sorted(outer)]
-        first = np.array([*self.v.fused.values(), *merges], np.int32)
+        # Loops that a third task shares with both would be one otherwise.
+        rescaling = self.v.of_tasks["rescaling"].values()
+        first = np.array([*self.v.fused.values(), *rescaling, *merges], np.int32)
         return np.concatenate([first, open_in_order(self.space)])
 
     def launches(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...kernels.analysis.effects import task_reads, task_writes
-from ...kernels.ir.access import flat_strides
+from ...kernels.ir.access import flat_strides, index_loops
 from ...space import choices as ch
 from ...space.backbone import INNER, OUTER, Operand
 from ...space.candidate import Space
@@ -130,14 +130,19 @@ class _RoleFinder:
         return (sum(self._contiguity(k) for k in self.members(key)), self._loop(key)[2])
 
     def _contiguity(self, key: TaskLoop) -> float:
+        """Contiguous accesses of a task along a loop minus strided ones, each as often as it is made.
+
+        Results of reductions are stored once for all iterations of their loops.
+        """
         task = self.tasks[key[0]]
-        reads = (a for a, _ in task_reads(task) if (key[0], a) not in self.packed)
-        accesses = [*reads, *task_writes(task)]
+        results = prod(x.extent for x in task.loops if not x.is_reduction)
+        made = prod(x.extent for x in task.loops)
+        reads = [a for a, _ in task_reads(task) if (key[0], a) not in self.packed]
         score = 0.0
-        for access in accesses:
+        for access, n in (*((a, made) for a in reads), *((a, results) for a in task_writes(task))):
             array = self.space.problem.array(access.array)
             stride = flat_strides(access, array).get(key[1], 0)
-            score += prod(array.shape) * (0 if stride == 0 else 1 if stride == 1 else -1)
+            score += n * (0 if stride == 0 else 1 if stride == 1 else -1)
         return score
 
     def _parallel_score(self, key: TaskLoop, vector: dict[int, str]) -> tuple[float, ...] | None:
@@ -160,7 +165,12 @@ class _RoleFinder:
         is_reduction, extent, place = self._loop(key)
         if vector.get(key[0]) == key[1] or extent == 1 or not self._may(key, INNER, ch.UNROLL):
             return None
-        return (parallel.get(key[0]) == key[1], not is_reduction, -place)
+        return (self._reuses(key), parallel.get(key[0]) == key[1], not is_reduction, -place)
+
+    def _reuses(self, key: TaskLoop) -> bool:
+        """True if a task reads the same values in several iterations of a loop: copies along the loop load them once."""
+        accesses = [a for a, in_finish in task_reads(self.tasks[key[0]]) if not in_finish]
+        return any(index_loops(a) and key[1] not in index_loops(a) for a in accesses)
 
     def _place(
         self, t: int, name: str, vector: dict[int, str], parallel: dict[int, str]

@@ -7,7 +7,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from kernelscape.kernels.frontend.kernel import kernel, types
+from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.library import names
+from kernelscape.kernels.tasks.pipeline import normalise
 from kernelscape.search.bound.bounder import Bounder
 from kernelscape.search.starts.complete import (
     NO_VALUE,
@@ -293,6 +296,29 @@ def test_roles_agree_between_tasks_that_can_merge() -> None:
     assert len(set(roles.parallel.values())) == 1
     assert len(set(roles.vector.values())) == 1
     assert roles.parallel[0] != roles.vector[0]
+
+
+@kernel
+def batched_product(a: types.ndarray(), b: types.ndarray(), c: types.ndarray()):
+    for h in range(c.shape[0]):
+        for i in range(c.shape[1]):
+            for j in range(c.shape[2]):
+                s = 0.0
+                for k in range(a.shape[2]):
+                    s += a[h, i, k] * b[h, k, j]
+                c[h, i, j] = s
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_a_batch_of_tall_products_has_the_roles_of_one_product(merge: bool) -> None:
+    """The kind of fault: the largest array decides, though a smaller one is read in each iteration, too; and copies of the body
+    along the loop of the batch have nothing in common.
+    """
+    shapes = ((8, 256, 128), (8, 128, 32), (8, 256, 32))
+    args = [np.zeros(shape, np.float32) for shape in shapes]
+    problem = normalise(record_sequence(lambda *x: batched_product(*x), args, "batch"))
+    roles = find_roles(build_space(problem, round_target()), merge=merge)
+    assert (roles.parallel[0], roles.vector[0], roles.rows[0]) == ("h", "j", "i")
 
 
 def test_an_impossible_start_gives_none() -> None:
