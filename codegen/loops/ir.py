@@ -321,8 +321,8 @@ class Within:
     """Iteration-domain constraints of a loop: it leaves out iterations wholly outside of the cuts of its one task. The other loops
     of the task are around it or take all values.
 
-    With `splits`, all loops of the task's branch have begun. A register tile without an iteration outside is then computed without
-    tests.
+    This loop decides `splits`: all of their loops have begun. A register tile without an iteration outside of any constraint is
+    computed without tests.
     """
 
     cuts: tuple[Cut, ...]

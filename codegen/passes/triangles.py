@@ -90,8 +90,25 @@ def _within(
         return None
     branch = branch_cuts(task)
     inner = {loop_of(x, t) for x in loops_in(n.children)}
-    are_here = all(abs(c.affine.coefficient(name)) == 1 and not c.loops & inner for c in branch)
-    return Within(here, branch if are_here else ())
+    splits = tuple(c for c in branch if c in cuts and not c.loops & inner and name in c.loops)
+    return Within(here, splits if _are_decided(n, t, above, branch) else ())
+
+
+def _are_decided(n: Loop, t: int, above: frozenset[str], branch: Sequence[Cut]) -> bool:
+    """True if loops of a nest decide all constraints of a task's branch, each the innermost loop of the constraint.
+
+    `n`: one of the loops, inside `above`. What loops around it decide, they have split already.
+    """
+    inside = [(loop_of(x, t), x) for x in (n, *loops_in(n.children))]
+    for c in branch:
+        own = [(name, x) for name, x in inside if name in c.loops]
+        name, loop = own[-1] if own else ("", n)
+        is_able = loop.schedule in _CUT and not loop.is_last and loop.strips is None
+        if own and not (is_able and abs(c.affine.coefficient(name)) == 1):
+            return False
+        if not own and len(c.loops - above) > 0:
+            return False
+    return True
 
 
 def _meets(nodes: Sequence[Node]) -> bool:

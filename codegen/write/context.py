@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from ...kernels.analysis.domain_bounds import Cut
 from ..bodies.emitter import Builder
 from ..bodies.iteration_point import LoopIndexAt
 from ..bodies.memory import Value
@@ -19,7 +20,8 @@ class Context:
     `variables`: the loop variables in force, by (task, loop, level). `status`: for loops with register tiles, True if the tile is
     full here. Loops without a status: under `by_rows` loops without vectors run one by one; under `is_slow` all do, and nothing is
     written twice any more. `is_team`: all threads of the launch run this place. `inside`: tasks whose iterations are all inside
-    their cuts here. `ends`: the ends of loops whose iterations are those of a block, by (task, loop).
+    their cuts here; `decided`: the cuts within which they are. `ends`: the ends of loops whose iterations are those of a block, by
+    (task, loop).
     """
 
     variables: dict[tuple[int, str, int], c.CExpr] = field(default_factory=dict)
@@ -29,6 +31,7 @@ class Context:
     is_team: bool = False
     inside: frozenset[int] = frozenset()
     ends: dict[tuple[int, str], c.CExpr] = field(default_factory=dict)
+    decided: frozenset[tuple[int, Cut]] = frozenset()
 
 
 @dataclass(frozen=True)

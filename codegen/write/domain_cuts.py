@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
-from ...kernels.analysis.domain_bounds import Cut
+from ...kernels.analysis.domain_bounds import Cut, branch_cuts
 from ...kernels.ir.body import FAR
 from ...space.backbone import MID, OUTER
-from ..loops.ir import Loop, loop_of, phases_of
+from ..loops.ir import Loop, loop_of, loops_in, phases_of
 from ..text import csyntax as c
 from .context import Context
 from .emission import Emission
@@ -55,11 +55,15 @@ def parts(scene: Emission, node: Loop, lo: c.CExpr, hi: c.CExpr, ctx: Context) -
     ranges = _Ranges(scene, node, lo, hi, ctx)
     if not node.is_parallel:  # else what threads share out is cut: see `shared_part`
         lo, hi = ranges.outer()
-    if not node.within.splits:
-        yield Part(lo, hi, ctx)
+    t = ranges.task
+    decided = ctx.decided | {(t, cut) for cut in node.within.splits}
+    left = [cut for cut in branch_cuts(scene.plan.tasks[t].task) if (t, cut) not in decided]
+    inner = {loop_of(x, t) for x in loops_in(node.children)}
+    if not node.within.splits or not all(cut.loops & inner for cut in left):
+        yield Part(lo, hi, ctx)  # of a tile around it nothing is decided
         return
     first, last = ranges.inner(lo, hi)
-    inside = replace(ctx, inside=ctx.inside | {ranges.task})
+    inside = replace(ctx, decided=decided, inside=ctx.inside if left else ctx.inside | {t})
     if first != lo:
         yield Part(lo, first, ctx)
     yield Part(first, last, inside, may_be_cut=False)

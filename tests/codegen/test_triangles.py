@@ -13,6 +13,7 @@ import pytest
 from kernelscape.codegen.loops.ir import loops_in
 from kernelscape.codegen.passes.pipeline import launches_of, verifying
 from kernelscape.codegen.plan.candidates import plan_of
+from kernelscape.codegen.text import csyntax as c
 from kernelscape.kernels.frontend.kernel import kernel, types
 from kernelscape.kernels.frontend.recorder import record_sequence
 from kernelscape.kernels.tasks.non_affine import non_affine_tasks
@@ -24,6 +25,7 @@ from kernelscape.space.build import build_space
 from kernelscape.space.candidate import Candidate
 from kernelscape.testing import checking
 from kernelscape.testing.legality import illegal
+from kernelscape.testing.syntax import nodes, program_of
 
 CANDIDATES = 3  # drawn at random
 SKETCHES = 3  # of the most promising
@@ -124,6 +126,19 @@ def sums_of_tails(x, y, z):
     tails(x, z)
 
 
+@kernel
+def shorter(x: nd, k: int):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[i, j] = min(x[i, j], x[i, k] + x[k, j])
+
+
+def shortest_paths(x, y, z):
+    """Rows and columns before and behind that of the step, each apart: two constraints, of two loops."""
+    for k in range(x.shape[0]):
+        shorter(x, k)
+
+
 SEQUENCES = (rank_k, triangle_by_square, mirrored, bands, sums_of_triangles, sums_of_tails)
 
 
@@ -217,3 +232,25 @@ def test_tiles_wholly_outside_are_left_out() -> None:
                 found[loop.members[0].loop] = found.get(loop.members[0].loop) or loop.within
     assert found["j"] is not None
     assert found["k"] is None  # every term of a sum that is wanted is
+
+
+def test_constraints_of_several_loops_are_decided_one_by_one(folder: Path) -> None:
+    """The kind of fault: no loop decides all constraints alone, so each vector is tested and blended."""
+    recording, arrays, problem, root = opened(shortest_paths, 27, np.float32, 16)
+    assert not non_affine_tasks(problem)
+    sources = [checking.source_of(c) for c in drawn(root, 5, 1)]
+    inputs = checking.make_inputs(recording, problem, arrays, {})[:2]
+    flags = checking.PLAINLY
+    assert not checking.fault(sources, inputs, folder, stem="shortest", more_flags=flags)
+    _, _, _, root = opened(shortest_paths, 64, np.float32, 32)
+    default = complete_sketch(root, default_sketch(root.space))
+    assert default is not None
+    main = next(f for f in program_of(default).functions if f.name == "launch_0")
+    loops = [x for x in nodes(main.body) if isinstance(x, c.For)]
+    innermost = [x for x in loops if sum(isinstance(y, c.For) for y in nodes(x.body)) == 0]
+    called = [
+        {y.function.rsplit("_", 1)[0] for y in nodes(x.body) if isinstance(y, c.Call)}
+        for x in innermost
+    ]
+    assert any({"min", "store"} <= names and "select" not in names for names in called)
+    assert any("select" in names for names in called)  # at the edge
