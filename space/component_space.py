@@ -136,9 +136,7 @@ class _Cut:
                 if m.a in tasks
             ),
             rescaled=tuple(
-                replace(r, flow=self.moved(r.flow))
-                for r in b.rescaled
-                if r.flow.producer in tasks and r.flow.consumer in tasks
+                replace(r, flows=self._inside(r.flows)) for r in b.rescaled if r.task in tasks
             ),
             shifts=tuple(self.moved(s) for s in b.shifts if s.producer in tasks),
             order_tasks=tuple(t - tasks.start for t in b.order_tasks),

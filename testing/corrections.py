@@ -1,12 +1,14 @@
-"""A judge of sums that are added up beside the maximum in their terms: may a sum so far be corrected when the maximum grows?
+"""A judge of sums that are added up beside a result in their terms: may a sum so far be corrected when the result changes?
 
-It evaluates terms on drawn numbers, before and after the maximum grew. All terms so far have to change by one factor, or to
-count no more. It shares no code with kernels/analysis/rescaling.py, and looks at no form of a term.
+It evaluates terms on drawn numbers, before and after a maximum grew. All terms so far have to change by one factor, or to
+count no more. Beside a mean, sums have to be least at it. It shares no code with kernels/analysis/rescaling.py, and looks at
+no form of a term.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -68,34 +70,91 @@ def is_correctable(base: Task, task: Task, steps: Point) -> bool:
         return all(_trial(base, task, steps, rng) for _ in range(_TRIALS))
 
 
-def _trial(base: Task, task: Task, steps: Point, rng: np.random.Generator) -> bool:
-    numbers = _Drawn(rng)
+@dataclass
+class _Place:
+    """A result of a sum, the iterations of the sum, and those of tasks whose results its terms read, with these results."""
+
+    mine: list[Point]
+    theirs: list[list[Point]]
+    results: list[Any]
+
+
+def _drawn_place(
+    bases: Sequence[Task], task: Task, steps: Point, rng: np.random.Generator
+) -> _Place | None:
+    """A result that is drawn; None where its terms do not read one result of each of `bases`."""
     free = {x.name: int(rng.integers(x.extent)) for x in task.loops if not x.is_reduction}
-    mine = [steps | free | p for p in _inside(task)]
-    # The result that terms of this point read: that of the base at the point which stores it.
-    held = [x for x in loads(task.value) if x.array == base.target.array]
-    reads = {read(x, mine[0]) for x in held}
-    places = {written(base, p): free_point(base, p) for p in _points(base)}
-    if len(reads) != 1 or not reads <= places.keys():
+    found = _Place([steps | free | p for p in _inside(task)], [], [])
+    for base in bases:
+        reads = {read(x, found.mine[0]) for x in loads(task.value) if x.array == base.target.array}
+        places = {written(base, p): free_point(base, p) for p in _points(base)}
+        if len(reads) != 1 or not reads <= places.keys():
+            return None
+        (place,) = reads
+        found.theirs.append([steps | places[place] | p for p in _inside(base)])
+        found.results.append(place)
+    is_same = all(len(x) == len(found.mine) for x in found.theirs)
+    return found if is_same else None
+
+
+def _trial(base: Task, task: Task, steps: Point, rng: np.random.Generator) -> bool:
+    numbers, at = _Drawn(rng), _drawn_place([base], task, steps, rng)
+    if at is None:
         return False
-    (place,) = reads
-    theirs = [steps | places[place] | p for p in _inside(base)]
-    if len(theirs) != len(mine):
-        return False
-    few, more = sorted(int(k) for k in rng.integers(1, len(mine) + 1, 2))
-    terms = [value_of(base.value, p, numbers) for p in theirs]
+    few, more = sorted(int(k) for k in rng.integers(1, len(at.mine) + 1, 2))
+    terms = [value_of(base.value, p, numbers) for p in at.theirs[0]]
 
     def largest(n: int) -> Any:
-        numbers[_ACC] = reduce(OPS[str(base.op)].numpy, terms[:n])
-        total = numbers[_ACC] if base.finish is None else value_of(base.finish, theirs[0], numbers)
-        del numbers[_ACC]
-        return total
+        total = reduce(OPS[str(base.op)].numpy, terms[:n])
+        return _finished(base, at.theirs[0][0], numbers, total)
 
-    def at(m: Any) -> list[Any]:
-        numbers[place] = m
-        return [value_of(task.value, p, numbers) for p in mine[:few]]
+    def beside(m: Any) -> list[Any]:
+        numbers[at.results[0]] = m
+        return [value_of(task.value, p, numbers) for p in at.mine[:few]]
 
-    return _change_alike(task, mine[0], numbers, at(largest(few)), at(largest(more)))
+    old, new = beside(largest(few)), beside(largest(more))
+    return _change_alike(task, at.mine[0], numbers, old, new)
+
+
+def _finished(task: Task, at: Point, numbers: dict[Any, float], total: Any) -> Any:
+    numbers[_ACC] = total
+    found = total if task.finish is None else value_of(task.finish, at, numbers)
+    del numbers[_ACC]
+    return found
+
+
+def is_about_mean(bases: Sequence[Task], task: Task, steps: Point) -> bool:
+    """True if a sum is least at the mean of its terms so far, and grows by the square of the distance to it, times their weight.
+
+    The mean is the first of `bases` over the second, or the first over the number of all iterations.
+    """
+    if {x.op for x in (*bases, task)} != {"add"}:
+        return False
+    rng, curvatures = np.random.default_rng(len(task.loops)), list[float]()
+    for _ in range(_TRIALS):
+        numbers, at = _Drawn(rng), _drawn_place(bases, task, steps, rng)
+        if at is None:
+            return False
+        few = int(rng.integers(1, len(at.mine) + 1))
+        totals = [
+            sum(value_of(x.value, p, numbers) for p in points[:few])
+            for x, points in zip(bases, at.theirs, strict=True)
+        ]
+        weight = totals[1] if len(bases) > 1 else few
+        if not weight:
+            continue
+        if len(bases) == 1:
+            totals[0] *= len(at.mine) / few
+        for x, points, place, total in zip(bases, at.theirs, at.results, totals, strict=True):
+            numbers[place] = _finished(x, points[0], numbers, total)
+        mean, sums = numbers[at.results[0]], list[float]()
+        for shift in (0.0, 1.0, -1.0):
+            numbers[at.results[0]] = mean + shift * (totals[1] if len(bases) > 1 else 1.0)
+            sums.append(float(sum(value_of(task.value, p, numbers) for p in at.mine[:few])))
+        if not np.isclose(sums[1], sums[2], rtol=1e-6, atol=1e-6):
+            return False
+        curvatures.append((sums[1] - sums[0]) / weight)
+    return bool(curvatures) and bool(np.allclose(curvatures, curvatures[0], rtol=1e-4, atol=1e-6))
 
 
 def _change_alike(
@@ -114,13 +173,9 @@ def _change_alike(
     if task.op == "add" and len(ratios) == len(changed) and np.ptp(ratios) <= 1e-9 * max(ratios):
         return True
 
-    def finished(total: Any) -> Any:
-        numbers[_ACC] = total
-        found = total if task.finish is None else value_of(task.finish, point, numbers)
-        del numbers[_ACC]
-        return found
-
-    return bool(finished(reduce(OPS[str(task.op)].numpy, new)) == finished(nothing))
+    total = reduce(OPS[str(task.op)].numpy, new)
+    ends = (_finished(task, point, numbers, x) for x in (total, nothing))
+    return bool(next(ends) == next(ends))
 
 
 def _inside(task: Task) -> list[Point]:

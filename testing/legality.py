@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, cmp_to_key
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 from ..kernels.ir import kernel as ir
 from ..kernels.ir.affine import to_affine
 from ..kernels.ir.task import Problem
 from ..kernels.ir.text import show_affine
-from .corrections import is_correctable
+from .corrections import is_about_mean, is_correctable
 from .meaning import Point, free_point, holds, indexing, loads, read, reference, runs, written
 
 BEFORE, AFTER, INSIDE, AROUND, MERGED = "BEFORE", "AFTER", "INNER", "OUTER", "MERGED"
@@ -427,13 +427,17 @@ class Judge:
 
     @cached_property
     def correctable(self) -> set[tuple[int, int]]:
-        """Pairs of a maximum and a sum that can be corrected whenever it grows."""
-        sums = [t for t, task in enumerate(self.problem.tasks) if task.is_reduction]
-        return {
-            (p, t)
-            for p, t in product(sums, repeat=2)
-            if p < t and is_correctable(self.problem.tasks[p], self.problem.tasks[t], self.steps)
-        }
+        """Pairs of a result and a sum that can be corrected whenever it changes."""
+        tasks = self.problem.tasks
+        sums = [t for t, task in enumerate(tasks) if task.is_reduction]
+        found = set()
+        for t in sums:
+            before = [p for p in sums if p < t]
+            found |= {(p, t) for p in before if is_correctable(tasks[p], tasks[t], self.steps)}
+            for bases in (*((p,) for p in before), *permutations(before, 2)):
+                if is_about_mean([tasks[p] for p in bases], tasks[t], self.steps):
+                    found |= {(p, t) for p in bases}
+        return found
 
     def is_kept(self, keeper: int, array: str) -> bool:
         """True if a task finds what an earlier one has read, not written."""

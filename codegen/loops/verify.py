@@ -234,8 +234,8 @@ def _sums(launch: Launch, places: Sequence[_Place], is_whole: bool) -> None:
 
 
 def _rescaled(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
-    """Verifies that rescaled sums are corrected once between a tile of their maximum, which is finished so far, and their own, in
-    the innermost loop of both, and that all reduction loops of both are around it or inside.
+    """Verifies that rescaled sums are corrected once between tiles of the results in their terms, which are finished so far, and
+    their own, in loops that all share, the innermost of them a reduction loop.
     """
     for t in launch.accumulators:
         rescaled = plan.tasks[t].rescaled
@@ -246,18 +246,19 @@ def _rescaled(launch: Launch, plan: Plan, places: Sequence[_Place]) -> None:
         )
         if rescaled is None:
             continue
-        base = rescaled.flow.producer
-        wanted = [TileBody(base), AdvanceSums(base), RescaleSums(t), TileBody(t)]
-        steps = [p.phase for p in places if p.phase in wanted]
-        _expect(steps == wanted, f"sums of task {t} are rescaled in the order {steps}")
         held = places[found[0]].loops
-        both = all({base, t} <= {m.task for m in n.members} for n in held)
-        reduced = {name for pair in rescaled.pairs for name in pair}
-        inside = any(m.task in (base, t) and m.loop in reduced for n in held for m in n.members)
-        _expect(
-            both and inside, f"sums of task {t} are rescaled outside of a loop with task {base}"
-        )
-        _expect(not launch.accumulators[base].in_memory, f"the maximum of task {t} is in memory")
+        for base, pairs in zip(rescaled.bases, rescaled.pairs, strict=True):
+            wanted = [TileBody(base), AdvanceSums(base), RescaleSums(t), TileBody(t)]
+            steps = [p.phase for p in places if p.phase in wanted]
+            _expect(steps == wanted, f"sums of task {t} are rescaled in the order {steps}")
+            both = all({base, t} <= {m.task for m in n.members} for n in held)
+            reduced = {name for pair in pairs for name in pair}
+            inside = held and any(m.loop in reduced for m in held[-1].members if m.task == t)
+            _expect(
+                bool(both and inside),
+                f"sums of task {t} are rescaled outside of a loop with task {base}",
+            )
+            _expect(not launch.accumulators[base].in_memory, f"task {t} reads sums in memory")
 
 
 def _blocks(launch: Launch, places: Sequence[_Place]) -> None:

@@ -82,8 +82,8 @@ def place_sums(launch: Launch, plan: Plan) -> Launch:
 
 
 def _place_rescaled(launch: Launch, plan: Plan, notes: Notes) -> None:
-    """Places the correction of each rescaled sum before its part of the innermost loop that it shares with its maximum. The maximum
-    so far is finished behind its own part of that loop.
+    """Places the correction of each rescaled sum before its part of the innermost loop that it shares with results in its terms.
+    Each result so far is finished behind its own part of that loop.
     """
     around = {t: loops for loops, t in paths(launch.nodes)}
 
@@ -95,11 +95,11 @@ def _place_rescaled(launch: Launch, plan: Plan, notes: Notes) -> None:
         rescaled = plan.tasks[t].rescaled
         if rescaled is None:
             continue
-        base = rescaled.flow.producer
-        pairs = zip(around[base], around[t], strict=False)
-        depth = sum(a.members == b.members for a, b in pairs)
-        part(t, depth).before.append(RescaleSums(t))
-        deepest[base] = max(depth, deepest.get(base, 0))
+        shared = [zip(around[base], around[t], strict=False) for base in rescaled.bases]
+        depths = [sum(a.members == b.members for a, b in pairs) for pairs in shared]
+        part(t, min(depths)).before.append(RescaleSums(t))
+        for base in rescaled.bases:
+            deepest[base] = max(min(depths), deepest.get(base, 0))
     for base, depth in deepest.items():
         part(base, depth).after.append(AdvanceSums(base))
 

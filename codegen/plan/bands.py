@@ -199,7 +199,7 @@ class _Reader:
                 (
                     r
                     for r in self.backbone.rescaled
-                    if r.flow.consumer == t and self.value("rescaling", t) == RESCALING[RESCALED]
+                    if r.task == t and self.value("rescaling", t) == RESCALING[RESCALED]
                 ),
                 None,
             ),

@@ -132,7 +132,7 @@ class TaskPlan:
     is_atomic: bool = False  # blocks reduce into one result
     load_hints: dict[str, str] = field(default_factory=dict)  # by array: how its loads use caches
     shift: Shift | None = None  # where it runs one iteration late
-    rescaled: Rescaled | None = None  # where its sums share the loop of their maximum
+    rescaled: Rescaled | None = None  # where its sums share the loop of results in their terms
     scatters: tuple[ScatterPlan, ...] = ()  # but for those of one thread
     wave: Wave | None = None  # of a sweep that does not run in order
     compaction: str = "SERIAL"  # of a task that makes a list, a value of COMPACTION
@@ -263,10 +263,8 @@ class Plan:
                 yield site, value
 
     def rescaled_by(self, task: int) -> list[TaskPlan]:
-        """Returns the tasks that rescale their sums whenever the result of a task changes."""
-        return [
-            t for t in self.tasks if t.rescaled is not None and t.rescaled.flow.producer == task
-        ]
+        """Returns the tasks that correct their sums whenever the result of a task changes."""
+        return [t for t in self.tasks if t.rescaled is not None and task in t.rescaled.bases]
 
     def component_of(self, task: int) -> int:
         """Returns the component of a task, where there are several; -1 for a conversion, and where there is one."""

@@ -275,7 +275,7 @@ class Emission:
             finish = reader.task.finish
             reads = {x.array for x in loads(finish)} if finish is not None else set()
             return (
-                reader.rescaled is not None and reader.rescaled.flow == f and f.array not in reads
+                reader.rescaled is not None and f in reader.rescaled.flows and f.array not in reads
             )
 
         return any(not is_only_inside(f) for f in task.registers)
@@ -292,7 +292,7 @@ class Emission:
             {x.array for x in loads(task.task.finish)} if task.task.finish is not None else set()
         )
         if task.rescaled is not None:
-            reads.add(task.rescaled.flow.array)
+            reads |= {f.array for f in task.rescaled.flows}
         held = [self.flow_of.get((task.index, array)) for array in reads]
         registers = [found[0] for found in held if found is not None and found[1] == "register"]
         return {q for f in registers for _, q in f.index_pairs}

@@ -1,7 +1,7 @@
-"""Writes sums that share the loop of their maximum, and are corrected whenever it has grown; see kernels/analysis/rescaling.py.
+"""Writes sums that share the loop of results in their terms, and are corrected when these change (kernels/analysis/rescaling.py).
 
-Three register tiles have an element for each result of the maximum that is live: the "value" so far of the maximum, and of each
-rescaled sum the value "before", for which it was corrected last, and its present "scale".
+Register tiles have an element for each such result that is live: its "value" so far, and for each rescaled sum the value "before"
+for which it was corrected last, and its present "scale".
 """
 
 from __future__ import annotations
@@ -9,25 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...kernels.analysis.contraction import FREE
-from ...kernels.analysis.rescaling import BEFORE, NOW
+from ...kernels.analysis.rescaling import COUNT, before, now
 from ...kernels.ir import kernel as ir
+from ...kernels.ir.kernel import DType
 from ...kernels.ir.walk import neutral_of
+from ...space.backbone import MID, OUTER, Flow
 from ..bodies.iteration_point import Point
 from ..bodies.memory import Value
 from ..bodies.vector_functions import permitted_ulp
 from ..plan.plan import TaskPlan
 from ..text import csyntax as c
-from ..text.constants import neutral
+from ..text.constants import constant, neutral
+from ..text.types import type_name
 from .accumulators import Accumulators
 from .context import Context
+from .emission import Emission
 from .partial_tiles import Flat, Over
+from .tiles import EmittedTile
 
 _SCALE = "scale"
 Leaf = Callable[[ir.Expr], Value]
 
 
 def begin(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Declares the value so far of a maximum by which others are rescaled, and the tiles of these."""
+    """Declares the value so far of a result by which others are rescaled, and the tiles of these."""
     scene = sums.scene
     others = scene.plan.rescaled_by(task.index)
     if not others:
@@ -35,42 +40,67 @@ def begin(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
     assert task.task.op is not None
     array, free = scene.plan.problem.array(task.task.target.array), scene.free_loops(task)
     nothing = Value(neutral(task.task.op, array.dtype), array.dtype)
-    kinds = [(task, "value", array.dtype)]
-    kinds += [(t, BEFORE, array.dtype) for t in others]
-    kinds += [(t, _SCALE, t.task.dtype) for t in others if _factor(t) is not None]
-    for t, kind, dtype in kinds:
-        stem = f"{array.name if t is task else t.task.target.array}_{kind}"
+
+    def declare(t: TaskPlan, kind: str, stem: str, dtype: DType, first: Value | None) -> None:
         tile = sums.values.tile_of(task, free, ctx, stem, dtype)
         scene.tiles[t.index, kind] = tile
-        first = scene.w.splat(nothing, tile.lanes).x if kind != _SCALE else None
-        scene.declare(tile, first)
+        scene.declare(tile, None if first is None else scene.w.splat(first, tile.lanes).x)
+
+    declare(task, "value", f"{array.name}_value", array.dtype, nothing)
+    for t in others:
+        stem = t.task.target.array
+        declare(t, before(array.name), f"{stem}_before", array.dtype, nothing)
+        if _factor(t) is not None:
+            declare(t, _SCALE, f"{stem}_scale", t.task.dtype, None)
 
 
 def advance(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Finishes the present maximum, as if its loop ended here."""
+    """Finishes the present result, as if its loop ended here."""
     scene = sums.scene
     tile, free = scene.tiles[task.index, "value"], scene.free_loops(task)
+    others = scene.plan.rescaled_by(task.index)
+    is_mean = any(t.rescaled is not None and t.rescaled.action.is_mean for t in others)
     with Over(scene, task, free, ctx) as inner:
         for point in scene.points(task, free, inner):
             total = scene.w.name(sums.total(task, point), f"{task.task.target.array}_total")
+            if is_mean:
+                total = scene.w.combine("mul", total, _share(scene, task, inner))
             value = scene.w.converted(sums.finished(task, point, total, inner), tile.dtype)
             value = scene.w.splat(value, point.lanes())
             scene.w.write(c.Assign(tile.ref(point.copies, point.indices), value.x))
 
 
+def _share(scene: Emission, task: TaskPlan, ctx: Context) -> Value:
+    """Returns the ratio of all iterations of a reduction loop to those of its tiles so far."""
+    start, step, extent = _tile(task, ctx)
+    dtype = task.task.dtype
+    done = c.CastTo(type_name(dtype, 0), scene.end_of(start, step, extent))
+    return Value(c.Bin("/", constant(float(extent), dtype), done), dtype)
+
+
+def _tile(task: TaskPlan, ctx: Context) -> tuple[c.CExpr, int, int]:
+    """Returns the start and the size of the tile that has begun of a task's one reduction loop, and the extent of the loop."""
+    (p,) = (p for p in task.loops if p.loop.is_reduction)
+    inner = ctx.variables.get((task.index, p.loop.name, MID))
+    if inner is not None:
+        return inner, p.inner, p.loop.extent
+    return ctx.variables[task.index, p.loop.name, OUTER], p.tile, p.loop.extent
+
+
 def rescale(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
-    """Corrects all live sums of a task for the present maximum."""
-    scene = sums.scene
-    assert task.rescaled is not None
-    base = scene.plan.tasks[task.rescaled.flow.producer]
+    """Corrects all live sums of a task for the present results in its terms."""
+    scene, rescaled = sums.scene, task.rescaled
+    assert rescaled is not None
     factor = _factor(task)
     if factor is not None:
-        _fill(sums, base, task, _SCALE, factor, ctx)
+        _fill(sums, rescaled.flows[0], _SCALE, factor, ctx)
     if scene.launch.accumulators[task.index].in_memory:
         _in_memory(sums, task, ctx)
     else:
         _in_registers(sums, task, ctx)
-    _fill(sums, base, task, BEFORE, ir.Local(NOW, base.task.dtype), ctx)
+    for f in rescaled.flows:
+        dtype = scene.plan.problem.array(f.array).dtype
+        _fill(sums, f, before(f.array), ir.Local(now(f.array), dtype), ctx)
 
 
 def _factor(task: TaskPlan) -> ir.Expr | None:
@@ -78,23 +108,34 @@ def _factor(task: TaskPlan) -> ir.Expr | None:
     return task.rescaled.action.factor
 
 
-def _fill(
-    sums: Accumulators, base: TaskPlan, task: TaskPlan, kind: str, value: ir.Expr, ctx: Context
-) -> None:
-    """Sets a tile of a rescaled task to what an expression says of the maximum."""
+def _fill(sums: Accumulators, flow: Flow, kind: str, value: ir.Expr, ctx: Context) -> None:
+    """Sets a tile of a rescaled task to what an expression says of the result that it reads by a flow."""
     scene = sums.scene
-    tiles = {BEFORE: scene.tiles[task.index, BEFORE], NOW: scene.tiles[base.index, "value"]}
+    base, task = scene.plan.tasks[flow.producer], scene.plan.tasks[flow.consumer]
+    tiles = _tiles(scene, task)
     into, free = scene.tiles[task.index, kind], scene.free_loops(base)
     with Over(scene, base, free, ctx) as inner:
         for point in scene.points(base, free, inner):
 
             def leaf(e: ir.Expr, point: Point = point) -> Value:
                 assert isinstance(e, ir.Local), e
-                tile = tiles[e.name]
+                tile, _ = tiles[e.name]
                 return Value(tile.ref(point.copies, point.indices), tile.dtype, tile.lanes)
 
             made = _evaluated(sums, task, value, leaf)
             scene.w.write(c.Assign(into.ref(point.copies, point.indices), made.x))
+
+
+def _tiles(scene: Emission, task: TaskPlan) -> dict[str, tuple[EmittedTile, Flow]]:
+    """Returns the tiles that corrections of a task read, by local, each with the flow of its result."""
+    assert task.rescaled is not None
+    found = {}
+    for f in task.rescaled.flows:
+        found[now(f.array)] = scene.tiles[f.producer, "value"], f
+        found[before(f.array)] = scene.tiles[task.index, before(f.array)], f
+        if (task.index, _SCALE) in scene.tiles:
+            found[_SCALE] = scene.tiles[task.index, _SCALE], f
+    return found
 
 
 def _evaluated(sums: Accumulators, task: TaskPlan, e: ir.Expr, leaf: Leaf) -> Value:
@@ -103,51 +144,70 @@ def _evaluated(sums: Accumulators, task: TaskPlan, e: ir.Expr, leaf: Leaf) -> Va
         return scene.w.evaluate(e, leaf, permitted_ulp(scene.plan, task))
 
 
-def _corrected(sums: Accumulators, task: TaskPlan, point: Point, old: Value) -> Value:
-    """Returns a sum so far, or a vector of them, for the present maximum."""
-    scene, rescaled, dtype = sums.scene, task.rescaled, task.task.dtype
-    assert rescaled is not None
-    assert task.task.op is not None
-    tiles = {
-        NOW: scene.tiles[rescaled.flow.producer, "value"],
-        BEFORE: scene.tiles[task.index, BEFORE],
-    }
-    if rescaled.action.factor is not None:
-        tiles[_SCALE] = scene.tiles[task.index, _SCALE]
+def _corrected(
+    sums: Accumulators, task: TaskPlan, point: Point, e: ir.Expr, old: Value, ctx: Context
+) -> Value:
+    """Returns the value of a correction at a point; `old`: of the sum so far, or a vector of them."""
+    tiles = _tiles(sums.scene, task)
 
-    def leaf(e: ir.Expr) -> Value:
-        if isinstance(e, ir.Accumulator):
+    def leaf(x: ir.Expr) -> Value:
+        if isinstance(x, ir.Accumulator):
             return old
-        assert isinstance(e, ir.Local), e
-        tile = tiles[e.name]
-        return sums.values.read_tile(tile, rescaled.flow, tile.dtype, point)
+        assert isinstance(x, ir.Local), x
+        if x.name == COUNT:
+            start, _, _ = _tile(task, ctx)
+            return Value(c.CastTo(type_name(x.dtype, 0), start), x.dtype)
+        tile, flow = tiles[x.name]
+        return sums.values.read_tile(tile, flow, tile.dtype, point)
 
+    return _evaluated(sums, task, e, leaf)
+
+
+def _changed(task: TaskPlan) -> ir.Expr:
+    """Returns what is left of a sum so far, before something is added."""
+    assert task.rescaled is not None
+    assert task.task.op is not None
+    action, dtype = task.rescaled.action, task.task.dtype
     made: ir.Expr = ir.Accumulator(dtype)
-    if rescaled.action.factor is not None:
+    if action.factor is not None:
         made = ir.Binary("mul", made, ir.Local(_SCALE, dtype), dtype)
-    nothing = neutral_of(task.task.op, dtype)
-    made = ir.Select(rescaled.action.is_lost, nothing, made, dtype)
-    return _evaluated(sums, task, made, leaf)
+    if action.is_lost is not None:
+        made = ir.Select(action.is_lost, neutral_of(task.task.op, dtype), made, dtype)
+    return made
 
 
 def _in_registers(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
     scene, free = sums.scene, sums.scene.free_loops(task)
+    assert task.rescaled is not None
+    changed, added = _changed(task), task.rescaled.action.added
+    vector = task.vector
+    in_lanes = vector is not None and vector.loop.is_reduction
     with Over(scene, task, free, ctx) as inner:
         for point in scene.points(task, free, inner):
-            for x in sums.copies(task, point):
-                made = _corrected(sums, task, point, x)
+            first, *others = sums.copies(task, point)
+            for x in (first, *others) if not isinstance(changed, ir.Accumulator) else ():
+                made = _corrected(sums, task, point, changed, x, inner)
                 scene.w.write(c.Assign(x.x, scene.w.splat(made, x.lanes).x))
+            if added is not None:  # once: copies and lanes of the reduction are added up
+                more = _corrected(sums, task, point, added, first, inner)
+                once = c.Index(first.x, c.Num("0")) if first.lanes and in_lanes else first.x
+                scene.w.write(c.Assign(once, more.x, "+"))
 
 
 def _in_memory(sums: Accumulators, task: TaskPlan, ctx: Context) -> None:
     scene = sums.scene
+    assert task.rescaled is not None
     buffer, _ = scene.accumulators[task.index]
     flat = Flat(scene, task, ctx)
+    corrected = _changed(task)
+    if task.rescaled.action.added is not None:
+        dtype = task.task.dtype
+        corrected = ir.Binary("add", corrected, task.rescaled.action.added, dtype)
 
     def cell(point: Point) -> None:
         index = sums.index(task, point, ctx)
         old = sums.part(buffer, c.Id(buffer.name), index, point)
-        made = _corrected(sums, task, point, old)
+        made = _corrected(sums, task, point, corrected, old, ctx)
         scene.w.store(buffer.name, c.Id(buffer.name), index, made, buffer.dtype, stream=False)
 
     flat.write(cell, scene.target.lanes(buffer.dtype.size_bytes))

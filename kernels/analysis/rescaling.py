@@ -1,19 +1,25 @@
-"""Rescaled reductions: sums whose terms hold the maximum of their own loop, added up while the maximum is not yet known.
+"""Rescaled reductions: sums whose terms hold another result of their own loop, added up while that result is not yet known.
 
-A maximum m and a sum of terms f(x, m) over one loop are one pass where the maps r(m, n) exist with f(x, n) = r(m, n)(f(x, m)), each
-an endomorphism of the sum's monoid. Whenever the maximum grows from m to n, r(m, n) corrects the sum so far. Two families of such
-maps are known here:
+A result m and a sum of terms f(x, m) over one loop are one pass where the maps r(m, n) exist with f(x, n) = r(m, n)(f(x, m)), each
+an endomorphism of the sum's monoid. Whenever the result so far changes from m to n, r(m, n) corrects the sum so far. Two families
+of such maps are known here, of a maximum that grows:
 
     f(x, m) = w exp(c (x - m))       r(m, n) multiplies by exp(c (m - n)), at most 1
     f(x, m) = w where x == m         r(m, n) leaves nothing where m differs from n: no earlier term was n
 
-The first is the online normaliser of softmax (Milakov and Gimelshein, 2018). The second finds the position of a maximum.
+The first is the online normaliser of softmax (Milakov and Gimelshein, 2018). The second finds the position of a maximum. A third
+correction is of a mean m, of weights w:
+
+    f(x, m) = w (x - m)^2            adds W (m - n)^2 where m is the mean of all terms so far, and W their weight
+
+It is that of variances in one pass (Chan, Golub and LeVeque, 1983).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose, prod
 
 from ..ir.kernel import (
     Accumulator,
@@ -33,40 +39,71 @@ from ..ir.kernel import (
 from ..ir.task import Task
 from ..ir.walk import Renaming, coerced, is_neutral, loads, neutral_of
 
-BEFORE, NOW = (
-    "before",
-    "now",
-)  # locals: the maximum when the sum was last corrected, and the maximum so far
 _EXPONENTIALS = ("exp", "exp2")
+COUNT = "count"  # local: iterations that were added up at the last correction
+
+
+def before(array: str) -> str:
+    """The local of a result when a sum was last corrected."""
+    return f"before {array}"
+
+
+def now(array: str) -> str:
+    """The local of a result so far."""
+    return f"now {array}"
 
 
 @dataclass(frozen=True)
 class Rescaling:
-    """The correction of a sum so far, in terms of the locals BEFORE and NOW.
+    """The correction of a sum so far, in terms of the locals `before` and `now` of results, and of COUNT.
 
-    Where `is_lost` holds, nothing is left of the sum. Elsewhere it is multiplied by `factor`; None is 1.
+    Where `is_lost` holds, nothing is left of the sum. Elsewhere it is multiplied by `factor`, then `added` is added to it. With
+    `is_mean` the result so far is that of all iterations, were the others like those so far.
     """
 
-    is_lost: Expr
-    factor: Expr | None
+    is_lost: Expr | None = None
+    factor: Expr | None = None
+    added: Expr | None = None
+    is_mean: bool = False
 
 
-def rescaling(base: Task, task: Task, pairs: Mapping[str, str]) -> Rescaling | None:
-    """Returns the correction of the sums of `task` whenever the result of `base` changes; None if there is none.
+@dataclass(frozen=True)
+class Base:
+    """A reduction whose result the terms of another one hold; `pairs` maps all of its loops to loops of that one."""
 
-    `pairs` maps all loops of `base` to loops of `task`. The target of `base` is what terms of `task` read.
-    """
-    assert base.value is not None
+    task: Task
+    pairs: Mapping[str, str]
+
+    @property
+    def value(self) -> Expr:
+        """What it reduces, in the loops of the other one."""
+        assert self.task.value is not None
+        renaming = Renaming(loops={old: LoopIndex(new) for old, new in self.pairs.items()})
+        return renaming.apply(self.task.value)
+
+
+def rescaling(bases: Sequence[Base], task: Task) -> Rescaling | None:
+    """Returns the correction of the sums of `task` whenever results of `bases` change; None if there is none."""
     assert task.value is not None
-    if not (_is_greatest(base) and _are_loops_of(base, task, pairs)):
+    if task.is_guarded or not all(_are_loops_of(b.task, task, b.pairs) for b in bases):
         return None
-    renaming = Renaming(loops={old: LoopIndex(new) for old, new in pairs.items()})
-    return _Terms(base, renaming.apply(base.value), task).rescaling()
+    if any(b.task.is_guarded or b.task.target.array not in _read(task.value) for b in bases):
+        return None
+    first = bases[0].task
+    if len(bases) == 1 and _is_greatest(first):
+        return _Terms(first, bases[0].value, task).rescaling()
+    if all(b.task.op == "add" and b.task.dtype is task.dtype for b in bases):
+        return _of_squares(bases, task)
+    return None
+
+
+def _read(e: Expr) -> set[str]:
+    return {x.array for x in loads(e)}
 
 
 def _is_greatest(base: Task) -> bool:
     """True if results are the greatest or the least term, and maybe of one more value: they only grow, or only fall."""
-    if base.op not in ("max", "min") or base.condition is not None:
+    if base.op not in ("max", "min"):
         return False
     match base.finish:
         case None | Accumulator():
@@ -85,6 +122,115 @@ def _are_loops_of(base: Task, task: Task, pairs: Mapping[str, str]) -> bool:
         and reduced == {x.name for x in task.loops if x.is_reduction}
         and all(theirs[pairs[x.name]].extent == x.extent for x in base.loops)
     )
+
+
+# --- variances ------------------------------------------------------------------------------------
+
+
+def _of_squares(bases: Sequence[Base], task: Task) -> Rescaling | None:
+    """Terms that are squared distances to the mean of the same values, with the same weights."""
+    assert task.value is not None
+    if not (task.fast_math and task.op == "add" and task.dtype.is_float):
+        return None
+    results = {b.task.target.array for b in bases}
+    factors = list(_factors(task.value))
+    apart = [x for x, _ in factors if results & _read(x)]
+    weights = [x for x, _ in factors if not results & _read(x)]
+    if len(apart) != 2 or apart[0] != apart[1] or any(is_divisor for _, is_divisor in factors):
+        return None
+    match apart[0]:
+        case Binary(op="sub", a=a, b=b) if bool(results & _read(a)) != bool(results & _read(b)):
+            x, centre = (b, a) if results & _read(a) else (a, b)
+            if len(bases) == 1:
+                return _of_mean(bases[0], task, x, centre, weights)
+            return _of_weighted_mean(bases, task, x, centre, weights)
+    return None
+
+
+def _of_mean(
+    base: Base, task: Task, x: Expr, centre: Expr, weights: list[Expr]
+) -> Rescaling | None:
+    reduced = [loop.extent for loop in task.loops if loop.is_reduction]
+    finish = base.task.finish if base.task.finish is not None else Accumulator(task.dtype)
+    scales = [_scale(finish), _scale(centre)]
+    if weights or base.value != x or len(reduced) != 1 or None in scales:
+        return None
+    if not isclose(prod(k for k in scales if k is not None) * reduced[0], 1.0, rel_tol=1e-6):
+        return None
+    array, dtype = base.task.target.array, task.dtype
+    distance = _distance(centre, [array], dtype)
+    weight = Local(COUNT, dtype)
+    return Rescaling(added=_product([weight, distance, distance], dtype), is_mean=True)
+
+
+def _of_weighted_mean(
+    bases: Sequence[Base], task: Task, x: Expr, centre: Expr, weights: list[Expr]
+) -> Rescaling | None:
+    match centre:
+        case Binary(op="div", a=Load(array=total), b=Load(array=weight)):
+            by_array = {b.task.target.array: b for b in bases}
+        case _:
+            return None
+    if len(bases) != 2 or by_array.keys() != {total, weight}:
+        return None
+    if not all(isinstance(b.task.finish, Accumulator | None) for b in bases):
+        return None
+    if not _equal_factors(by_array[weight].value, weights):
+        return None
+    if not _equal_factors(by_array[total].value, [*weights, x]):
+        return None
+    dtype, zero = task.dtype, Const(0.0, task.dtype)
+    earlier = Local(before(weight), dtype)
+    distance = _distance(centre, [total, weight], dtype)
+    added = _product([earlier, distance, distance], dtype)
+    return Rescaling(added=Select(Compare("eq", earlier, zero), zero, added, dtype))
+
+
+def _scale(e: Expr) -> float | None:
+    """Returns c of an expression c m of a result m; None of other expressions."""
+    match e:
+        case Accumulator() | Load():
+            return 1.0
+        case Binary(op="div", a=x, b=Const(value=k)) if k:
+            inner = _scale(x)
+            return None if inner is None else inner / float(k)
+        case Binary(op="mul", a=x, b=Const(value=k)) | Binary(op="mul", a=Const(value=k), b=x):
+            inner = _scale(x)
+            return None if inner is None else inner * float(k)
+    return None
+
+
+def _distance(centre: Expr, arrays: Sequence[str], dtype: DType) -> Expr:
+    """Returns the distance that a centre of results has moved since the last correction."""
+
+    def at(when: Mapping[str, Expr], e: Expr) -> Expr:
+        if isinstance(e, Load):
+            return when[e.array]
+        assert isinstance(e, Binary | Const)
+        return e if isinstance(e, Const) else Binary(e.op, at(when, e.a), at(when, e.b), e.dtype)
+
+    earlier = at({x: Local(before(x), dtype) for x in arrays}, centre)
+    return Binary("sub", earlier, at({x: Local(now(x), dtype) for x in arrays}, centre), dtype)
+
+
+def _product(factors: Sequence[Expr], dtype: DType) -> Expr:
+    made = factors[0]
+    for x in factors[1:]:
+        made = Binary("mul", made, x, dtype)
+    return made
+
+
+def _equal_factors(e: Expr, wanted: Sequence[Expr]) -> bool:
+    """True if an expression is the product of these factors, in any order."""
+    left = list(wanted)
+    for x, is_divisor in _factors(e):
+        if is_divisor or x not in left:
+            return False
+        left.remove(x)
+    return not left
+
+
+# --- maxima ---------------------------------------------------------------------------------------
 
 
 class _Terms:
@@ -153,9 +299,9 @@ class _Terms:
                 is_own = (a in self.values and self._is_result(b)) or (
                     b in self.values and self._is_result(a)
                 )
-                dtype = self.base.dtype
-                changed = Compare("ne", Local(BEFORE, dtype), Local(NOW, dtype))
-                return Rescaling(changed, None) if is_own else None
+                array, dtype = self.base.target.array, self.base.dtype
+                changed = Compare("ne", Local(before(array), dtype), Local(now(array), dtype))
+                return Rescaling(changed) if is_own else None
         return None
 
     def _of_product(self, value: Expr) -> Rescaling | None:
@@ -171,12 +317,13 @@ class _Terms:
                 rate = self._rate(x)
                 if rate is None or (rate > 0) != (self.base_op == "max"):
                     return None
-                before, now = Local(BEFORE, dtype), Local(NOW, dtype)
-                distance: Expr = Binary("sub", before, now, dtype)
+                array = self.base.target.array
+                earlier = Local(before(array), dtype)
+                distance: Expr = Binary("sub", earlier, Local(now(array), dtype), dtype)
                 if rate != 1:
                     distance = Binary("mul", Const(rate, dtype), distance, dtype)
                 # Without a value so far every term is lost: what was computed of infinities is no number.
-                nothing = Compare("eq", before, neutral_of(self.base_op, dtype))
+                nothing = Compare("eq", earlier, neutral_of(self.base_op, dtype))
                 return Rescaling(nothing, coerced(Unary(op, distance, dtype), self.task.dtype))
         return None
 

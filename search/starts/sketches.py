@@ -15,8 +15,8 @@ class Fusion:
     """Fusion of tasks: shared launches and shared loops.
 
     With `sums`, tasks share a loop for reductions of which one needs another's result only to finish its own. With `rescaled`, sums
-    share the loop of the maximum that their terms read. In separate loop nests, the reduction loops of products are innermost if
-    `sums_inside`.
+    share the loop of a maximum or mean that their terms read. In separate loop nests, the reduction loops of products are innermost
+    if `sums_inside`.
     """
 
     launch: bool = True  # one launch

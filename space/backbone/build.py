@@ -6,7 +6,7 @@ from bisect import bisect_left
 from itertools import product
 
 from ...kernels.analysis.effects import arrays_written, task_reads
-from ...kernels.analysis.rescaling import rescaling
+from ...kernels.analysis.rescaling import Base, rescaling
 from ...kernels.ir.access import Access, index_loops
 from ...kernels.ir.task import Problem, Task
 from ...kernels.ir.walk import loads
@@ -215,8 +215,8 @@ def _rescaled(
 ) -> tuple[Rescaled, ...]:
     """Returns the reductions that may be rescaled, in program order.
 
-    The maximum is that of values which the terms read, too. Nothing else connects the two tasks, and what the maximum is finished
-    with is an input: a loop that both share contains no other task's end.
+    Results that their terms read are of values which the terms read, too. Nothing else connects the tasks, and such a result is
+    finished with inputs alone: a loop that all share contains no other task's end.
     """
     tasks, made = problem.tasks, list[Rescaled]()
     written = {name for t in tasks for name in arrays_written(t)}
@@ -226,25 +226,40 @@ def _rescaled(
     shared: dict[tuple[int, int], list[SharedRead]] = {}
     for read in reads:
         shared.setdefault((read.first, read.second), []).append(read)
+    into: dict[int, list[Flow]] = {}
     for f in flows:
-        base, task = tasks[f.producer], tasks[f.consumer]
-        taken = {r.flow.consumer for r in made}
-        if not (f.is_pointwise and base.is_reduction and task.is_reduction):
+        sides = tasks[f.producer], tasks[f.consumer]
+        is_read = any(a.array == f.array and not late for a, late in task_reads(sides[1]))
+        is_along = bool({q for _, q in f.index_pairs} & set(_summed(sides[1])))
+        if f.is_pointwise and is_read and not is_along and all(t.is_reduction for t in sides):
+            into.setdefault(f.consumer, []).append(f)
+    for t, held in sorted(into.items()):
+        taken = {r.task for r in made}
+        finishes = (tasks[f.producer].finish for f in held)
+        if taken & {f.producer for f in held} or any(
+            between[f.producer, t] != {("flow", f.array)} for f in held
+        ):
             continue
-        if taken & {f.producer, f.consumer} or between[f.producer, f.consumer] != {
-            ("flow", f.array)
-        }:
+        if any(x.array in written for e in finishes if e is not None for x in loads(e)):
             continue
-        if base.finish is not None and any(x.array in written for x in loads(base.finish)):
-            continue
-        for read in shared.get((f.producer, f.consumer), ()):
-            action = rescaling(base, task, dict(read.mapped))
-            if action is not None and set(f.index_pairs) <= set(read.mapped):
-                summed = set(_summed(base))
-                pairs = tuple(pair for pair in read.mapped if pair[0] in summed)
-                made.append(Rescaled(f, pairs, action))
+        ways = ([_mapped(f, x) for x in shared.get((f.producer, t), ())] for f in held)
+        for way in product(*ways):
+            bases = [Base(tasks[f.producer], pairs) for f, pairs in zip(held, way, strict=True)]
+            action = rescaling(bases, tasks[t])
+            if action is not None:
+                summed = (set(_summed(base.task)) for base in bases)
+                pairs = (
+                    tuple(pair for pair in p.items() if pair[0] in own)
+                    for p, own in zip(way, summed, strict=True)
+                )
+                made.append(Rescaled(tuple(held), tuple(pairs), action))
                 break
     return tuple(made)
+
+
+def _mapped(f: Flow, read: SharedRead) -> dict[str, str]:
+    """Returns the loops (of producer: of consumer) that a flow and what both tasks read map to each other."""
+    return dict(read.mapped) | dict(f.index_pairs)
 
 
 def _merges(
@@ -285,8 +300,8 @@ def _merges(
             together = sorted(shared.get((a, b), set()).intersection(summed))
             merges += [Merge(a, b, *pair, before_finish=True) for pair in together]
     for r in rescaled:
-        ends = (r.flow.producer, r.flow.consumer)
-        merges += [Merge(*ends, *pair, rescales=True) for pair in r.pairs]
+        for base, reduced in zip(r.bases, r.pairs, strict=True):
+            merges += [Merge(base, r.task, *pair, rescales=True) for pair in reduced]
     free = {(a, b) for a, b in near if (a, b) not in between}
     return tuple(sorted([*merges, *_through(merges, free)], key=lambda m: (m.a, m.b)))
 

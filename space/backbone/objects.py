@@ -176,14 +176,23 @@ class Merge:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A reduction that may run while a maximum that its terms read is not yet known: the consumer of `flow`, at most one each.
+    """A reduction that may run while results that its terms read are not yet known: the consumer of `flows`, at most one each.
 
-    `pairs` are the reduction loops (of producer, of consumer), which are one then.
+    `pairs` are the reduction loops (of producer, of consumer) of each flow, which are one then.
     """
 
-    flow: Flow
-    pairs: tuple[tuple[str, str], ...]
+    flows: tuple[Flow, ...]
+    pairs: tuple[tuple[tuple[str, str], ...], ...]
     action: Rescaling
+
+    @property
+    def task(self) -> int:
+        return self.flows[0].consumer
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """The tasks whose results its terms read."""
+        return tuple(f.producer for f in self.flows)
 
 
 @dataclass(frozen=True)

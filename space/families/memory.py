@@ -129,7 +129,7 @@ def sums_together(s: Draft) -> None:
     This holds if one needs the other's results to finish its own sums. The sums of the tile are then finished one after the other,
     after the loop. What may be rescaled in that loop, too, may have its sums in memory: they are finished last.
     """
-    rescaled = {r.flow.consumer for r in s.backbone.rescaled}
+    rescaled = {r.task for r in s.backbone.rescaled}
     for m in (m for m in s.backbone.merges if m.before_finish):
         a, c = s.levels_of(m)
         apart = (s.order(a[OUTER], c[OUTER]), APART)

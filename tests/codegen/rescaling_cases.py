@@ -39,7 +39,7 @@ def log_sum_exp(x: nd, y: nd):
 
 
 @kernel
-def weighted(x: nd, w: nd, y: nd):
+def over_two_axes(x: nd, w: nd, y: nd):
     """A minimum over two axes, another base, and weights."""
     for i in range(x.shape[0]):
         m = 1e30
@@ -110,6 +110,34 @@ def average_of_greatest(x: nd, w: nd, y: nd):
 
 
 @kernel
+def variance(x: nd, y: nd):
+    for i in range(x.shape[0]):
+        mean = 0.0
+        for j in range(x.shape[1]):
+            mean += x[i, j]
+        mean /= x.shape[1]
+        v = 0.0
+        for j in range(x.shape[1]):
+            v += (x[i, j] - mean) * (x[i, j] - mean)
+        y[i] = v / x.shape[1]
+
+
+@kernel
+def weighted_variance(x: nd, w: nd, mean: nd, y: nd):
+    for i in range(x.shape[0]):
+        s = 0.0
+        t = 0.0
+        for j in range(x.shape[1]):
+            s += w[i, j] * x[i, j]
+            t += w[i, j]
+        v = 0.0
+        for j in range(x.shape[1]):
+            v += w[i, j] * (s / t - x[i, j]) * (s / t - x[i, j])
+        mean[i] = s / t
+        y[i] = v / t
+
+
+@kernel
 def labels(x: nd, c: nd, p: nd):
     for i in range(x.shape[0]):
         best = 1e30
@@ -162,6 +190,29 @@ def terms_that_wait(x: nd, y: nd, z: nd):
         z[11, i] = n
 
 
+@kernel
+def means_that_wait(x: nd, y: nd, z: nd):
+    for i in range(x.shape[0]):
+        a, b, c = 0.0, 0.0, 0.0
+        for j in range(x.shape[1]):
+            a += x[i, j]
+            b += x[i, j] * y[i, j]
+            c += y[i, j] * y[i, j]
+        mean, shifted = a / x.shape[1], a / (x.shape[1] - 1.0)
+        d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0
+        for j in range(x.shape[1]):
+            d += (y[i, j] - mean) * (y[i, j] - mean)  # of other values
+            e += (x[i, j] - shifted) * (x[i, j] - shifted)
+            f += (x[i, j] - mean) * (y[i, j] - mean)
+            g += y[i, j] * (x[i, j] - mean) * (x[i, j] - mean)  # of other weights
+            h += y[i, j] * (x[i, j] - b / c) * (x[i, j] - b / c)
+        z[0, i] = d
+        z[1, i] = e
+        z[2, i] = f
+        z[3, i] = g
+        z[4, i] = h
+
+
 @kernel(fast_math=False)
 def in_order(x: nd, z: nd):
     for i in range(x.shape[0]):
@@ -202,8 +253,8 @@ CASES = {
     "softmax": (softmax, lambda r, m, n: [_wide(r, m, n), _out(r, m, n)], ["s"]),
     "masked": (log_sum_exp, lambda r, m, n: [_masked(r, m, n), _out(r, m)], ["y"]),
     "double": (log_sum_exp, lambda r, m, n: [_wide(r, m, n).astype(F64), np.zeros(m)], ["y"]),
-    "weighted": (
-        weighted,
+    "least": (
+        over_two_axes,
         lambda r, m, n: [_wide(r, m, 3, n), _wide(r, m, n), _out(r, m)],
         ["y"],
     ),
@@ -217,6 +268,12 @@ CASES = {
         position,
         lambda r, m, n: [_tied(r, m, n).astype(I32), _out(r, m, dtype=I32)],
         ["at"],
+    ),
+    "variance": (variance, lambda r, m, n: [100 + _wide(r, m, n), _out(r, m)], ["y"]),
+    "weighted": (
+        weighted_variance,
+        lambda r, m, n: [50 + _wide(r, m, n), _tied(r, m, n), _out(r, m), _out(r, m)],
+        ["y"],
     ),
     "labels": (
         labels,

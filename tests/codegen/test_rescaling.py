@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from kernelscape.codegen.describe import describe
@@ -19,7 +21,14 @@ from kernelscape.testing import checking
 from kernelscape.testing.checking import Way
 from kernelscape.testing.legality import illegal
 
-from .rescaling_cases import CASES, in_one_pass, in_order, recorded, terms_that_wait
+from .rescaling_cases import (
+    CASES,
+    in_one_pass,
+    in_order,
+    means_that_wait,
+    recorded,
+    terms_that_wait,
+)
 
 
 @pytest.mark.compiler
@@ -29,7 +38,9 @@ from .rescaling_cases import CASES, in_one_pass, in_order, recorded, terms_that_
         ("softmax", 5, 37, 2),
         ("masked", 3, 67, 1),
         ("double", 7, 20, 2),
-        ("weighted", 4, 11, 2),
+        ("least", 4, 11, 2),
+        ("variance", 6, 43, 2),
+        ("weighted", 5, 39, 2),
         ("attention", 21, 9, 2),
         ("position", 5, 41, 2),
         ("integers", 4, 33, 1),
@@ -37,7 +48,7 @@ from .rescaling_cases import CASES, in_one_pass, in_order, recorded, terms_that_
         ("greatest", 6, 29, 2),
     ],
 )
-def test_sums_are_corrected_whenever_their_maximum_grows(tmp_path, name, m, n, cores):
+def test_sums_are_corrected_whenever_results_in_their_terms_change(tmp_path, name, m, n, cores):
     """At any tile sizes, with register tiles that ends of loops cut, and where the first tiles have no finite value."""
     recording, arrays = recorded(name, m, n)
     problem = normalise(recording)
@@ -60,7 +71,7 @@ def test_sums_are_corrected_whenever_their_maximum_grows(tmp_path, name, m, n, c
 @pytest.mark.parametrize("name", CASES)
 def test_which_sums_may_be_rescaled(name):
     problem = normalise(recorded(name, 6, 8)[0])
-    found = [problem.tasks[r.flow.consumer] for r in build_backbone(problem).rescaled]
+    found = [problem.tasks[r.task] for r in build_backbone(problem).rescaled]
     assert [t.name.rpartition(".")[2] for t in found] == CASES[name][2]
 
 
@@ -73,21 +84,26 @@ def test_a_style_corrects_sums_or_waits(rescaled):
     shared = [n for x in launches_of(plan_of(made), space.target) for n in loops_in(x.nodes)]
     names = [sorted({m.task for m in n.members}) for n in shared if n.members[0].loop == "j"]
     assert names == ([[0, 1], [0], [1]] if rescaled else [[0], [0], [1], [1]])
-    told = "y is summed in the loop of its maximum, and rescaled when that grows"
+    told = "y is summed in the loop of a result in its terms, and rescaled when that changes"
     assert any(told in x for x in describe(made)["reductions"]) == rescaled
 
 
+def _called(tested, *arrays):
+    tested(*arrays)
+
+
 def test_terms_without_a_correction_wait():
-    """The kind of fault: the form of a term looks as if its maximum could still grow."""
-    args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (12, 4))]
-    problem = normalise(record_sequence(lambda *a: terms_that_wait(*a), args, "terms"))
-    assert sum(task.is_reduction for task in problem.tasks) == 13
-    assert build_backbone(problem).rescaled == ()
+    """The kind of fault: the form of a term looks as if its maximum, or its mean, could still change."""
+    for tested, n_sums, n_results in ((terms_that_wait, 13, 12), (means_that_wait, 8, 5)):
+        args = [np.zeros(shape, np.float32) for shape in ((4, 9), (4, 9), (n_results, 4))]
+        problem = normalise(record_sequence(partial(_called, tested), args, "terms"))
+        assert sum(task.is_reduction for task in problem.tasks) == n_sums
+        assert build_backbone(problem).rescaled == ()
 
 
 def test_sums_in_order_wait():
     """A corrected sum is rounded in another way, which fast_math=False forbids; a position is not."""
     args = [np.zeros(shape, np.float32) for shape in ((4, 9), (2, 4))]
     problem = normalise(record_sequence(lambda *a: in_order(*a), args, "in_order"))
-    found = [problem.tasks[r.flow.consumer] for r in build_backbone(problem).rescaled]
+    found = [problem.tasks[r.task] for r in build_backbone(problem).rescaled]
     assert [t.op for t in found] == ["min"]
