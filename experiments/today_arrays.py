@@ -12,6 +12,7 @@ F32, I32 = np.float32, np.int32
 PER_ROW = 16  # entries of a row of a sparse matrix, on average
 STEPS = 20  # of Gray-Scott, Lattice-Boltzmann and PageRank
 RADIUS = 3  # of the bilateral filter
+PATHS = 64  # of an option's price by random paths
 DAMPING = 0.85
 FEED, KILL, SPREAD_U, SPREAD_V = 0.055, 0.062, 0.16, 0.08
 
@@ -38,6 +39,7 @@ ROWS: Mapping[str, tuple[str, tuple[int, int]]] = {
     "gray_scott": ("gray_scott", (256, 1024)),
     "lattice_boltzmann": ("lattice_boltzmann", (128, 512)),
     "black_scholes": ("black_scholes", (1 << 15, 1 << 21)),
+    "monte_carlo": ("monte_carlo", (1 << 10, 1 << 15)),
     "image_pipeline": ("blur_and_edges", (512, 4096)),
     "selective_scan": ("selective_scan", (64, 1024)),
     "floyd_warshall": ("floyd_warshall", (256, 1024)),
@@ -123,6 +125,8 @@ def arrays_of(name: str, n: int, rng: np.random.Generator) -> tuple[Array, ...]:
         case "black_scholes":
             prices = (rng.uniform(10, 50, n).astype(F32) for _ in range(2))
             return (*prices, rng.uniform(0.2, 2, n).astype(F32), zeros(n), zeros(n))
+        case "monte_carlo":
+            return rng.uniform(80, 120, n).astype(F32), zeros(n)
         case "blur_and_edges":
             image = rng.integers(0, 256, (n, n)).astype(np.uint8)
             return image, np.zeros_like(image), np.zeros_like(image)

@@ -17,7 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from .today_arrays import DAMPING, FEED, KILL, RADIUS, ROWS, SPREAD_U, SPREAD_V, STEPS, arrays_of
+from .today_arrays import (
+    DAMPING,
+    FEED,
+    KILL,
+    PATHS,
+    RADIUS,
+    ROWS,
+    SPREAD_U,
+    SPREAD_V,
+    STEPS,
+    arrays_of,
+)
 
 
 def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
@@ -150,6 +161,12 @@ def functions() -> Mapping[str, Callable[..., tuple[Any, ...]]]:
         n2 = 0.5 + 0.5 * erf((d1 - root) * 0.7071067811865476)
         later = strike * jnp.exp(-0.02 * years)
         return spot * n1 - later * n2, later * (1.0 - n2) - spot * (1.0 - n1)
+
+    def monte_carlo(spot, _):
+        first, second = jax.random.uniform(jax.random.key(1), (2, len(spot), PATHS))
+        radius = jnp.sqrt(-2.0 * jnp.log(1.0 - first))
+        drift = 0.3 * radius * jnp.cos(6.283185307179586 * second) - 0.025
+        return (jnp.maximum(spot[:, None] * jnp.exp(drift) - 100.0, 0.0).mean(1),)
 
     found = dict(locals())
     return {name: found[name] for name in dict.fromkeys(x for x, _ in ROWS.values())}

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..kernels.frontend.functions import erf, exp, log, sqrt
-from ..kernels.frontend.intrinsics import cast
+from ..kernels.frontend.functions import cos, erf, exp, log, sqrt
+from ..kernels.frontend.intrinsics import cast, random
 from ..kernels.frontend.kernel import kernel, types
 from ..kernels.frontend.recorder import ndarray
 from ..kernels.ir.kernel import DType
-from .today_arrays import DAMPING, FEED, KILL, RADIUS, SPREAD_U, SPREAD_V, STEPS
+from .today_arrays import DAMPING, FEED, KILL, PATHS, RADIUS, SPREAD_U, SPREAD_V, STEPS
 
 nd: Any = types.ndarray()
 f32, i32, u8 = DType.f32, DType.i32, DType.u8
@@ -324,6 +324,17 @@ def black_scholes(spot: nd, strike: nd, years: nd, call: nd, put: nd) -> None:
         put[i] = later * (1.0 - n2) - spot[i] * (1.0 - n1)
 
 
+@kernel
+def monte_carlo(spot: nd, price: nd) -> None:
+    for i in range(spot.shape[0]):
+        total = 0.0
+        for _ in range(PATHS):
+            radius = sqrt(-2.0 * log(1.0 - random(f32)))
+            drift = 0.3 * radius * cos(6.283185307179586 * random(f32)) - 0.025
+            total += max(spot[i] * exp(drift) - 100.0, 0.0)
+        price[i] = total / PATHS
+
+
 def _of_one(made: Any) -> Callable[..., None]:
     """The sequence that calls one kernel."""
 
@@ -336,7 +347,7 @@ def _of_one(made: Any) -> Callable[..., None]:
 
 _KERNELS = (
     *(softmax, layer_norm, rms_norm, gelu, k_means, bilateral, convolution, blur_and_edges),
-    *(batched_product, histogram, prefix_sum, selective_scan, black_scholes),
+    *(batched_product, histogram, prefix_sum, selective_scan, black_scholes, monte_carlo),
 )
 _SEVERAL = (attention, gray_scott, lattice_boltzmann, sparse_product, page_rank, floyd_warshall)
 SEQUENCES: Mapping[str, Callable[..., None]] = {

@@ -8,13 +8,13 @@ They take the same arrays in the same order as the sequences of `today_kernels`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import erf, exp, log, sqrt
+from math import cos, erf, exp, log, sqrt
 from typing import Any
 
 import numpy as np
 from numba import njit, prange
 
-from .today_arrays import DAMPING, FEED, KILL, RADIUS, SPREAD_U, SPREAD_V, STEPS
+from .today_arrays import DAMPING, FEED, KILL, PATHS, RADIUS, SPREAD_U, SPREAD_V, STEPS
 
 _parallel = njit(parallel=True, fastmath=True, cache=False)
 _serial = njit(fastmath=True, cache=False)
@@ -299,6 +299,18 @@ def _black_scholes(spot, strike, years, call, put):
         put[i] = later * (F32(1.0) - n2) - spot[i] * (F32(1.0) - n1)
 
 
+@_parallel
+def _monte_carlo(spot, price):
+    for i in prange(spot.shape[0]):
+        total = F32(0.0)
+        for _ in range(PATHS):
+            radius = sqrt(F32(-2.0) * log(F32(1.0) - F32(np.random.random())))
+            angle = F32(6.283185307179586) * F32(np.random.random())
+            drift = F32(0.3) * radius * cos(angle) - F32(0.025)
+            total += max(spot[i] * exp(drift) - F32(100.0), F32(0.0))
+        price[i] = total / F32(PATHS)
+
+
 NUMBA: Mapping[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "layer_norm": _layer_norm,
@@ -319,4 +331,5 @@ NUMBA: Mapping[str, Callable[..., Any]] = {
     "selective_scan": _selective_scan,
     "floyd_warshall": _floyd_warshall,
     "black_scholes": _black_scholes,
+    "monte_carlo": _monte_carlo,
 }

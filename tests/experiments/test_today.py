@@ -22,6 +22,7 @@ NON_AFFINE = {
     "selective_scan": Closure.CARRIED,
     "sparse_product": Closure.RANGE,
     "page_rank": Closure.RANGE,
+    "monte_carlo": Closure.CARRIED,  # the number of the draw
 }
 
 
