@@ -53,6 +53,7 @@ class Ledger:
         self._history = dict(history)
         self._measured: dict[bytes, Outcome] = {}
         self._waiting: dict[bytes, list[Request]] = {}
+        self._sent: set[bytes] = set()  # keys of those that wait for an outcome that is on its way
         self._asked: set[bytes] = set()
 
     @property
@@ -90,22 +91,30 @@ class Ledger:
         return None
 
     def withdraw(self, unless_below_ns: float) -> list[Request]:
-        """Remove and return the queued requests of implementations with no bound below the cut."""
+        """Remove and return the queued requests of implementations with no bound below the cut, except those that were sent."""
         taken = [
             key
             for key, requests in self._waiting.items()
-            if all(r.bound_ns >= unless_below_ns for r in requests)
+            if key not in self._sent and all(r.bound_ns >= unless_below_ns for r in requests)
         ]
         withdrawn = [request for key in taken for request in self._waiting.pop(key)]
         self._asked.difference_update(r.candidate.key for r in withdrawn)
         return withdrawn
 
     def trials(self) -> tuple[Trial, ...]:
-        """Returns the queued implementations, in the order of requests."""
+        """Returns the queued implementations that were not sent yet, in the order of requests."""
         firsts = ((key, requests[0]) for key, requests in self._waiting.items())
         return tuple(
-            Trial(key, r.candidate, Provenance(r.tag, r.node_id, r.parent)) for key, r in firsts
+            Trial(key, r.candidate, Provenance(r.tag, r.node_id, r.parent))
+            for key, r in firsts
+            if key not in self._sent
         )
+
+    def send(self) -> tuple[tuple[Trial, ...], list[Request]]:
+        """Returns the queued implementations that were not sent yet, and their requests. From now on they are."""
+        trials = self.trials()
+        self._sent |= {trial.key for trial in trials}
+        return trials, [r for trial in trials for r in self._waiting[trial.key]]
 
     def settle(self, outcomes: Mapping[bytes, Outcome]) -> list[Answer]:
         """Returns the answers that follow from these outcomes, in the order of requests, which are no longer queued.
@@ -117,6 +126,7 @@ class Ledger:
         answers = []
         for key in [key for key in self._waiting if key in outcomes]:
             self._measured[key] = outcome = outcomes[key]
+            self._sent.discard(key)
             for index, request in enumerate(self._waiting.pop(key)):
                 answers.append(Answer(request, outcome, "duplicate" if index else "measured"))
         return answers

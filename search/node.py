@@ -25,7 +25,8 @@ class Node:
 
     `times` are the best times (ns, ascending, at most the tree's `n_times`) recorded through this
     node; `visits` counts descents when they start, so that a descent whose outcome is still awaited
-    lowers the score of its path.
+    lowers the score of its path. `n_in_flight` counts those below that several machines measure now: each lowers it once more, a
+    virtual loss (Chaslot, Winands and van den Herik, 2008).
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Node:
         "log_max",
         "log_min",
         "log_sum",
+        "n_in_flight",
         "n_ok",
         "n_unclosed",
         "node_id",
@@ -67,6 +69,7 @@ class Node:
         self.children: list[Node] = []
         self.n_unclosed = 0
         self.visits = 0
+        self.n_in_flight = 0
         self.times: list[float] = []
         self.n_ok = 0
         self.log_sum = 0.0
@@ -75,6 +78,13 @@ class Node:
 
     def __lt__(self, other: Node) -> bool:
         return self.node_id < other.node_id
+
+    def weigh(self, n: int) -> None:
+        """Adds so many candidates in flight to this node and every ancestor."""
+        node: Node | None = self
+        while node is not None:
+            node.n_in_flight += n
+            node = node.parent
 
     def record(self, time_ns: float, n_times: int) -> None:
         """Back up one time into this node and every ancestor."""

@@ -28,6 +28,7 @@ class Batches:
     first: int | None = None  # the very first: it shows something sooner; None: as others
     size: int = 1  # at first
     largest: int | None = None  # it grows with what was measured to this; None: not at all
+    in_flight: int = 0  # measured at any time, by several machines, in place of a batch; 0: batches
 
     def __post_init__(self) -> None:
         _check_positive(self, "size")

@@ -156,7 +156,7 @@ def measure_firsts(
         yield from exploration.submit(candidate, bound_ns, tag, None)
         yield from drain(exploration)
     if exploration.stop_status() is None:
-        yield from exploration.flush()
+        yield from exploration.advance()
     _adopt_history(exploration)
     yield from drain(exploration)
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from .. import events as ev
-from ..asking import Ask, Asking
+from ..asking import Ask, Asking, Trial
 from ..budget import Budget, SearchProgress
 from ..candidate import SearchCandidate
 from ..incumbent import DOUBTED, Incumbent
@@ -54,6 +54,7 @@ class Exploration:
         self.rng = rng
         self.options = options
         self.ledger = Ledger(oracle.key, history.outcomes)
+        self._weighed: dict[bytes, list[Node]] = {}  # by key of what is in flight
         self.tally = ev.Tally()
         self.events: list[ev.Event] = []
         self.incumbent = Incumbent(
@@ -175,14 +176,25 @@ class Exploration:
             return False
         if is_leaf and node is not None:
             node.state = IN_FLIGHT
-        remaining = self.budget.remaining_evaluations(self.tally.evaluations)
-        batch = self.batch if remaining is None else min(self.batch, remaining)
-        n_to_come = batch - self.ledger.n_waiting
-        if n_to_come <= 0 and remaining != 0:
-            yield from self.flush()
-        elif n_to_come > 0 and self.ledger.n_waiting > n_before:
+        n_to_come = self._n_to_come
+        if n_to_come > 0 and self.ledger.n_waiting > n_before:
             self.oracle.ahead(candidate, n_to_come)
+        while self._n_to_come <= 0 and self.ledger.n_waiting and not self.is_interrupted:
+            if self._remaining == 0:
+                break
+            yield from self.advance()
         return True
+
+    @property
+    def _remaining(self) -> int | None:
+        return self.budget.remaining_evaluations(self.tally.evaluations)
+
+    @property
+    def _n_to_come(self) -> int:
+        """The number of candidates that may still be pending beside those that are."""
+        remaining = self._remaining
+        batch = self.batch if remaining is None else min(self.batch, remaining)
+        return batch - self.ledger.n_waiting
 
     @property
     def batch(self) -> int:
@@ -193,6 +205,8 @@ class Exploration:
         o, n = self.options.batches, self.tally.evaluations
         if n == 0:
             return o.first or o.size
+        if o.in_flight:
+            return o.in_flight
         _, spent_s = self.tally.spent_by("")
         in_time = n if spent_s == 0 else int(n * _BATCH_S / spent_s)
         return max(o.size, min(o.largest or o.size, n // _KNOWN_FOR_EACH, in_time))
@@ -207,14 +221,22 @@ class Exploration:
 
         Events follow the order of requests, not that of answers.
         """
+        yield from self._receive(is_all=True)
+
+    def advance(self) -> Asking[None]:
+        """As `flush`; where several machines measure, returns with the next outcome: the others stay in flight."""
+        yield from self._receive(is_all=not self.options.batches.in_flight)
+
+    def _receive(self, is_all: bool) -> Asking[None]:
         for request in self.ledger.withdraw(self.cut_ns):
             self.tally.overtaken += 1
             if request.is_leaf and request.node is not None:
                 request.node.state = OPEN
                 self.pruning.close_above(request.node, request.bound_ns)
         outcomes: dict[bytes, ev.Outcome] = {}
-        ask = Ask(self.ledger.trials())
-        for _ in ask.trials:
+        ask = Ask(self._sent())
+        n_wanted = self.ledger.n_waiting if is_all else min(1, self.ledger.n_waiting)
+        while len(outcomes) < n_wanted:
             tell = yield ask
             if tell is None:
                 self.is_interrupted = True
@@ -222,8 +244,21 @@ class Exploration:
             outcomes[tell.key] = tell.outcome
             ask = Ask()
         self.pruning.refresh()  # measuring may have shown that bounds are to be lowered
+        for key in outcomes:
+            for node in self._weighed.pop(key, ()):
+                node.weigh(-1)
         for answer in self.ledger.settle(outcomes):
             self._settle(answer)
+
+    def _sent(self) -> tuple[Trial, ...]:
+        """Sends what is queued. Nodes are weighed only where descents go on meanwhile."""
+        trials, requests = self.ledger.send()
+        if self.options.batches.in_flight:
+            for request in requests:
+                if request.node is not None:
+                    request.node.weigh(1)
+                    self._weighed.setdefault(request.key, []).append(request.node)
+        return trials
 
     def _settle(self, answer: Answer) -> None:
         request, outcome = answer.request, answer.outcome

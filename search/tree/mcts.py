@@ -135,7 +135,7 @@ class Mcts(AbstractStrategy):
             self._n_since_asked += 1
             if self._n_since_asked > 4 * exploration.batch:
                 self._n_since_asked = 0
-                yield from exploration.flush()
+                yield from exploration.advance()
                 return True
         else:
             self._n_since_asked = 0
@@ -242,7 +242,7 @@ class Mcts(AbstractStrategy):
         for _ in range(self._focus.n_nodes):
             node = exploration.tree.least_open()
             if node is None:
-                yield from exploration.flush()
+                yield from exploration.advance()
                 return True
             if exploration.tree.candidate(node).is_complete:
                 if self._dives.is_over(exploration.tally):
@@ -257,7 +257,7 @@ class Mcts(AbstractStrategy):
         path = self._select(exploration)
         node = path[-1]
         if node.state == EXPANDED:  # whatever is below waits for its outcome
-            yield from exploration.flush()
+            yield from exploration.advance()
             return
         for visited in path:
             visited.visits += 1

@@ -17,6 +17,8 @@ class Arm(Protocol):
     @property
     def visits(self) -> int: ...
     @property
+    def n_in_flight(self) -> int: ...
+    @property
     def times(self) -> Sequence[float]: ...
     @property
     def bound_ns(self) -> float: ...
@@ -110,12 +112,12 @@ class ThresholdAscent(AbstractPolicy):
             return fresh
         times = sorted(t for arm in arms for t in arm.times[: self._topk])
         threshold_ns = times[self._topk - 1] if len(times) >= self._topk else math.inf
-        total = sum(arms[index].visits for index in live)
+        total = sum(_weight(arms[index]) for index in live)
 
         def score(index: int) -> float:
             arm = arms[index]
             s = min(self._topk, bisect_right(arm.times, threshold_ns))
-            return threshold_ascent_score(s, arm.visits, total, len(live), self._delta)
+            return threshold_ascent_score(s, _weight(arm), total, len(live), self._delta)
 
         return max(live, key=score)
 
@@ -136,15 +138,15 @@ class Uct(AbstractPolicy):
             return fresh
         slowest = max(arm.log_max for arm in arms)
         span = slowest - min(arm.log_min for arm in arms)
-        log_total = math.log(sum(arms[index].visits for index in live))
+        log_total = math.log(sum(_weight(arms[index]) for index in live))
 
         def score(index: int) -> float:
             arm = arms[index]
             reward = 0.0
             if arm.n_ok:
                 speed = (arm.n_ok * slowest - arm.log_sum) / span if span > 0 else arm.n_ok
-                reward = speed / arm.visits
-            return reward + self._exploration * math.sqrt(log_total / arm.visits)
+                reward = speed / _weight(arm)
+            return reward + self._exploration * math.sqrt(log_total / _weight(arm))
 
         return max(live, key=score)
 
@@ -165,6 +167,11 @@ class Uniform(AbstractPolicy):
         self, arms: Sequence[Arm], live: Sequence[int], cut_ns: float, rng: np.random.Generator
     ) -> int:
         return live[int(rng.random() * len(live))]
+
+
+def _weight(arm: Arm) -> int:
+    """The visits of an arm, with a virtual loss for each candidate in flight."""
+    return arm.visits + arm.n_in_flight
 
 
 def _unvisited(

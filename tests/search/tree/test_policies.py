@@ -16,6 +16,7 @@ class PlainArm:
     visits: int = 0
     times: tuple[float, ...] = ()
     bound_ns: float = 1.0
+    n_in_flight: int = 0
 
     @property
     def n_ok(self) -> int:
